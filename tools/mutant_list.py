@@ -6,7 +6,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
     f"src/device/{name}.cc"
-    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "host/host_memory",
+    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "cpu/worker_pool", "host/host_memory",
                  "host/machine", "host/copy_range", "host/shares")]
 
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
@@ -44,6 +44,7 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("order", "revocation", "limits", "listener", "counts", "stress", "share")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
+    "background": ["src/device/cpu/background_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
                            "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
@@ -123,6 +124,7 @@ TABLE = "src/device/cpu/launch_table.cc"
 TABLE_H = "src/device/cpu/launch_table.h"
 IN_FLIGHT = "src/device/host/in_flight.h"
 DEVICE = "src/device/cpu/worker_device.cc"
+POOL = "src/device/cpu/worker_pool.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
@@ -354,18 +356,19 @@ MUTANTS = [
     ("copy-ignores-its-guard", "a copy that waits does not leave with its guard", IN_FLIGHT,
      "    slot.guards = CopyGuards(copy);\n", "", ["conformance"]),
     # The device around it.
-    ("raise-does-not-settle", "queued launches stay after Raise()", DEVICE,
-     "    table_.SettleAll();\n", "", ["conformance"]),
+    ("raise-does-not-settle", "queued launches stay after Raise()", POOL,
+     "    table_.SettleAll();\n    table_.TakeNews();  // the caller of Raise() polls\n",
+     "    table_.TakeNews();\n", ["conformance"]),
     ("guard-words-shrink", "an earlier value lowers a guard", DEVICE,
      "  if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;\n", "",
      ["conformance"]),
-    ("submission-unannounced", "workers are not told of a launch", DEVICE,
+    ("submission-unannounced", "workers are not told of a launch", POOL,
      "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/true);",
      "table_.TakeNews();  // whoever submits polls\n    Publish(/*may_run=*/false);", ["conformance"]),
     ("activation-unannounced", "other workers sleep through what a last commit made runnable", LOOP,
      "may_run = table_.Finish(", "table_.Finish(", ["conformance"]),
     ("sleepers-not-woken", "a sleeping worker stays asleep", LOOP,
-     "    if (sleepers_ != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {",
+     "    if (sleepers != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {",
      "    if (false) {", ["conformance"]),
     ("share-idle-worker-wakes-none", "a worker without work leaves what only sleeping workers may take", LOOP,
      "(worker.work || table_.any_bound()) && ", "worker.work && ", ["conformance"]),
@@ -375,9 +378,12 @@ MUTANTS = [
     ("share-move-ignored", "a move changes nothing", DEVICE,
      "    shares_.Move(share, units);\n", "", ["conformance"]),
     ("share-move-wakes-none", "the new units sleep on", DEVICE,
-     "    shares_.Move(share, units);\n    Publish(/*may_run=*/true);\n"
-     "    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;\n",
-     "    shares_.Move(share, units);\n    Publish(/*may_run=*/true);\n", ["conformance"]),
+     "  front_.OnShareMoved();\n  background_.OnShareMoved();\n", "", ["conformance"]),
+    ("letter-overlooked", "a letter that came while a worker looked for work is not read", LOOP,
+     "    if (HasLetters()) --worker.seen_epoch;", "    if (false) --worker.seen_epoch;", ["conformance"]),
+    ("news-on-idle-threads", "a thread of the idle class calls the listener", DEVICE,
+     "                    background_news_.fetch_add(1, std::memory_order_release);\n",
+     "                    OnFrontNews();\n", ["background"]),
     ("share-bounds-unchecked", "a share has units that the device lacks", SHARES,
      "  if (units.count > info_.units || units.first > info_.units - units.count) {", "  if (false) {", ["conformance"]),
     ("share-pick-anywhere", "a unit outside of the share picks its launch", TABLE,
@@ -393,8 +399,7 @@ MUTANTS = [
     ("lend-by-rank", "a unit is kept from its owner while the visitor's rank is better", TABLE,
      "    if (at_home && !smaller) break;", "    if (!smaller) break;", ["table", "conformance"]),
     ("lend-not-given-back", "a worker asks only about ranks before it goes on beyond the share", LOOP,
-     "  if (at_home && best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;",
-     "  if (best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;", ["conformance"]),
+     "  if (at_home && mailbox_ == nullptr && best_rank_", "  if (mailbox_ == nullptr && best_rank_", ["conformance"]),
     ("lend-not-submitted", "the mechanism lends no units", SUBMIT,
      "  launch.beyond_share = config_.lend_units && !spared;\n", "", ["sched"]),
     ("share-ignores-slo", "a share follows only the arrivals, not the SLO", SHARE_MANAGER,
@@ -439,8 +444,8 @@ MUTANTS = [
      "      DeliverNews();\n      AwaitChange(worker);", "      AwaitChange(worker);", ["conformance"]),
     ("scratch-not-grown", "a body gets less scratch than its kernel asked for", LOOP,
      "        std::swap(worker.scratch, worker.next_scratch);\n", "", ["conformance"]),
-    ("idle-time-doubled", "a worker that finds work stays counted as idle", CLOCK,
-     "    --idle_workers_;\n", "", ["clock"]),
+    ("idle-time-doubled", "a unit that finds work stays counted as idle", CLOCK,
+     "    idle_units_ = units;\n", "    idle_units_ = std::max(idle_units_, units);\n", ["clock"]),
     ("busy-time-not-live", "time inside a running body is not counted", CLOCK,
      "return (word >> 1) + now.time_since_epoch().count();", "return total_;", ["clock", "conformance"]),
     ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,

@@ -24,10 +24,15 @@ namespace lagoon {
 struct DeviceInfo {
   std::string name;  // "cpu", with the processor's model in `description`
   std::string description;
-  std::uint32_t units = 0;  // compute units: worker threads, SMs
+  std::uint32_t units = 0;  // compute units: cores, SMs
+  /// Blocks that an observer sees are on units below this number: compute units, then whatever else
+  /// runs blocks (copy engines, background threads of the compute units). 0: `units`.
+  std::uint32_t observed_units = 0;
   std::size_t memory_bytes = 0;
   /// Launches in flight at once, transfers included. One more is SubmitResult::kFull.
   std::uint32_t max_launches = 0;
+  /// Launches of the background in flight at once, beside those. 0: they count as any other.
+  std::uint32_t max_background_launches = 0;
   std::uint32_t max_streams = 0;
   std::uint32_t max_guards = 0;
   /// Shares begin and end at multiples of so many units, or at the device's last unit. 0: the
@@ -150,7 +155,12 @@ struct Launch {
   const void* args = nullptr;
   Progress* progress = nullptr;
   std::uint32_t max_claimants = 0;  // largest number of units in this launch at once; 0: no limit
-  ShareId share = kAllUnits;        // its blocks start on units of this share only
+  /// Its blocks give way to everything else on the machine. On a CPU they run on threads of the
+  /// operating system's idle class, so that they do not keep a core from other launches, the server
+  /// or its clients, and their news may come up to a millisecond late. Its dependencies and the
+  /// launches of its stream have the same value. Other devices ignore it.
+  bool background = false;
+  ShareId share = kAllUnits;  // its blocks start on units of this share only
   /// Its blocks may also start on units outside of the share, wherever no launch whose share has
   /// the unit has a block to start, whatever the ranks. When such a launch comes, the unit's next
   /// block is one of its own: the unit is given back within one block.
@@ -195,6 +205,7 @@ struct Copy {
   /// it. The device does not reset it: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;
   std::span<const Dep> deps = {};
+  bool background = false;  // Launch::background
   /// If a guard is raised before the first chunk begins, the copy retires incomplete and copies
   /// nothing. Later a guard has no effect: Guard::only_before_start is implied.
   Guard guards[kGuardsPerLaunch] = {};

@@ -10,7 +10,7 @@ namespace lagoon {
 struct DeviceBlock {
   LaunchId launch{};
   std::uint32_t tile = 0;
-  /// Compute units first; a simulator's copy engines are numbered after them.
+  /// Compute units first, then what DeviceInfo::observed_units says.
   std::uint32_t unit = 0;
   TimePoint placed{};          // when it began
   Body body = nullptr;         // what the kernel was loaded with

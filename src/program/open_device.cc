@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/log.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_kernels.h"
@@ -52,6 +53,11 @@ Result<ComputeDevice> OpenDevice(const DeviceChoice& choice) {
   options.workers = choice.workers;
   ComputeDevice opened;
   LAGOON_ASSIGN_OR_RETURN(opened.device, CreateCpuDevice(options));
+  if (!BackgroundGivesWay()) {
+    spdlog::warn(
+        "the system refuses threads of its idle class, and of nice 19: best-effort work competes "
+        "with real-time work, the server and its clients for the cores");
+  }
   return opened;
 }
 

@@ -45,8 +45,9 @@ struct Job : ScheduledJob {
   // Valid while active or leaving. Ops and tensors before a next_... index are submitted or
   // complete.
   StreamId stream = kUnordered;
-  Rank rank = 0;         // rank of its launches within its class, from the last pick
-  std::size_t slot = 0;  // which slot of the queue the job occupies
+  bool background = false;  // Launch::background, of all its launches
+  Rank rank = 0;            // rank of its launches within its class, from the last pick
+  std::size_t slot = 0;     // which slot of the queue the job occupies
   std::size_t next_input = 0;
   std::size_t next_op = 0;
   std::size_t next_output = 0;

@@ -31,7 +31,7 @@ Mechanism::Mechanism(Device& device, const SchedulerConfig& config, Policy& poli
       policy_(&policy),
       queues_(queues),
       streams_(device),
-      launches_(device.info().max_launches),
+      launches_(device.info().max_launches + device.info().max_background_launches),
       padding_(device, ready_, jobs_, active_) {
   Result<GuardId> guard = device_.CreateGuard();
   LAGOON_CHECK(guard.has_value());  // an idle device always has one
@@ -88,6 +88,7 @@ Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   JobQueue& queue = place != nullptr ? *place : *added;
   LAGOON_RETURN_IF_ERROR(PrepareQueue(queue, options));
   queue.Use(std::move(options));
+  if (queue.options.job_class == JobClass::kRealTime) ++real_time_queues_;
   ready_.AddQueue(queue.id);
   if (observer_ != nullptr) observer_->OnQueue(queue.id, queue.options);
   if (queue.first != nullptr) TellPlan(*queue.first);
@@ -133,6 +134,7 @@ Status Mechanism::RemoveQueue(QueueId id) {
                             queue->options.name));
   }
   queue->removed = true;
+  if (queue->options.job_class == JobClass::kRealTime) --real_time_queues_;
   queue->first.reset();
   for (JobQueue::Slot& slot : queue->slots) slot.instance = nullptr;
   return {};
@@ -259,6 +261,9 @@ void Mechanism::Start(Job& job) {
     if (job.leaves != kNoDeadline) leaves_.insert(job);
   }
   job.stream = streams_.Next(queue);
+  // Where nothing is real-time, best-effort work competes like any other program of the machine.
+  job.background = job.job_class == JobClass::kBestEffort && real_time_queues_ > 0 &&
+                   config_.preemption == SchedulerConfig::Preemption::kReset;
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(

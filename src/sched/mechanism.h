@@ -161,6 +161,7 @@ class Mechanism {
   std::uint32_t kernels_[2] = {0, 0};      // kernels in flight, by class
   BlocksInFlight in_flight_;               // sums over those kernels
   std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
+  std::uint32_t real_time_queues_ = 0;
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first
   bool lost_ = false;

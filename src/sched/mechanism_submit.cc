@@ -330,6 +330,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                              .spared = spared,
                              .whole = done == 0 && room == nullptr && !spared});
   launch.stream = job.stream;
+  launch.background = job.background;
   launch.rank = RankOf(job, JobLaunch::Kind::kOp);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
@@ -369,6 +370,7 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   if (launches_.full()) return false;
   copy.id = launches_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
   copy.stream = job.stream;
+  copy.background = job.background;
   copy.rank = RankOf(job, kind);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;

@@ -117,9 +117,12 @@ class Writer {
     const auto lane = [](std::uint32_t i) { return i == 0 ? "" : fmt::format(" ({})", i + 1); };
     for (std::uint32_t i = 0; i < timeline_.unit_rows.size(); ++i) {
       const auto& row = timeline_.unit_rows[i];
-      const std::string name = row.unit < recorder_.units()
-                                   ? fmt::format("unit {}", row.unit)
-                                   : fmt::format("copy engine {}", row.unit - recorder_.units());
+      const bool is_unit = row.unit < recorder_.units();
+      const std::string name = fmt::format("{} {}",
+                                           is_unit                       ? "unit"
+                                           : recorder_.device() == "cpu" ? "background of unit"
+                                                                         : "copy engine",
+                                           row.unit - (is_unit ? 0 : recorder_.units()));
       PutThread(kUnits, UnitThread(i), name + lane(row.lane));
     }
     for (std::uint32_t i = 0; i < timeline_.job_rows.size(); ++i) {

@@ -16,7 +16,7 @@ void TraceRecorder::Attach(Device& device) {
   device_ = info.name;
   units_ = info.units;
   // In virtual time one thread at a time reports the blocks of all units.
-  const std::size_t rings = info.virtual_time ? 1 : info.units;
+  const std::size_t rings = info.virtual_time ? 1 : std::max(info.units, info.observed_units);
   const std::size_t capacity = std::max<std::size_t>(1, options_.max_blocks / rings);
   for (std::size_t i = 0; i < rings; ++i) blocks_.emplace_back(capacity);
   device.SetObserver(this);

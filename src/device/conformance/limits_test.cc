@@ -229,7 +229,8 @@ TEST_P(DeviceConformance, NoEventIsLostWhenNobodyPolls) {
       accepted = submit(launch);
       if (accepted) session.Await([&] { return (*records.back())->Complete(); });
     }
-    EXPECT_GT(ids.size(), device->info().max_launches);
+    // Where launches retire later, they count until they are polled.
+    EXPECT_GE(ids.size(), device->info().max_launches + (GetParam().prompt ? 1 : 0));
     session.AwaitAllRetired();
     for (const LaunchId id : ids) EXPECT_TRUE(session.Complete(id) && session.Retired(id));
   }

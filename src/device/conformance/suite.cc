@@ -157,6 +157,12 @@ void Session::AwaitAllRetired() {
   PollUntil([&] { return live_ == 0; });
 }
 
+bool DeviceConformance::RetiredAtOnce(Session& session, LaunchId launch) {
+  session.Poll();
+  if (!GetParam().prompt) session.AwaitRetired(launch);
+  return session.Retired(launch);
+}
+
 std::unique_ptr<Device> DeviceConformance::Create(const Needs& needs) {
   Result<std::unique_ptr<Device>> device = GetParam().create(needs);
   if (!device) {

@@ -29,6 +29,7 @@ struct Needs {
 struct DeviceUnderTest {
   std::string name;
   std::function<Result<std::unique_ptr<Device>>(const Needs&)> create;
+  bool prompt = true;  // false: what is to retire at once may do so a little later
 };
 
 inline void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
@@ -148,6 +149,8 @@ class Session {
 class DeviceConformance : public ::testing::TestWithParam<DeviceUnderTest> {
  protected:
   std::unique_ptr<Device> Create(const Needs& needs = {});
+  /// Whether the launch has retired, or does so if the device need not be prompt.
+  bool RetiredAtOnce(Session& session, LaunchId launch);
 };
 
 // Bodies of the suite. All args are borrowed until the launch has retired.

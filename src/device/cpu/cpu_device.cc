@@ -29,4 +29,6 @@ Result<std::unique_ptr<Device>> CreateCpuDevice(const CpuDeviceOptions& options)
   return std::unique_ptr<Device>(std::move(device));
 }
 
+bool BackgroundGivesWay() { return ThreadsMayGiveWay(); }
+
 }  // namespace lagoon

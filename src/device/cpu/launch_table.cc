@@ -27,9 +27,8 @@ LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const S
   naming_.reserve(limits.launches);
 }
 
-SubmitResult LaunchTable::Add(const Launch& launch, const KernelTable<Body>& bodies) {
-  LAGOON_CHECK(shares_.Exists(launch.share));
-  return Insert(slots_.Take(launch, events_), bodies[launch.kernel]);
+SubmitResult LaunchTable::Add(const Launch& launch, Body body) {
+  return Insert(slots_.Take(launch, events_), body);
 }
 
 SubmitResult LaunchTable::Add(const Copy& copy) {

@@ -11,7 +11,6 @@
 #include "device/host/event_ring.h"
 #include "device/host/guard_words.h"
 #include "device/host/in_flight.h"
-#include "device/host/kernel_table.h"
 #include "device/host/shares.h"
 
 namespace lagoon {
@@ -49,9 +48,9 @@ class LaunchTable {
   /// device's. Both are borrowed.
   LaunchTable(const Limits& limits, const GuardWords& guards, const Shares& shares);
 
-  /// Adds the launch. SettleNewest() must follow before the device's lock is given up. CHECKs that
-  /// the kernels, progress records, stream and share exist.
-  SubmitResult Add(const Launch& launch, const KernelTable<Body>& bodies);
+  /// Adds the launch, whose kernel has `body`. SettleNewest() must follow before the device's lock
+  /// is given up. CHECKs that the progress record and the stream exist.
+  SubmitResult Add(const Launch& launch, Body body);
   SubmitResult Add(const Copy& copy);
 
   /// Claims a tile of the best-ranked launch whose share has `unit`, or else of the best-ranked one

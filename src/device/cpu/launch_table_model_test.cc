@@ -21,7 +21,6 @@
 #include "device/cpu/launch_table.h"
 #include "device/cpu/watchers.h"
 #include "device/testing/interleaving.h"
-#include "device/testing/only_kernel.h"
 
 namespace lagoon {
 namespace {
@@ -121,7 +120,7 @@ class World {
                                                   : Guard{&progress_[kCounting]->done_word(), 0};
     ++submitted_;
     const LaunchId id{launch};
-    LAGOON_CHECK(table_.Add(kernel_launch.As(id, kUnordered, launch), bodies_) ==
+    LAGOON_CHECK(table_.Add(kernel_launch.As(id, kUnordered, launch), Nothing) ==
                  SubmitResult::kOk);
   }
 
@@ -138,7 +137,6 @@ class World {
   }();
   Shares shares_{info_};
   LaunchTable table_{{.launches = kLaunches, .streams = 1, .events = 16}, guards_, shares_};
-  const KernelTable<Body> bodies_ = OnlyKernel(Nothing);
   std::array<std::optional<LaunchTable::Assignment>, kMaxWorkers> held_;
   std::uint64_t submitted_ = 0;
   std::array<std::uint32_t, kLaunches> reported_{};  // bit k: an event of kind k

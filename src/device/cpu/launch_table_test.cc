@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "device/testing/only_kernel.h"
-
 namespace lagoon {
 namespace {
 
@@ -29,7 +27,7 @@ class LaunchTableTest : public ::testing::Test {
 
   SubmitResult Add(int id, Record& record, Rank rank = 0, StreamId stream = kUnordered) {
     launch_.progress = &record.progress;
-    const SubmitResult result = table_.Add(launch_.As(LaunchId(id), stream, rank), bodies_);
+    const SubmitResult result = table_.Add(launch_.As(LaunchId(id), stream, rank), Nothing);
     if (result == SubmitResult::kOk) table_.SettleNewest();
     return result;
   }
@@ -63,7 +61,6 @@ class LaunchTableTest : public ::testing::Test {
   }();
   Shares shares_{info_};
   LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_, shares_};
-  KernelTable<Body> bodies_ = OnlyKernel(Nothing);
   Launch launch_;
 };
 

@@ -55,24 +55,21 @@ class BusyClock {
   TimePoint start_;         // used by the worker only
 };
 
-/// Sum over all workers of the time without work, and the part of it during which the scheduler
-/// held work back: the integral of the number of idle workers, up to now. Externally locked.
+/// Sum over all units of the time without work, and the part of it during which the scheduler held
+/// work back: the integral of the number of idle units, up to now. Externally locked.
 class IdleClock {
  public:
-  void Enter(TimePoint now) {
+  /// From now on so many units are idle.
+  void SetIdle(std::int64_t units, TimePoint now) {
     Advance(now);
-    ++idle_workers_;
-  }
-  void Exit(TimePoint now) {
-    Advance(now);
-    --idle_workers_;
+    idle_units_ = units;
   }
   void SetHeld(bool held, TimePoint now) {
     Advance(now);
     held_ = held;
   }
   void Advance(TimePoint now) {
-    const Nanoseconds elapsed = idle_workers_ * (now - last_);
+    const Nanoseconds elapsed = idle_units_ * (now - last_);
     idle_ += elapsed;
     if (held_) idle_while_held_ += elapsed;
     last_ = now;
@@ -81,7 +78,7 @@ class IdleClock {
   Nanoseconds idle_while_held() const { return idle_while_held_; }
 
  private:
-  std::int64_t idle_workers_ = 0;
+  std::int64_t idle_units_ = 0;
   bool held_ = false;
   TimePoint last_;
   Nanoseconds idle_{0};

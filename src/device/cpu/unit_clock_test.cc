@@ -51,16 +51,16 @@ TEST(BusyClock, NeverGoesBackForAnotherThread) {
   }
 }
 
-TEST(IdleClock, IntegratesTheNumberOfIdleWorkersAndTheTimeThatWorkWasHeld) {
+TEST(IdleClock, IntegratesTheNumberOfIdleUnitsAndTheTimeThatWorkWasHeld) {
   IdleClock clock;
   const TimePoint begin = Now();
   const auto at = [&](int ms) { return begin + milliseconds(ms); };
-  clock.Enter(at(0));
-  clock.Enter(at(10));
+  clock.SetIdle(1, at(0));
+  clock.SetIdle(2, at(10));
   clock.SetHeld(true, at(20));
-  clock.Exit(at(30));
+  clock.SetIdle(1, at(30));
   clock.SetHeld(false, at(40));
-  clock.Exit(at(50));
+  clock.SetIdle(0, at(50));
   clock.Advance(at(99));
   EXPECT_EQ(clock.idle(), milliseconds(10 + 20 + 20 + 10 + 10));
   EXPECT_EQ(clock.idle_while_held(), milliseconds(20 + 10));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "device/host/busy_lock.h"
@@ -11,50 +13,58 @@
 namespace lagoon {
 namespace {
 
-constexpr LaunchTable::Limits kLimits;
 constexpr std::uint32_t kMaxGuards = 8192;  // two per instance and one per dispatcher
 constexpr std::size_t kMinScratchBytes = 4096;
 
 }  // namespace
 
 WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options)
-    : probe_(options.probe),
+    : all_background_(options.all_background),
       memory_(std::make_shared<HostMemory>(options.memory_limit_bytes)),
       guards_(kMaxGuards),
       shares_(info_),
-      table_(kLimits, guards_, shares_) {
+      background_({.name = "lagoon-idle",
+                   .workers = workers,
+                   .first_unit = options.all_background ? 0 : workers,
+                   .background = true,
+                   .gives_way = !options.all_background,
+                   .probe = options.probe},
+                  guards_, shares_,
+                  [this] {
+                    background_news_.fetch_add(1, std::memory_order_release);
+                    background_news_.notify_one();
+                  }),
+      front_(
+          {.name = "lagoon-cpu", .workers = workers, .probe = options.probe, .below = &background_},
+          guards_, shares_, [this] { OnFrontNews(); }) {
   info_.name = "cpu";
   info_.description = ProcessorName();
   info_.units = workers;
+  info_.observed_units = 2 * workers;
   info_.memory_bytes = memory_->limit_bytes();
-  info_.max_launches = kLimits.launches;
-  info_.max_streams = kLimits.streams;
+  info_.max_launches =
+      all_background_ ? WorkerPool::kBackgroundLaunches : WorkerPool::kLimits.launches;
+  info_.max_background_launches = WorkerPool::kBackgroundLaunches;
+  info_.max_streams = WorkerPool::kLimits.streams;
   info_.max_guards = kMaxGuards;
   info_.share_granule = 1;
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
-  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>(i));
 }
 
 WorkerDevice::~WorkerDevice() {
-  {
-    MutexLock lock(mutex_);
-    stopping_.store(true, std::memory_order_relaxed);
-    Publish(/*may_run=*/true);
-  }
-  work_.NotifyAll();
-  workers_.clear();
+  stopping_.store(true, std::memory_order_relaxed);
+  background_news_.fetch_add(1, std::memory_order_release);
+  background_news_.notify_one();
 }
 
 Status WorkerDevice::Start(std::span<const int> cores) {
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    Worker& worker = *workers_[i];
-    worker.thread = std::jthread([this, &worker, i] {
-      NameThisThread("lagoon-cpu-" + std::to_string(i));
-      RunWorker(worker);
-    });
-    if (!cores.empty()) LAGOON_RETURN_IF_ERROR(PinThread(worker.thread, cores[i]));
-  }
+  LAGOON_RETURN_IF_ERROR(front_.Start(cores));
+  LAGOON_RETURN_IF_ERROR(background_.Start(cores));
+  carrier_ = std::jthread([this] {
+    NameThisThread("lagoon-news");
+    CarryNews();
+  });
   return {};
 }
 
@@ -62,36 +72,42 @@ Result<Buffer> WorkerDevice::Allocate(std::size_t bytes, MemoryKind) {
   return memory_->Allocate(bytes);
 }
 
+// Gives every worker that much scratch memory.
+Status WorkerDevice::GrowScratch(const CodeImage& image, std::size_t bytes) {
+  std::vector<Buffer> grown[2];
+  for (std::vector<Buffer>& buffers : grown) {
+    for (std::uint32_t i = 0; i < info_.units; ++i) {
+      Result<Buffer> buffer = memory_->Allocate(bytes);
+      if (!buffer) return Annotate("kernel '" + image.name + "'", std::move(buffer).error());
+      buffers.push_back(*std::move(buffer));
+    }
+  }
+  MutexLock lock(mutex_);
+  // Meanwhile another Load() may have grown the scratch memory further.
+  if (bytes <= scratch_bytes_) return {};
+  scratch_bytes_ = bytes;
+  front_.SetScratch(grown[0]);
+  background_.SetScratch(grown[1]);
+  return {};
+}
+
 Result<KernelHandle> WorkerDevice::Load(const CodeImage& image, const KernelSpec& spec) {
   if (image.body == nullptr) {
     return Fail(ErrorCode::kInvalidArgument,
                 "device 'cpu': kernel '" + image.name + "' has no body");
   }
-  std::size_t needed = 0;
+  bool grow = false;
   {
     MutexLock lock(mutex_);
-    if (spec.scratch_bytes > scratch_bytes_) needed = std::bit_ceil(spec.scratch_bytes);
+    grow = spec.scratch_bytes > scratch_bytes_;
   }
-  std::vector<Buffer> grown;
-  needed = needed == 0 ? 0 : std::max(needed, kMinScratchBytes);
-  for (std::size_t i = 0; needed != 0 && i < workers_.size(); ++i) {
-    Result<Buffer> buffer = memory_->Allocate(needed);
-    if (!buffer) return Annotate("kernel '" + image.name + "'", std::move(buffer).error());
-    grown.push_back(*std::move(buffer));
+  if (grow) {
+    LAGOON_RETURN_IF_ERROR(
+        GrowScratch(image, std::max(std::bit_ceil(spec.scratch_bytes), kMinScratchBytes)));
   }
   MutexLock lock(mutex_);
-  LAGOON_ASSIGN_OR_RETURN(
-      const KernelHandle kernel,
-      bodies_.FindOrAdd(image.body, image.body,
-                        "device 'cpu': cannot load kernel '" + image.name + "'"));
-  // Meanwhile another Load() may have grown the scratch memory further.
-  if (needed > scratch_bytes_) {
-    scratch_bytes_ = needed;
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-      std::swap(workers_[i]->next_scratch, grown[i]);
-    }
-  }
-  return kernel;
+  return bodies_.FindOrAdd(image.body, image.body,
+                           "device 'cpu': cannot load kernel '" + image.name + "'");
 }
 
 std::uint32_t WorkerDevice::LoadedKernels() const {
@@ -121,83 +137,55 @@ Result<GuardId> WorkerDevice::CreateGuard() {
   return guards_.Create(info_.name);
 }
 
-template <typename Work>
-SubmitResult WorkerDevice::Add(const Work& work, std::uint64_t tiles) {
-  std::uint32_t wake = 0;
-  std::uint64_t wanted = 0;
+SubmitResult WorkerDevice::Submit(const Launch& launch) {
+  Body body = nullptr;
   {
     BusyLock lock(mutex_);
-    SubmitResult result;
-    LAGOON_CHECK(Raw(work.stream) <= streams_);
-    if constexpr (std::is_same_v<Work, Launch>) {
-      result = table_.Add(work, bodies_);
-    } else {
-      result = table_.Add(work);
-    }
-    if (result != SubmitResult::kOk) return result;
-    watchers_.Enter(table_);
-    table_.TakeNews();  // whoever submits polls
-    Publish(/*may_run=*/true);
-    if (sleepers_ != 0 && table_.NewestMayRun()) wake = sleepers_;
-    wanted = Wanted(tiles);
+    LAGOON_CHECK(Raw(launch.stream) <= streams_ && shares_.Exists(launch.share));
+    body = bodies_[launch.kernel];
   }
-  WakeWorkers(wanted, wake);
+  const SubmitResult result = PoolOf(launch.background).Submit(launch, body);
   NotifyWaiters();
-  return SubmitResult::kOk;
+  return result;
 }
 
-SubmitResult WorkerDevice::Submit(const Launch& launch) {
-  return Add(launch, launch.progress->blocks());
+SubmitResult WorkerDevice::Transfer(const Copy& copy) {
+  const SubmitResult result = PoolOf(copy.background).Submit(copy);
+  NotifyWaiters();
+  return result;
 }
-
-SubmitResult WorkerDevice::Transfer(const Copy& copy) { return Add(copy, CopyBlocks(copy.bytes)); }
 
 SubmitResult WorkerDevice::Raise(GuardId guard, std::uint32_t value) {
   if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;
-  // Before taking the lock, so that running blocks see it at once. The lock below makes it visible
-  // to every later pick.
+  // Before the pools' locks, so that running blocks see it at once.
   guards_.Set(guard, value);
-  std::uint32_t wake = 0;
-  {
-    BusyLock lock(mutex_);
-    table_.SettleAll();
-    table_.TakeNews();  // the caller of Raise() polls
-    Publish(/*may_run=*/true);
-    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
-  }
-  WakeWorkers(wake, wake);
+  front_.OnGuardRaised();
+  background_.OnGuardRaised();
   NotifyWaiters();
   return SubmitResult::kOk;
 }
 
-// A worker that has begun a tile reads the range again before its next claim, because the epoch has
-// changed (ShouldYield).
 Status WorkerDevice::MoveShare(ShareId share, UnitRange units) {
-  std::uint32_t wake = 0;
   {
     BusyLock lock(mutex_);
     LAGOON_RETURN_IF_ERROR(shares_.CheckMove(share, units));
     shares_.Move(share, units);
-    Publish(/*may_run=*/true);
-    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
   }
-  WakeWorkers(wake, wake);
+  front_.OnShareMoved();
+  background_.OnShareMoved();
   return {};
 }
 
 std::size_t WorkerDevice::Poll(std::span<DeviceEvent> events) {
-  if (pending_events_.load(std::memory_order_acquire) == 0) return 0;
-  BusyLock lock(mutex_);
-  const std::size_t count = table_.events().Pop(events);
-  pending_events_.store(table_.events().size(), std::memory_order_release);
-  return count;
+  const std::size_t count = front_.Poll(events);
+  return count + background_.Poll(events.subspan(count));
 }
 
 void WorkerDevice::Wait(TimePoint until) {
-  MutexLock lock(mutex_);
-  waiters_.fetch_add(1, std::memory_order_relaxed);
-  while (table_.events().size() == 0 && !woken_ && lagoon::Now() < until) {
-    news_.WaitUntil(mutex_, until);
+  MutexLock lock(wait_mutex_);
+  waiters_.fetch_add(1, std::memory_order_acq_rel);  // pairs with NotifyWaiters()
+  while (front_.pending() + background_.pending() == 0 && !woken_ && lagoon::Now() < until) {
+    news_.WaitUntil(wait_mutex_, until);
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   woken_ = false;
@@ -205,55 +193,46 @@ void WorkerDevice::Wait(TimePoint until) {
 
 void WorkerDevice::Wake() {
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(wait_mutex_);
     woken_ = true;
   }
   news_.NotifyAll();
 }
 
+// Both sides change `waiters_`, so one comes first: this one, then the waiter sees the events that
+// were pushed before; or the waiter, then it is seen here.
+void WorkerDevice::NotifyWaiters() {
+  if (waiters_.fetch_add(0, std::memory_order_acq_rel) == 0) return;
+  if (front_.pending() + background_.pending() == 0) return;
+  { MutexLock lock(wait_mutex_); }  // the waiter sleeps by now
+  news_.NotifyAll();
+}
+
+void WorkerDevice::OnFrontNews() {
+  background_.OnOthersRetired();
+  listener_.Tell();
+  NotifyWaiters();
+}
+
+void WorkerDevice::CarryNews() {
+  for (std::uint32_t seen = 0;;) {
+    background_news_.wait(seen, std::memory_order_acquire);
+    seen = background_news_.load(std::memory_order_acquire);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    listener_.Tell();
+    NotifyWaiters();
+  }
+}
+
 UnitTimes WorkerDevice::Times() const {
-  UnitTimes times;
-  for (const auto& worker : workers_) times.busy += worker->busy.Total();
-  BusyLock lock(mutex_);
-  IdleClock now = idle_;
-  now.Advance(lagoon::Now());
-  times.idle = now.idle();
-  times.idle_while_ready = now.idle_while_held();
+  UnitTimes times = (all_background_ ? background_ : front_).Times();
+  if (!all_background_) times.busy += background_.Times().busy;
   return times;
 }
 
-void WorkerDevice::SetWorkHeld(bool held) {
-  if (held == held_) return;
-  held_ = held;
-  BusyLock lock(mutex_);
-  idle_.SetHeld(held, lagoon::Now());
-}
-
-void WorkerDevice::Publish(bool may_run) {
-  best_rank_.store(table_.best_rank(), std::memory_order_relaxed);
-  pending_events_.store(table_.events().size(), std::memory_order_release);
-  watchers_.Publish(table_.watchers());
-  if (table_.TakeNews()) undelivered_news_.store(true, std::memory_order_release);
-  // release: a thread that sees the new epoch also sees the rank that belongs to it.
-  if (may_run) epoch_.fetch_add(1, std::memory_order_release);
-}
-
-std::uint64_t WorkerDevice::Wanted(std::uint64_t tiles) const {
-  return table_.any_bound() ? sleepers_ : tiles;
-}
-
-void WorkerDevice::WakeWorkers(std::uint64_t count, std::uint32_t sleepers) {
-  if (sleepers == 0) return;
-  if (count >= sleepers) return work_.NotifyAll();
-  for (; count > 0; --count) work_.NotifyOne();
-}
-
-void WorkerDevice::NotifyWaiters() {
-  // The events were added under the lock. A waiter that is not counted yet will see them.
-  if (waiters_.load(std::memory_order_relaxed) != 0 &&
-      pending_events_.load(std::memory_order_acquire) != 0) {
-    news_.NotifyAll();
-  }
+void WorkerDevice::SetObserver(DeviceObserver* observer) {
+  front_.SetObserver(observer);
+  background_.SetObserver(observer);
 }
 
 }  // namespace lagoon

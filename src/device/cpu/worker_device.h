@@ -3,16 +3,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <thread>
-#include <vector>
 
 #include "base/mutex.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/launch_table.h"
-#include "device/cpu/unit_clock.h"
-#include "device/cpu/watchers.h"
+#include "device/cpu/worker_pool.h"
 #include "device/device.h"
 #include "device/host/guard_words.h"
 #include "device/host/host_memory.h"
@@ -22,17 +18,17 @@
 
 namespace lagoon {
 
-/// The Device contract on worker threads. One lock protects the table of launches. A worker holds
-/// the lock to return what it finished and to take the best work; it runs blocks without the lock.
-/// Every change that makes something runnable happens under the lock and increments `epoch_`, so no
-/// worker sleeps or goes on past it.
+/// The Device contract on worker threads: two pools, with one thread of each for a compute unit.
+/// Launches of the background run on threads of the operating system's idle class. So the system
+/// itself takes the core from them for other launches, for the server's edges and for clients.
+/// Nothing that other threads wait for is ever held by a background thread: see WorkerPool.
 class WorkerDevice final : public Device {
  public:
   WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& options);
   /// Lets running blocks end. Launches in flight are dropped without events.
   ~WorkerDevice() override;
 
-  /// Call once. `cores`: worker i is bound to cores[i]. Empty: no worker is bound.
+  /// Call once. `cores`: the threads of unit i are bound to cores[i]. Empty: none is bound.
   Status Start(std::span<const int> cores);
 
   // DeviceControl
@@ -60,87 +56,44 @@ class WorkerDevice final : public Device {
   void Wake() override;
 
   UnitTimes Times() const override;
-  void SetWorkHeld(bool held) override;
-  void SetObserver(DeviceObserver* observer) override { observer_ = observer; }
+  void SetWorkHeld(bool held) override { PoolOf(/*background=*/false).SetWorkHeld(held); }
+  void SetObserver(DeviceObserver* observer) override;
 
  private:
-  using Assignment = LaunchTable::Assignment;
-
-  struct Worker {
-    explicit Worker(std::uint32_t unit_in) : unit(unit_in) {}
-
-    const std::uint32_t unit;
-    // Used by the worker's thread only.
-    std::optional<Assignment> work;
-    Leave why = Leave::kExhausted;  // how `work` ended
-    TimePoint left_at;              // when `work` ended
-    std::uint32_t seen_epoch = 0;
-    bool idle = false;
-    bool news_deferred = false;
-    Buffer scratch;
-
-    Buffer next_scratch;  // larger; swapped in at the next pick; under the device's lock
-    BusyClock busy;       // read by Times()
-    std::jthread thread;
-  };
-
-  // The worker's loop (worker_loop.cc).
-  void RunWorker(Worker& worker);
-  bool NextWork(Worker& worker);
-  bool TakeWork(Worker& worker, const Assignment* last);
-  void RunWork(Worker& worker);
-  bool ShouldYield(Worker& worker);
-  void AwaitChange(Worker& worker);
-  bool SpinForChange(const Worker& worker) const;
-
-  // After any change of the table: makes it visible to workers, and updates the copies of the
-  // table's state that are read without the lock.
-  void Publish(bool may_run) REQUIRES(mutex_);
-  /// How many sleeping workers to wake for `tiles` tiles. While a launch has a share, the worker
-  /// that wakes may not be allowed to take a tile; so all wake. (The one worker would wake all when
-  /// it finds nothing, but that takes one wake-up longer.)
-  std::uint64_t Wanted(std::uint64_t tiles) const REQUIRES(mutex_);
-  /// Wakes up to `count` of `sleepers`. Call without the lock.
-  void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
-  template <typename Work>
-  SubmitResult Add(const Work& work, std::uint64_t tiles);
-  void SettleAll();
+  WorkerPool& PoolOf(bool background) {
+    return background || all_background_ ? background_ : front_;
+  }
+  Status GrowScratch(const CodeImage& image, std::size_t bytes);
+  void OnFrontNews();
+  void CarryNews();
   void NotifyWaiters();
-  void DeliverNews();
 
   DeviceInfo info_;
-  CheckProbe* const probe_;
-  DeviceObserver* observer_ = nullptr;  // changed only while nothing runs
+  const bool all_background_;
   const std::shared_ptr<HostMemory> memory_;
   GuardWords guards_;
-  Shares shares_;  // changed under the lock
+  Shares shares_;
   ListenerSlot listener_;
 
-  mutable Mutex mutex_;
-  LaunchTable table_ GUARDED_BY(mutex_);
+  mutable Mutex mutex_;  // set-up, and a look at `bodies_` for each launch
   KernelTable<Body> bodies_ GUARDED_BY(mutex_);
   std::size_t scratch_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint32_t streams_ GUARDED_BY(mutex_) = 0;
-  IdleClock idle_ GUARDED_BY(mutex_);
-  bool held_ = false;  // used only by the caller of SetWorkHeld()
 
-  CondVar work_;  // wakes sleeping workers
-  std::uint32_t sleepers_ GUARDED_BY(mutex_) = 0;
+  Mutex wait_mutex_;
   CondVar news_;  // wakes callers of Wait()
-  bool woken_ GUARDED_BY(mutex_) = false;
-  std::atomic<std::uint32_t> waiters_{0};  // changed under the lock
+  bool woken_ GUARDED_BY(wait_mutex_) = false;
+  std::atomic<std::uint32_t> waiters_{0};
 
-  // Written under the lock, read without it.
-  // Incremented when something may have become runnable.
-  alignas(64) std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<Rank> best_rank_{~Rank{0}};  // best rank in the table; read after epoch_
+  // Incremented by background workers that have news, and by the end. `carrier_` sleeps on it and
+  // calls the listener, at normal priority.
+  std::atomic<std::uint32_t> background_news_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<std::size_t> pending_events_{0};
-  std::atomic<bool> undelivered_news_{false};  // the worker that clears it delivers
-  alignas(64) Watchers watchers_;
 
-  // Last: the threads are joined before the other members are destroyed.
-  std::vector<std::unique_ptr<Worker>> workers_;
+  // Last: their threads are joined before the other members are destroyed.
+  WorkerPool background_;
+  WorkerPool front_;
+  std::jthread carrier_;
 };
 
 }  // namespace lagoon

@@ -1,8 +1,8 @@
-// What the threads of a WorkerDevice do.
+// What the threads of a WorkerPool do.
 
 #include <algorithm>
 
-#include "device/cpu/worker_device.h"
+#include "device/cpu/worker_pool.h"
 #include "device/host/busy_lock.h"
 #include "device/observer.h"
 
@@ -16,6 +16,10 @@ namespace {
 constexpr Nanoseconds kIdleSpin = std::chrono::microseconds(100);
 constexpr int kPausesPerClock = 16;
 
+// How long a background worker that has work keeps its news. To deliver them another thread wakes
+// up on the same core, which costs about 10 us.
+constexpr Nanoseconds kMostDefer = std::chrono::microseconds(300);
+
 // True if `next` continues `last`, or is more urgent. Then the news of `last` wait for one block.
 bool Continues(const LaunchTable::Assignment& next, const LaunchTable::Assignment& last) {
   if (next.rank < last.rank) return true;
@@ -26,12 +30,12 @@ bool Continues(const LaunchTable::Assignment& next, const LaunchTable::Assignmen
 
 }  // namespace
 
-void WorkerDevice::RunWorker(Worker& worker) {
+void WorkerPool::RunWorker(Worker& worker) {
   while (NextWork(worker)) RunWork(worker);
 }
 
-// Returns what the worker finished, takes the next work and delivers news. False: the device stops.
-bool WorkerDevice::NextWork(Worker& worker) {
+// Returns what the worker finished, takes the next work and delivers news. False: the pool stops.
+bool WorkerPool::NextWork(Worker& worker) {
   std::optional<Assignment> last = std::exchange(worker.work, std::nullopt);
   for (;; last.reset()) {
     if (!TakeWork(worker, last ? &*last : nullptr)) return false;
@@ -40,12 +44,10 @@ bool WorkerDevice::NextWork(Worker& worker) {
       AwaitChange(worker);
       continue;
     }
-    // News of a kernel wait until the first block of its successor has run, so that the listener's
-    // time does not add to the gap between kernels. A worker without work delivers the news
-    // meanwhile. In all other cases the news come first: the next block may belong to another job
-    // and be long.
-    if (last && !worker.news_deferred && Continues(*worker.work, *last)) {
-      worker.news_deferred = undelivered_news_.load(std::memory_order_relaxed);
+    if (last && MayDefer(worker, *last)) {
+      const bool news = undelivered_news_.load(std::memory_order_relaxed);
+      if (news && !worker.news_deferred) worker.deferred_at = worker.left_at;
+      worker.news_deferred = news;
     } else {
       worker.news_deferred = false;
       DeliverNews();
@@ -54,8 +56,18 @@ bool WorkerDevice::NextWork(Worker& worker) {
   }
 }
 
-// False: the device stops.
-bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
+// News of a kernel wait until the first block of its successor has run, so that the listener's time
+// does not add to the gap between kernels. A worker without work delivers the news meanwhile. In
+// all other cases the news come first: the next block may belong to another job and be long. In the
+// background they may wait while enough launches are left.
+bool WorkerPool::MayDefer(const Worker& worker, const Assignment& last) const {
+  if (!options_.background) return !worker.news_deferred && Continues(*worker.work, last);
+  return !worker.few_left &&
+         (!worker.news_deferred || worker.left_at - worker.deferred_at < kMostDefer);
+}
+
+// False: the pool stops.
+bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
   std::uint32_t wake = 0;
   std::uint64_t wanted = 0;
   {
@@ -63,12 +75,15 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
     bool may_run = false;
     if (last != nullptr) may_run = table_.Finish(*last, worker.why, worker.left_at);
     if (stopping_.load(std::memory_order_relaxed)) return false;
+    ReadLetters();
     worker.work = table_.Pick(worker.unit);
     Publish(may_run);
-    worker.seen_epoch = epoch_.load(std::memory_order_relaxed);
-    if (worker.work.has_value() == worker.idle) {
-      worker.idle = !worker.idle;
-      worker.idle ? idle_.Enter(lagoon::Now()) : idle_.Exit(lagoon::Now());
+    worker.few_left = table_.live() <= workers_.size();
+    worker.seen_epoch = epoch_.load(std::memory_order_acquire);
+    if (HasLetters()) --worker.seen_epoch;  // the epoch may be that of a letter that is not read
+    if (worker.work.has_value() == worker.idle.load(std::memory_order_relaxed)) {
+      worker.idle.store(!worker.work.has_value(), std::memory_order_relaxed);
+      idle_.SetIdle(IdleUnits(), lagoon::Now());
     }
     if (worker.work) {
       if (worker.next_scratch.size() > worker.scratch.size()) {
@@ -78,8 +93,9 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
     // One is enough if every worker may take what is left: the woken worker wakes the next. With
     // shares, a worker that finds nothing may leave work that only others may take. Without this
     // wake-up they would sleep on: the notification that woke this worker was meant for them.
-    if (sleepers_ != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {
-      wake = sleepers_;
+    const std::uint32_t sleepers = sleepers_.load(std::memory_order_seq_cst);
+    if (sleepers != 0 && (worker.work || table_.any_bound()) && table_.HasRunnable()) {
+      wake = sleepers;
       wanted = Wanted(1);
     }
   }
@@ -87,11 +103,11 @@ bool WorkerDevice::TakeWork(Worker& worker, const Assignment* last) {
   return true;
 }
 
-void WorkerDevice::RunWork(Worker& worker) {
+void WorkerPool::RunWork(Worker& worker) {
   const Assignment& work = *worker.work;
-  BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, probe_);
+  BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, options_.probe);
   DeviceBlock block{.launch = work.id,
-                    .unit = worker.unit,
+                    .unit = options_.first_unit + worker.unit,
                     .body = work.body,
                     .args = work.args,
                     .copy = work.copy};
@@ -106,6 +122,7 @@ void WorkerDevice::RunWork(Worker& worker) {
     const bool committed = work.body(work.args, tile, context);
     const TimePoint ended = lagoon::Now();
     worker.busy.Stop(ended);
+    worker.left_at = ended;
     if (observer_ != nullptr) observer_->OnEnded(block, ended, committed);
     return committed;
   };
@@ -116,8 +133,9 @@ void WorkerDevice::RunWork(Worker& worker) {
 }
 
 // Called after every commit but a kernel's last, without the lock.
-bool WorkerDevice::ShouldYield(Worker& worker) {
-  if (worker.news_deferred) {
+bool WorkerPool::ShouldYield(Worker& worker) {
+  if (worker.news_deferred &&
+      (!options_.background || worker.left_at - worker.deferred_at >= kMostDefer)) {
     worker.news_deferred = false;
     DeliverNews();
   }
@@ -129,35 +147,39 @@ bool WorkerDevice::ShouldYield(Worker& worker) {
   const Assignment& work = *worker.work;
   const bool at_home = shares_.Has(work.share, worker.unit);
   if (!at_home && !work.beyond_share) return true;  // the share has moved away
-  if (at_home && best_rank_.load(std::memory_order_relaxed) >= work.rank) return false;
+  if (at_home && mailbox_ == nullptr && best_rank_.load(std::memory_order_relaxed) >= work.rank) {
+    return false;
+  }
   BusyLock lock(mutex_);
+  if (HasLetters()) {
+    ReadLetters();
+    Publish(/*may_run=*/false);
+  }
   return table_.HasBetter(work, worker.unit);
 }
 
-void WorkerDevice::SettleAll() {
+void WorkerPool::SettleAll() {
   std::uint32_t wake = 0;
   {
     BusyLock lock(mutex_);
     table_.SettleAll();
     Publish(/*may_run=*/true);
-    if (sleepers_ != 0 && table_.HasRunnable()) wake = sleepers_;
+    if (table_.HasRunnable()) wake = sleepers_.load(std::memory_order_seq_cst);
   }
   WakeWorkers(wake, wake);
   DeliverNews();
 }
 
-void WorkerDevice::AwaitChange(Worker& worker) {
+void WorkerPool::AwaitChange(Worker& worker) {
   if (SpinForChange(worker)) return;
-  MutexLock lock(mutex_);
-  ++sleepers_;
-  while (epoch_.load(std::memory_order_relaxed) == worker.seen_epoch &&
-         !stopping_.load(std::memory_order_relaxed)) {
-    work_.Wait(mutex_);
-  }
-  --sleepers_;
+  // seq_cst, as in Publish(): whoever changes the epoch sees this sleeper, or this worker sees the
+  // new epoch and does not sleep.
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  epoch_.wait(worker.seen_epoch, std::memory_order_seq_cst);
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-bool WorkerDevice::SpinForChange(const Worker& worker) const {
+bool WorkerPool::SpinForChange(const Worker& worker) const {
   const TimePoint until = lagoon::Now() + kIdleSpin;
   do {
     for (int i = 0; i < kPausesPerClock; ++i) {
@@ -169,13 +191,11 @@ bool WorkerDevice::SpinForChange(const Worker& worker) const {
   return false;
 }
 
-void WorkerDevice::DeliverNews() {
+void WorkerPool::DeliverNews() {
   if (!undelivered_news_.load(std::memory_order_relaxed)) return;
-  // acquire: the events are visible to Poll(), and the waiters are counted.
+  // acquire: the events are visible to Poll().
   if (!undelivered_news_.exchange(false, std::memory_order_acquire)) return;
-  if (pending_events_.load(std::memory_order_acquire) == 0) return;  // polled meanwhile
-  listener_.Tell();
-  NotifyWaiters();
+  if (pending() != 0) on_news_();  // else polled meanwhile
 }
 
 }  // namespace lagoon

@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 namespace lagoon {
 namespace {
@@ -57,6 +59,19 @@ Status PinThread(std::jthread& thread, int core) {
                 "device 'cpu': cannot bind a worker to core " + std::to_string(core));
   }
   return {};
+}
+
+bool GiveWay() {
+  // In Linux a thread has a scheduling class and a nice value of its own.
+  const sched_param none{};
+  return pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) == 0 ||
+         ::setpriority(PRIO_PROCESS, 0, 19) == 0;
+}
+
+bool ThreadsMayGiveWay() {
+  bool may = false;
+  std::jthread([&may] { may = GiveWay(); }).join();
+  return may;
 }
 
 void NameThisThread(const std::string& name) {

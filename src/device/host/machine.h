@@ -22,6 +22,14 @@ std::string ProcessorName();
 /// Binds `thread` to `core`. kInvalidArgument names the core.
 Status PinThread(std::jthread& thread, int core);
 
+/// From now on the system runs this thread only where no other one wants the core: the idle class
+/// (SCHED_IDLE), or where the system refuses that, nice 19. Needs no permission; cannot be undone
+/// without one. False: the system refuses both.
+bool GiveWay();
+
+/// Whether GiveWay() succeeds for threads of this process.
+bool ThreadsMayGiveWay();
+
 /// Longer names are cut after 15 characters.
 void NameThisThread(const std::string& name);
 

@@ -1,0 +1,186 @@
+// Launches of the background: threads of the idle class run them, and nothing else waits for these
+// threads, wherever they are stopped.
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/conformance/suite.h"
+#include "device/cpu/cpu_device.h"
+#include "device/host/machine.h"
+
+namespace lagoon {
+namespace {
+
+using conformance::CountArgs;
+using conformance::CountBody;
+using conformance::Record;
+using conformance::Session;
+
+// The threads of this process whose names begin so.
+std::vector<pid_t> ThreadsNamed(const std::string& name) {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string line;
+    std::getline(std::ifstream(entry.path() / "comm"), line);
+    if (line.starts_with(name)) threads.push_back(std::stoi(entry.path().filename()));
+  }
+  return threads;
+}
+
+// Stops threads by a signal whose handler waits.
+class Stopper {
+ public:
+  Stopper() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      const int error = errno;
+      stopped_.fetch_add(1);
+      const timespec moment{0, 100'000};
+      while (stop_.load()) nanosleep(&moment, nullptr);
+      stopped_.fetch_sub(1);
+      errno = error;
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGUSR2, &action, &before_);
+  }
+  ~Stopper() { sigaction(SIGUSR2, &before_, nullptr); }
+
+  // Under ThreadSanitizer a signal may wait until its thread calls the system: then it is not
+  // stopped now.
+  void Stop(pid_t thread) {
+    stop_.store(true);
+    ASSERT_EQ(syscall(SYS_tgkill, getpid(), thread, SIGUSR2), 0);
+    const TimePoint until = Now() + std::chrono::milliseconds(50);
+    while (stopped_.load() == 0 && Now() < until) std::this_thread::yield();
+  }
+  void Resume() {
+    stop_.store(false);
+    while (stopped_.load() != 0) std::this_thread::yield();
+  }
+
+ private:
+  static inline std::atomic<bool> stop_{false};
+  static inline std::atomic<int> stopped_{0};
+  struct sigaction before_ {};
+};
+
+// As a dispatcher: takes a lock that callers of the device take, too.
+struct LockingListener final : DeviceListener {
+  void OnDeviceNews() override {
+    MutexLock lock(mutex);
+    conformance::Spin(std::chrono::microseconds(20));
+  }
+  Mutex mutex;
+};
+
+TEST(Background, RunsOnThreadsOfTheIdleClass) {
+  if (!ThreadsMayGiveWay()) GTEST_SKIP() << "the system refuses threads of lower priority";
+  struct Seen {
+    mutable std::atomic<int> policy{-1}, nice{-1};
+  } seen[2];
+  const Body body = [](const void* args, std::uint32_t, BlockContext&) {
+    static_cast<const Seen*>(args)->policy = sched_getscheduler(0);
+    static_cast<const Seen*>(args)->nice = getpriority(PRIO_PROCESS, 0);
+    return true;
+  };
+  const auto device = *CreateCpuDevice({.workers = 2});
+  Session session(*device);
+  const KernelHandle kernel = session.Load(body);
+  for (const bool background : {false, true}) {
+    Record record(1);
+    session.AwaitRetired(session.Submit(Launch{.kernel = kernel,
+                                               .args = &seen[background ? 1 : 0],
+                                               .progress = record.get(),
+                                               .background = background}));
+  }
+  EXPECT_EQ(seen[0].policy, sched_getscheduler(0));
+  EXPECT_EQ(seen[0].nice, getpriority(PRIO_PROCESS, 0));
+  EXPECT_TRUE(seen[1].policy == SCHED_IDLE || seen[1].nice == 19);
+}
+
+// A launch of the front that counts the blocks of one in the background, and the reverse, is not in
+// the contract but for guards: padding leaves when its real-time kernel ends.
+TEST(Background, ALaunchLeavesWhenTheFrontHasDoneSoManyBlocks) {
+  const auto device = *CreateCpuDevice({.workers = 1});
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs args, never;
+  Record front(3), padding(1), missing(1);
+  const Dep dep = missing.AllDone();  // so that it waits
+  Launch launch{.kernel = count,
+                .args = &never,
+                .progress = padding.get(),
+                .background = true,
+                .deps = {&dep, 1}};
+  launch.guards[0] = {&front->done_word(), 2};
+  const LaunchId id = session.Submit(launch);
+  session.AwaitRetired(
+      session.Submit(Launch{.kernel = count, .args = &args, .progress = front.get()}));
+  session.AwaitRetired(id);
+  EXPECT_EQ(never.runs.load(), 0);
+}
+
+TEST(Background, NothingElseWaitsForAThreadThatIsStoppedAnywhere) {
+  const auto device = *CreateCpuDevice({.workers = 2});
+  Stopper stopper;
+  LockingListener listener;
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  const GuardId guard = session.NewGuard();
+  device->SetListener(&listener);
+  std::vector<pid_t> threads;  // a thread names itself when it begins
+  session.Await([&] { return (threads = ThreadsNamed("lagoon-idle")).size() == 2; });
+
+  constexpr int kRounds = 300;
+  CountArgs below, front;
+  std::vector<std::unique_ptr<Record>> records;
+  std::vector<LaunchId> ids;
+  std::mt19937 random(7);
+  std::uint32_t epoch = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      MutexLock lock(listener.mutex);
+      records.push_back(std::make_unique<Record>(1 + random() % 4));
+      Launch launch{
+          .kernel = count, .args = &below, .progress = records.back()->get(), .background = true};
+      launch.guards[0] = session.On(guard, epoch);
+      ids.push_back(session.Submit(launch));
+    }
+    conformance::Spin(std::chrono::microseconds(random() % 50));
+    stopper.Stop(threads[random() % 2]);
+    Record record(2);
+    {
+      MutexLock lock(listener.mutex);
+      if (random() % 4 == 0) session.Raise(guard, ++epoch);
+    }
+    const LaunchId id =
+        session.Submit(Launch{.kernel = count, .args = &front, .progress = record.get()});
+    session.AwaitRetired(id);
+    stopper.Resume();
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "round " << round;
+    if (round % 8 == 0) session.AwaitAllRetired();
+  }
+  session.AwaitAllRetired();
+  device->SetListener(nullptr);
+  EXPECT_EQ(front.runs.load(), 2 * kRounds);
+  EXPECT_GT(below.runs.load(), 0);
+}
+
+}  // namespace
+}  // namespace lagoon

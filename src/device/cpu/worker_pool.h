@@ -1,0 +1,161 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/cpu/launch_table.h"
+#include "device/cpu/mailbox.h"
+#include "device/cpu/unit_clock.h"
+#include "device/cpu/watchers.h"
+#include "device/device.h"
+#include "device/host/guard_words.h"
+#include "device/host/shares.h"
+
+namespace lagoon {
+
+/// Worker threads and the table of their launches. One lock protects the table. A worker holds the
+/// lock to return what it finished and to take the best work; it runs blocks without the lock.
+/// Every change that makes something runnable happens under the lock and increments `epoch_`, so no
+/// worker sleeps or goes on past it.
+///
+/// The workers of a background pool are of the operating system's idle class: any of them may lose
+/// its core for a long time, at any instruction. So nobody else may wait for them. A caller does
+/// not take the pool's lock but sends letters (mailbox.h), which the workers read under the lock;
+/// events come back through a ring without a lock; and workers sleep on an atomic word.
+class WorkerPool {
+ public:
+  struct Options {
+    std::string name;  // the threads are NAME-0, NAME-1, ...
+    std::uint32_t workers = 0;
+    std::uint32_t first_unit = 0;  // an observer sees worker i as unit first_unit + i
+    bool background = false;
+    bool gives_way = false;  // the threads are of the system's idle class
+    CheckProbe* probe = nullptr;
+    const WorkerPool* below = nullptr;  // a unit is idle if its worker there is idle, too
+  };
+
+  /// `guards`, `shares`: the device's; borrowed. `on_news`: called by workers, which hold no lock,
+  /// when pending() has news: see DeviceListener::OnDeviceNews().
+  WorkerPool(Options options, const GuardWords& guards, const Shares& shares,
+             std::function<void()> on_news);
+  /// Lets running blocks end. Launches in flight are dropped without events.
+  ~WorkerPool();
+
+  /// Call once. `cores`: worker i is bound to cores[i]. Empty: no worker is bound.
+  Status Start(std::span<const int> cores);
+
+  // One caller at a time: DeviceQueue's.
+  SubmitResult Submit(const Launch& launch, Body body);
+  SubmitResult Submit(const Copy& copy);
+  /// A guard's word was changed.
+  void OnGuardRaised();
+  /// A share was moved.
+  void OnShareMoved();
+  /// Launches outside of this pool have retired, of whose blocks launches here may count the done
+  /// ones.
+  void OnOthersRetired();
+  std::size_t Poll(std::span<DeviceEvent> events);
+
+  /// Number of events to poll. Any thread.
+  std::size_t pending() const { return table_events_.size(); }
+  /// Gives worker i `scratch[i]` before its next kernel. Any thread, outside of requests.
+  void SetScratch(std::vector<Buffer>& scratch);
+  void SetWorkHeld(bool held);
+  void SetObserver(DeviceObserver* observer) { observer_ = observer; }
+  UnitTimes Times() const;
+
+  static constexpr LaunchTable::Limits kLimits{};
+  /// A background pool keeps launches that were revoked until its workers get a core.
+  static constexpr std::uint32_t kBackgroundLaunches = 2 * kLimits.launches;
+
+ private:
+  using Assignment = LaunchTable::Assignment;
+
+  struct Worker {
+    Worker(std::uint32_t unit_in, bool idle_in) : unit(unit_in), idle(idle_in) {}
+
+    const std::uint32_t unit;
+    // Used by the worker's thread only.
+    std::optional<Assignment> work;
+    Leave why = Leave::kExhausted;  // how `work` ended
+    TimePoint left_at;              // when its last block ended
+    TimePoint deferred_at;          // when it began to defer news
+    std::uint32_t seen_epoch = 0;
+    bool news_deferred = false;
+    bool few_left = false;  // the table has no more launches than workers
+    Buffer scratch;
+
+    Buffer next_scratch;     // larger; swapped in at the next pick; under the pool's lock
+    std::atomic<bool> idle;  // written under the pool's lock
+    BusyClock busy;          // read by Times()
+    std::jthread thread;
+  };
+
+  // The worker's loop (worker_loop.cc).
+  void RunWorker(Worker& worker);
+  bool NextWork(Worker& worker);
+  bool TakeWork(Worker& worker, const Assignment* last);
+  void RunWork(Worker& worker);
+  bool ShouldYield(Worker& worker);
+  bool MayDefer(const Worker& worker, const Assignment& last) const;
+  void AwaitChange(Worker& worker);
+  bool SpinForChange(const Worker& worker) const;
+  std::int64_t IdleUnits() const;
+
+  // After any change of the table: makes it visible to workers, and updates the copies of the
+  // table's state that are read without the lock.
+  void Publish(bool may_run) REQUIRES(mutex_);
+  /// How many sleeping workers to wake for `tiles` tiles. While a launch has a share, the worker
+  /// that wakes may not be allowed to take a tile; so all wake. (The one worker would wake all when
+  /// it finds nothing, but that takes one wake-up longer.)
+  std::uint64_t Wanted(std::uint64_t tiles) const REQUIRES(mutex_);
+  /// Wakes up to `count` of `sleepers`. Call without the lock.
+  void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
+  template <typename Work, typename... Code>
+  SubmitResult Add(const Work& work, std::uint64_t tiles, Code... code);
+  SubmitResult Send(const Letter& letter, std::uint64_t tiles);
+  void Announce(std::uint64_t wanted);
+  void ReadLetters() REQUIRES(mutex_);
+  bool HasLetters() const;
+  void SettleAll();
+  void DeliverNews();
+
+  const Options options_;
+  const Shares& shares_;
+  const std::function<void()> on_news_;
+  DeviceObserver* observer_ = nullptr;  // changed only while nothing runs
+
+  mutable Mutex mutex_;
+  LaunchTable table_ GUARDED_BY(mutex_);
+  EventRing& table_events_;  // the table's; popped without the lock
+  mutable IdleClock idle_ GUARDED_BY(mutex_);
+  bool held_ = false;  // used only by the caller of SetWorkHeld()
+
+  // Of a background pool.
+  std::unique_ptr<Mailbox> mailbox_;
+  std::atomic<bool> settle_{false};  // a letter that says: a guard's word or a count has changed
+  std::uint32_t in_flight_ = 0;      // used only by the caller: submitted, retirement not polled
+
+  // Written under the lock, read without it.
+  // Incremented when something may have become runnable. Workers sleep on it.
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};
+  std::atomic<std::uint32_t> sleepers_{0};  // not under the lock
+  std::atomic<Rank> best_rank_{~Rank{0}};   // best rank in the table; read after epoch_
+  std::atomic<bool> any_bound_{false};      // LaunchTable::any_bound()
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> undelivered_news_{false};  // the worker that clears it delivers
+  alignas(64) Watchers watchers_;
+
+  // Last: the threads are joined before the other members are destroyed.
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace lagoon
