@@ -1,4 +1,5 @@
-// How many kernels the mechanism submits when the scheduler limits the blocks on the device.
+// How many kernels the mechanism submits when the scheduler limits the blocks on the device, and how
+// many units each may take in the background.
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,49 @@ TEST_F(Filling, CountsKernelsOfDifferentOccupancyByWhatTheyTakeOfAUnit) {
   EXPECT_EQ(Submitted(1, {1, 8}), 3u);
   EXPECT_EQ(Submitted(4, {1, 8}), 4u);
   EXPECT_EQ(Submitted(5, {1, 8}), 5u);
+}
+
+class Background : public DispatcherTest {
+ protected:
+  void Open(const SchedulerConfig& config) {
+    Use(config, 64, FakeDevice::Time::kVirtual, std::make_unique<ClassFirst>(), /*units=*/8);
+    device_->HaveBackground();
+  }
+  void PostBestEffort() {
+    ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, /*ops=*/1, /*blocks=*/9), Add()));
+  }
+};
+
+TEST_F(Background, IsForBestEffortWorkWhereARealTimeModelMayPreemptIt) {
+  Open(kReset);
+  PostBestEffort();
+  EXPECT_FALSE(device_->background()) << "nothing is real-time";
+  const QueueId urgent = AddQueue(JobClass::kRealTime, 1, 1);
+  PostBestEffort();
+  EXPECT_TRUE(device_->background());
+  ASSERT_TRUE(Post(urgent, Add()));
+  EXPECT_FALSE(device_->background());
+  device_->RunAll();
+  ASSERT_TRUE(dispatcher_->RemoveQueue(urgent));
+  PostBestEffort();
+  EXPECT_FALSE(device_->background());
+
+  Open({.name = "wait", .preemption = SchedulerConfig::Preemption::kWait});
+  AddQueue(JobClass::kRealTime, 1, 1);
+  PostBestEffort();
+  EXPECT_FALSE(device_->background()) << "what has begun ends before real-time work";
+}
+
+TEST_F(Background, JobsDivideTheUnits) {
+  Open(kReset);
+  AddQueue(JobClass::kRealTime, 1, 1);
+  for (const std::uint32_t units : {0u, 4u, 2u, 2u, 1u}) {
+    PostBestEffort();
+    EXPECT_EQ(device_->max_claimants(), units);
+  }
+  device_->RunAll();
+  PostBestEffort();
+  EXPECT_EQ(device_->max_claimants(), 0u);
 }
 
 }  // namespace

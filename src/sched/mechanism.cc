@@ -14,6 +14,8 @@ const LoadedPlan* FirstPlan(const Instance* instance) {
   return instance->first() == nullptr ? nullptr : &instance->first()->loaded();
 }
 
+std::size_t ClassOf(const Job& job) { return static_cast<std::size_t>(job.job_class); }
+
 // No kernel and no copy, as in a plan whose outputs are constants without elements. Such a job
 // needs no instance, and no launch would report its end.
 bool HasNothingToRun(const Job& job) {
@@ -263,15 +265,14 @@ void Mechanism::Start(Job& job) {
   job.stream = streams_.Next(queue);
   // Where nothing is real-time, best-effort work competes like any other program of the machine.
   job.background = job.job_class == JobClass::kBestEffort && real_time_queues_ > 0 &&
-                   config_.preemption == SchedulerConfig::Preemption::kReset;
+                   config_.preemption == SchedulerConfig::Preemption::kReset &&
+                   device_.info().max_background_launches > 0;
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
   if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
-  if (job.job_class == JobClass::kRealTime && !job.instance->plan().ops.empty()) {
-    ++real_time_computing_;
-  }
+  if (!job.instance->plan().ops.empty()) ++computing_[ClassOf(job)];
   active_.push_back(job);
   UpdateReady(job);
   OfferNextWaiting(queue);
@@ -289,9 +290,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   if (job.first_incomplete == ops) {
     job.remaining = Nanoseconds(0);  // the costs may have changed since the job came
     job.result.computed = at;
-    if (job.job_class == JobClass::kRealTime && job.state == Job::State::kActive) {
-      --real_time_computing_;
-    }
+    if (job.state == Job::State::kActive) --computing_[ClassOf(job)];
   }
   UpdateReady(job);
 }
@@ -299,10 +298,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
 void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   if (job.state == Job::State::kWaiting) return Finish(job, outcome, finished);
   if (job.state != Job::State::kActive) return;
-  if (job.job_class == JobClass::kRealTime &&
-      job.first_incomplete < job.instance->plan().ops.size()) {
-    --real_time_computing_;
-  }
+  if (job.first_incomplete < job.instance->plan().ops.size()) --computing_[ClassOf(job)];
   job.state = Job::State::kLeaving;
   job.result.outcome = outcome;
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));

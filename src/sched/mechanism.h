@@ -128,6 +128,7 @@ class Mechanism {
   bool Accepted(SubmitResult result, LaunchId id, Job& job);
   Rank RankOf(const Job& job, JobLaunch::Kind kind) const;
   Nanoseconds UnitTimeOf(const Job& job, std::uint32_t blocks) const;
+  std::uint32_t UnitsFor(const Job& job) const;
 
   // Calls of the observer (mechanism_observe.cc). Only if there is one.
   void TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value = 0);
@@ -158,9 +159,9 @@ class Mechanism {
     const Job* job = nullptr;
     std::size_t op = 0;
   } spared_;
-  std::uint32_t kernels_[2] = {0, 0};      // kernels in flight, by class
-  BlocksInFlight in_flight_;               // sums over those kernels
-  std::uint32_t real_time_computing_ = 0;  // active real-time jobs with incomplete kernels
+  std::uint32_t kernels_[2] = {0, 0};    // kernels in flight, by class
+  BlocksInFlight in_flight_;             // sums over those kernels
+  std::uint32_t computing_[2] = {0, 0};  // active jobs with incomplete kernels, by class
   std::uint32_t real_time_queues_ = 0;
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first

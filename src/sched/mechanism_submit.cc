@@ -21,7 +21,7 @@ std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan
 }  // namespace
 
 bool Mechanism::RealTimeWork() const {
-  return real_time_computing_ > 0 || ready_.Any(JobClass::kRealTime);
+  return computing_[kRealTime] > 0 || ready_.Any(JobClass::kRealTime);
 }
 
 bool Mechanism::RealTimeMode() const {
@@ -175,8 +175,8 @@ ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
   return {.real_time = room(kRealTime),
           .best_effort = best_effort && room(kBestEffort),
           .start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs,
-          .start_real_time =
-              config_.max_real_time_jobs == 0 || real_time_computing_ < config_.max_real_time_jobs};
+          .start_real_time = config_.max_real_time_jobs == 0 ||
+                             computing_[kRealTime] < config_.max_real_time_jobs};
 }
 
 void Mechanism::PickAndSubmit() {
@@ -292,8 +292,19 @@ bool Mechanism::SubmitOutputs(Job& job) {
   return true;
 }
 
+// In the background jobs divide the units among themselves, so that each stays on few of them: a
+// job on a unit of its own finds its data in that unit's caches, and waits for no other unit at the
+// end of each kernel. Two jobs on a core each do 1.06 (VGG-19) to 1.45 times (MobileNetV2) the work
+// of two jobs that take turns on both. 0: all units.
+std::uint32_t Mechanism::UnitsFor(const Job& job) const {
+  const std::uint32_t jobs = computing_[kBestEffort];
+  if (!job.background || jobs < 2) return 0;
+  return std::max(1u, UnitsOf(*job.queue, device_.info().units) / jobs);
+}
+
 void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
                           Launch& launch) const {
+  launch.max_claimants = UnitsFor(job);
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
   if (room != nullptr) {
     launch.guards[0] = GuardOf(*room);

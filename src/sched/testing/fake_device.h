@@ -36,6 +36,9 @@ class FakeDevice final : public Device {
 
   // ---- The test's side
 
+  /// It has a background (Launch::background).
+  void HaveBackground() { info_.max_background_launches = info_.max_launches; }
+
   /// Runs the next block of the best-ranked runnable launch to its commit. False: nothing is
   /// runnable.
   bool RunBlock() { return StartBlock() && FinishBlock(true); }
@@ -114,6 +117,8 @@ class FakeDevice final : public Device {
   bool work_held() const { return held_; }
   /// Launch::max_claimants of the last launch.
   std::uint32_t max_claimants() const { return max_claimants_; }
+  /// Launch::background of the last launch.
+  bool background() const { return background_; }
   /// Launch::share of the last launch, and the units of a share.
   ShareId share() const { return share_; }
   bool beyond_share() const { return beyond_share_; }  // Launch::beyond_share of the last launch
@@ -157,6 +162,7 @@ class FakeDevice final : public Device {
   }
   SubmitResult Submit(const Launch& launch) override {
     max_claimants_ = launch.max_claimants;
+    background_ = launch.background;
     share_ = launch.share;
     beyond_share_ = launch.beyond_share;
     InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
@@ -267,6 +273,7 @@ class FakeDevice final : public Device {
   DeviceObserver* observer_ = nullptr;
   bool held_ = false;
   std::uint32_t max_claimants_ = 0;
+  bool background_ = false;
   ShareId share_ = kAllUnits;
   bool beyond_share_ = false;
   bool prefer_last_ = false;
