@@ -1,5 +1,5 @@
-// How many kernels the mechanism submits when the scheduler limits the blocks on the device, and how
-// many units each may take in the background.
+// How many kernels the mechanism submits when the scheduler limits the blocks on the device, and
+// how many units each may take in the background.
 
 #include <gtest/gtest.h>
 
