@@ -32,7 +32,11 @@ std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
   // The iterator of std::filesystem would end the server where memory runs out.
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
   errno = folder == nullptr ? errno : 0;
-  while (const dirent* const entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
+  const auto next = [&folder]() -> const dirent* {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): safe for a stream that no other thread reads.
+    return folder == nullptr ? nullptr : ::readdir(folder.get());
+  };
+  while (const dirent* const entry = next()) {
     std::string name = static_cast<const char*>(entry->d_name);
     std::error_code unreadable;  // a dangling link is no folder
     if (!name.starts_with('.') && fs::is_directory(path / name, unreadable)) {
