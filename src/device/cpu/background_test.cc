@@ -164,6 +164,10 @@ TEST(Background, NothingElseWaitsForAThreadThatIsStoppedAnywhere) {
     }
     conformance::Spin(std::chrono::microseconds(random() % 50));
     stopper.Stop(threads[random() % 2]);
+    if (round % 50 == 0) {  // larger scratch memory for all threads
+      ASSERT_TRUE(device->Load({.name = "large", .body = CountBody},
+                               {.scratch_bytes = 4096u << (round / 50)}));
+    }
     Record record(2);
     {
       MutexLock lock(listener.mutex);

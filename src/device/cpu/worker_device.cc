@@ -86,8 +86,8 @@ Status WorkerDevice::GrowScratch(const CodeImage& image, std::size_t bytes) {
   // Meanwhile another Load() may have grown the scratch memory further.
   if (bytes <= scratch_bytes_) return {};
   scratch_bytes_ = bytes;
-  front_.SetScratch(grown[0]);
-  background_.SetScratch(grown[1]);
+  front_.SetScratch(std::move(grown[0]));
+  background_.SetScratch(std::move(grown[1]));
   return {};
 }
 

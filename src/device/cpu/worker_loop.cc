@@ -85,11 +85,6 @@ bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
       worker.idle.store(!worker.work.has_value(), std::memory_order_relaxed);
       idle_.SetIdle(IdleUnits(), lagoon::Now());
     }
-    if (worker.work) {
-      if (worker.next_scratch.size() > worker.scratch.size()) {
-        std::swap(worker.scratch, worker.next_scratch);
-      }
-    }
     // One is enough if every worker may take what is left: the woken worker wakes the next. With
     // shares, a worker that finds nothing may leave work that only others may take. Without this
     // wake-up they would sleep on: the notification that woke this worker was meant for them.
@@ -105,7 +100,10 @@ bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
 
 void WorkerPool::RunWork(Worker& worker) {
   const Assignment& work = *worker.work;
-  BlockContext context(work.guards, {worker.scratch.data(), worker.scratch.size()}, options_.probe);
+  const Buffer* const own = worker.scratch.load(std::memory_order_acquire);
+  const auto scratch =
+      own == nullptr ? std::span<std::byte>() : std::span(own->data(), own->size());
+  BlockContext context(work.guards, scratch, options_.probe);
   DeviceBlock block{.launch = work.id,
                     .unit = options_.first_unit + worker.unit,
                     .body = work.body,

@@ -52,10 +52,12 @@ Status WorkerPool::Start(std::span<const int> cores) {
   return {};
 }
 
-void WorkerPool::SetScratch(std::vector<Buffer>& scratch) {
-  MutexLock lock(mutex_);
+// Without the lock, as a background worker may hold it for long. A worker that runs a launch which
+// was submitted later sees its new memory.
+void WorkerPool::SetScratch(std::vector<Buffer> scratch) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    std::swap(workers_[i]->next_scratch, scratch[i]);
+    scratch_.push_back(std::move(scratch[i]));
+    workers_[i]->scratch.store(&scratch_.back(), std::memory_order_release);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,8 +67,10 @@ class WorkerPool {
 
   /// Number of events to poll. Any thread.
   std::size_t pending() const { return table_events_.size(); }
-  /// Gives worker i `scratch[i]` before its next kernel. Any thread, outside of requests.
-  void SetScratch(std::vector<Buffer>& scratch);
+  /// Gives worker i `scratch[i]`, which is larger than what it has, before its next kernel. Call it
+  /// from one thread at a time. Keeps what the workers had: twice the largest at most, if sizes
+  /// double.
+  void SetScratch(std::vector<Buffer> scratch);
   void SetWorkHeld(bool held);
   void SetObserver(DeviceObserver* observer) { observer_ = observer; }
   UnitTimes Times() const;
@@ -91,11 +94,10 @@ class WorkerPool {
     std::uint32_t seen_epoch = 0;
     bool news_deferred = false;
     bool few_left = false;  // the table has no more launches than workers
-    Buffer scratch;
 
-    Buffer next_scratch;     // larger; swapped in at the next pick; under the pool's lock
-    std::atomic<bool> idle;  // written under the pool's lock
-    BusyClock busy;          // read by Times()
+    std::atomic<const Buffer*> scratch{nullptr};  // one of `scratch_`
+    std::atomic<bool> idle;                       // written under the pool's lock
+    BusyClock busy;                               // read by Times()
     std::jthread thread;
   };
 
@@ -132,6 +134,7 @@ class WorkerPool {
   const Shares& shares_;
   const std::function<void()> on_news_;
   DeviceObserver* observer_ = nullptr;  // changed only while nothing runs
+  std::deque<Buffer> scratch_;          // used by SetScratch() only; all that workers had
 
   mutable Mutex mutex_;
   LaunchTable table_ GUARDED_BY(mutex_);
