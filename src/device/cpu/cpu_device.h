@@ -17,9 +17,9 @@ struct CpuDeviceOptions {
 };
 
 /// The cores of this machine as a Device. A worker thread is a compute unit; a second one, of the
-/// operating system's idle class, is its background. A free worker takes the best-ranked launch that
-/// may run. A kernel's last commit makes the launches that depend on the kernel runnable, without
-/// the dispatcher.
+/// operating system's idle class, is its background. A free worker takes the best-ranked launch
+/// that may run. A kernel's last commit makes the launches that depend on the kernel runnable,
+/// without the dispatcher.
 Result<std::unique_ptr<Device>> CreateCpuDevice(const CpuDeviceOptions& options);
 
 /// Whether this system has threads of lower priority for the background. False: launches of the

@@ -95,6 +95,15 @@ TEST(CpuDevice, TheObserverIsCalledOnTheUnitsOwnThread) {
   for (const std::thread::id id : threads.thread_of) EXPECT_NE(id, std::this_thread::get_id());
 }
 
+// Its threads find no work at the moment at which they are to end.
+TEST(CpuDevice, GoesAwayAtAnyMoment) {
+  for (int i = 0; i < 500; ++i) {
+    const auto device = CreateCpuDevice({.workers = 4});
+    ASSERT_TRUE(device.has_value());
+    conformance::Spin(std::chrono::microseconds(i % 100));
+  }
+}
+
 TEST(CpuDevice, GoesAwayWithWorkInFlight) {
   auto device = CreateCpuDevice({.workers = 2});
   ASSERT_TRUE(device.has_value());

@@ -169,7 +169,9 @@ void WorkerPool::SettleAll() {
 }
 
 void WorkerPool::AwaitChange(Worker& worker) {
-  if (SpinForChange(worker)) return;
+  // The pool's end comes without the lock. A worker that did not see it when it looked for work may
+  // have seen the epoch that came with it.
+  if (stopping_.load(std::memory_order_relaxed) || SpinForChange(worker)) return;
   // seq_cst, as in Publish(): whoever changes the epoch sees this sleeper, or this worker sees the
   // new epoch and does not sleep.
   sleepers_.fetch_add(1, std::memory_order_seq_cst);

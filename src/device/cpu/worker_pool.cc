@@ -34,6 +34,7 @@ WorkerPool::WorkerPool(Options options, const GuardWords& guards, const Shares& 
 
 WorkerPool::~WorkerPool() {
   stopping_.store(true, std::memory_order_relaxed);
+  // release: a worker that sees this epoch sees the end.
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   epoch_.notify_all();
   workers_.clear();
