@@ -323,6 +323,9 @@ class DeviceQueue {
   /// kInvalidArgument: bounds as for CreateShare(), an unknown share, or kAllUnits.
   /// kUnavailable: the units are not prepared.
   virtual Status MoveShare(ShareId share, UnitRange units) = 0;
+  /// `hurry`: something waits until launches of the background end. They compete as others do until
+  /// the next call, if the system permits that. Most devices have nothing to do.
+  virtual void HurryBackground(bool /*hurry*/) {}
   /// Moves the oldest events to `events` and returns their number.
   virtual std::size_t Poll(std::span<DeviceEvent> events) = 0;
   /// Sets the listener of all news from now on. Null: no listener; the caller polls or waits. When

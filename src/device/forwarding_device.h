@@ -42,6 +42,7 @@ class ForwardingDevice : public Device {
   Status MoveShare(ShareId share, UnitRange units) override {
     return device_.MoveShare(share, units);
   }
+  void HurryBackground(bool hurry) override { device_.HurryBackground(hurry); }
   std::size_t Poll(std::span<DeviceEvent> events) override { return device_.Poll(events); }
   void SetListener(DeviceListener* listener) override { device_.SetListener(listener); }
   void Wait(TimePoint until) override { device_.Wait(until); }

@@ -182,6 +182,7 @@ bool Dispatcher::DoRound(Answers& answers) {
   TakeNews(answers.finished);
   ApplyCancels(answers.finished);
   ExpireHeld(answers.finished);
+  mechanism_.Hurry(change_ != nullptr || ending_);
   if (ending_) mechanism_.CancelAll(answers.finished);
   const bool more = mechanism_.Step(answers.finished);
   if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);

@@ -81,6 +81,29 @@ TEST_F(Background, IsForBestEffortWorkWhereARealTimeModelMayPreemptIt) {
   EXPECT_FALSE(device_->background()) << "what has begun ends before real-time work";
 }
 
+// A job that leaves is answered when its running blocks have left; a switch waits for all jobs.
+TEST_F(Background, HurriesWhileSomethingWaitsForIt) {
+  Open(kReset);
+  AddQueue(JobClass::kRealTime, 1, 1);
+  Request& left = Add();
+  const Result<JobId> job = Post(AddQueue(JobClass::kBestEffort, 1, 2), left);
+  ASSERT_TRUE(job && device_->RunBlock() && device_->StartBlock());
+  EXPECT_FALSE(device_->hurry());
+  dispatcher_->Cancel(*job);
+  EXPECT_TRUE(device_->hurry());
+  EXPECT_EQ(left.finished, 0);
+  device_->FinishBlock(false);
+  device_->RunAll();
+  EXPECT_EQ(left.finished, 1);
+  EXPECT_FALSE(device_->hurry());
+
+  PostBestEffort();
+  dispatcher_->Switch({.name = "new"}, std::make_unique<ClassFirst>(), [](Status) {});
+  EXPECT_TRUE(device_->hurry());
+  device_->RunAll();
+  EXPECT_FALSE(device_->hurry());
+}
+
 TEST_F(Background, JobsDivideTheUnits) {
   Open(kReset);
   AddQueue(JobClass::kRealTime, 1, 1);

@@ -46,6 +46,7 @@ struct Job : ScheduledJob {
   // complete.
   StreamId stream = kUnordered;
   bool background = false;  // Launch::background, of all its launches
+  bool hurries = false;     // it leaves, and launches of the background keep its answer
   Rank rank = 0;            // rank of its launches within its class, from the last pick
   std::size_t slot = 0;     // which slot of the queue the job occupies
   std::size_t next_input = 0;

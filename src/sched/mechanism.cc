@@ -52,7 +52,10 @@ Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
   return {};
 }
 
-Mechanism::~Mechanism() { LAGOON_CHECK(jobs_.empty()); }
+Mechanism::~Mechanism() {
+  LAGOON_CHECK(jobs_.empty());
+  Hurry(false);
+}
 
 Result<QueueId> Mechanism::AddQueue(QueueOptions options) {
   if (options.instances.empty() || options.max_pending == 0) {
@@ -304,13 +307,32 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
   UpdateReady(job);
   if (job.launches == 0) return Finish(job, outcome, finished);
+  if (job.background) {
+    job.hurries = true;
+    ++hurrying_;
+    TellHurry();
+  }
   JobQueue::Slot& slot = job.queue->slots[job.slot];
   device_.Raise(slot.guard, ++slot.revision);
   // The kernels that read the inputs are revoked already.
   if (job.inputs_left > 0) device_.Raise(slot.leaving_guard, ++slot.left);
 }
 
+void Mechanism::Hurry(bool hurry) {
+  others_hurry_ = hurry;
+  TellHurry();
+}
+
+void Mechanism::TellHurry() {
+  const bool hurry = others_hurry_ || hurrying_ > 0;
+  if (std::exchange(device_hurries_, hurry) != hurry) device_.HurryBackground(hurry);
+}
+
 void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
+  if (job.hurries) {
+    --hurrying_;
+    TellHurry();
+  }
   JobQueue& queue = *job.queue;
   ready_.Update(job, false);
   policy_->OnFinished(job);

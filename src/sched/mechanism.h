@@ -63,6 +63,8 @@ class Mechanism {
   /// Tells the observer, if there is one, of a plan that jobs may have from now on.
   void TellPlan(const QueuePlan& plan);
 
+  /// Somebody waits until jobs end: DeviceQueue::HurryBackground().
+  void Hurry(bool hurry);
   bool idle() const { return jobs_.empty(); }
   bool lost() const { return lost_; }  // the device is lost
   const SchedulerConfig& config() const { return config_; }
@@ -91,6 +93,7 @@ class Mechanism {
   // Life of a job.
   void Start(Job& job);
   void Advance(Job& job, TimePoint at);
+  void TellHurry();
   void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
@@ -163,6 +166,9 @@ class Mechanism {
   BlocksInFlight in_flight_;             // sums over those kernels
   std::uint32_t computing_[2] = {0, 0};  // active jobs with incomplete kernels, by class
   std::uint32_t real_time_queues_ = 0;
+  std::uint32_t hurrying_ = 0;   // jobs that hurry
+  bool others_hurry_ = false;    // as Hurry() said last
+  bool device_hurries_ = false;  // as the device was told last
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first
   bool lost_ = false;

@@ -89,11 +89,14 @@ struct LockingListener final : DeviceListener {
   Mutex mutex;
 };
 
+// What a body saw of its thread.
+struct Seen {
+  mutable std::atomic<int> policy{-1}, nice{-1};
+};
+
 TEST(Background, RunsOnThreadsOfTheIdleClass) {
   if (!ThreadsMayGiveWay()) GTEST_SKIP() << "the system refuses threads of lower priority";
-  struct Seen {
-    mutable std::atomic<int> policy{-1}, nice{-1};
-  } seen[2];
+  const Seen seen[2];
   const Body body = [](const void* args, std::uint32_t, BlockContext&) {
     static_cast<const Seen*>(args)->policy = sched_getscheduler(0);
     static_cast<const Seen*>(args)->nice = getpriority(PRIO_PROCESS, 0);
@@ -112,6 +115,43 @@ TEST(Background, RunsOnThreadsOfTheIdleClass) {
   EXPECT_EQ(seen[0].policy, sched_getscheduler(0));
   EXPECT_EQ(seen[0].nice, getpriority(PRIO_PROCESS, 0));
   EXPECT_TRUE(seen[1].policy == SCHED_IDLE || seen[1].nice == 19);
+}
+
+TEST(Background, CompetesWhileItHurriesIfTheSystemPermits) {
+  if (!ThreadsMayGiveWay()) GTEST_SKIP() << "the system refuses threads of lower priority";
+  const Body body = [](const void* args, std::uint32_t, BlockContext&) {
+    static_cast<const Seen*>(args)->policy = sched_getscheduler(0);
+    return true;
+  };
+  const auto device = *CreateCpuDevice({.workers = 1});
+  Session session(*device);
+  const KernelHandle kernel = session.Load(body);
+  const auto policy = [&] {
+    const Seen seen;
+    Record record(1);
+    session.AwaitRetired(session.Submit(
+        Launch{.kernel = kernel, .args = &seen, .progress = record.get(), .background = true}));
+    return seen.policy.load();
+  };
+  const int low = policy();
+  // Whether this process may raise a thread again.
+  std::atomic<pid_t> lowered{0};
+  std::atomic<bool> end{false};
+  std::jthread other([&] {
+    GiveWay(gettid());
+    lowered.store(gettid());
+    lowered.notify_one();
+    end.wait(false);
+  });
+  lowered.wait(0);
+  TakeBack(lowered.load());
+  const int raised = sched_getscheduler(lowered.load());
+  end.store(true);
+  end.notify_one();
+  device->HurryBackground(true);
+  EXPECT_EQ(policy(), raised);
+  device->HurryBackground(false);
+  EXPECT_EQ(policy(), low);
 }
 
 // A launch of the front that counts the blocks of one in the background, and the reverse, is not in

@@ -50,6 +50,7 @@ class WorkerDevice final : public Device {
   SubmitResult Transfer(const Copy& copy) override;
   SubmitResult Raise(GuardId guard, std::uint32_t value) override;
   Status MoveShare(ShareId share, UnitRange units) override;
+  void HurryBackground(bool hurry) override { background_.Hurry(hurry); }
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
   void Wait(TimePoint until) override;

@@ -1,5 +1,7 @@
 #include "device/cpu/worker_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -37,6 +39,7 @@ WorkerPool::~WorkerPool() {
   // release: a worker that sees this epoch sees the end.
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   epoch_.notify_all();
+  Hurry(true);
   workers_.clear();
 }
 
@@ -45,12 +48,21 @@ Status WorkerPool::Start(std::span<const int> cores) {
     Worker& worker = *workers_[i];
     worker.thread = std::jthread([this, &worker, i] {
       NameThisThread(options_.name + "-" + std::to_string(i));
-      if (options_.gives_way) GiveWay();
+      worker.thread_id.store(::gettid(), std::memory_order_release);
+      if (options_.gives_way) GiveWay(::gettid());
       RunWorker(worker);
     });
     if (!cores.empty()) LAGOON_RETURN_IF_ERROR(PinThread(worker.thread, cores[i]));
   }
   return {};
+}
+
+void WorkerPool::Hurry(bool hurry) {
+  if (!options_.gives_way) return;
+  for (const auto& worker : workers_) {
+    const pid_t thread = worker->thread_id.load(std::memory_order_acquire);
+    if (thread != 0) hurry ? TakeBack(thread) : static_cast<void>(GiveWay(thread));
+  }
 }
 
 // Without the lock, as a background worker may hold it for long. A worker that runs a launch which

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -64,6 +66,8 @@ class WorkerPool {
   /// ones.
   void OnOthersRetired();
   std::size_t Poll(std::span<DeviceEvent> events);
+  /// DeviceQueue::HurryBackground().
+  void Hurry(bool hurry);
 
   /// Number of events to poll. Any thread.
   std::size_t pending() const { return table_events_.size(); }
@@ -95,6 +99,7 @@ class WorkerPool {
     bool news_deferred = false;
     bool few_left = false;  // the table has no more launches than workers
 
+    std::atomic<pid_t> thread_id{0};              // the system's; 0: not begun
     std::atomic<const Buffer*> scratch{nullptr};  // one of `scratch_`
     std::atomic<bool> idle;                       // written under the pool's lock
     BusyClock busy;                               // read by Times()

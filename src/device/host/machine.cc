@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -61,16 +62,23 @@ Status PinThread(std::jthread& thread, int core) {
   return {};
 }
 
-bool GiveWay() {
-  // In Linux a thread has a scheduling class and a nice value of its own.
+// In Linux a thread has a scheduling class and a nice value of its own.
+bool GiveWay(pid_t thread) {
   const sched_param none{};
-  return pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) == 0 ||
-         ::setpriority(PRIO_PROCESS, 0, 19) == 0;
+  return ::sched_setscheduler(thread, SCHED_IDLE, &none) == 0 ||
+         ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), 19) == 0;
+}
+
+void TakeBack(pid_t thread) {
+  const sched_param none{};
+  static_cast<void>(::sched_setscheduler(thread, ::sched_getscheduler(0), &none));
+  const int nice = ::getpriority(PRIO_PROCESS, 0);
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice));
 }
 
 bool ThreadsMayGiveWay() {
   bool may = false;
-  std::jthread([&may] { may = GiveWay(); }).join();
+  std::jthread([&may] { may = GiveWay(::gettid()); }).join();
   return may;
 }
 

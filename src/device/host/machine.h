@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -22,10 +24,14 @@ std::string ProcessorName();
 /// Binds `thread` to `core`. kInvalidArgument names the core.
 Status PinThread(std::jthread& thread, int core);
 
-/// From now on the system runs this thread only where no other one wants the core: the idle class
-/// (SCHED_IDLE), or where the system refuses that, nice 19. Needs no permission; cannot be undone
-/// without one. False: the system refuses both.
-bool GiveWay();
+/// From now on the system runs a thread of this process only where no other one wants the core: the
+/// idle class (SCHED_IDLE), or where the system refuses that, nice 19. Needs no permission. False:
+/// the system refuses both. `thread`: the system's number.
+bool GiveWay(pid_t thread);
+
+/// The thread has the class and the nice value of the calling thread from now on, if the system
+/// permits that: to root (CAP_SYS_NICE), and to whom RLIMIT_NICE allows the nice value.
+void TakeBack(pid_t thread);
 
 /// Whether GiveWay() succeeds for threads of this process.
 bool ThreadsMayGiveWay();

@@ -36,6 +36,8 @@ class FakeDevice final : public Device {
 
   // ---- The test's side
 
+  void HurryBackground(bool hurry) override { hurry_ = hurry; }
+  bool hurry() const { return hurry_; }
   /// It has a background (Launch::background).
   void HaveBackground() { info_.max_background_launches = info_.max_launches; }
 
@@ -274,6 +276,7 @@ class FakeDevice final : public Device {
   bool held_ = false;
   std::uint32_t max_claimants_ = 0;
   bool background_ = false;
+  bool hurry_ = false;
   ShareId share_ = kAllUnits;
   bool beyond_share_ = false;
   bool prefer_last_ = false;
