@@ -209,8 +209,10 @@ Result<Constant> ReadImage(const std::string& path, const TensorSpec& spec,
   const int width = static_cast<int>(dims[3]);
   const std::size_t area = static_cast<std::size_t>(height) * width;
   std::vector<stbi_uc> resized(area * channels);
-  if (stbir_resize_uint8(pixels.get(), in_width, in_height, 0, resized.data(), width, height, 0,
-                         channels) == 0) {
+  if (in_width == width && in_height == height) {  // the filter of a resize would blur it
+    std::copy_n(pixels.get(), resized.size(), resized.begin());
+  } else if (stbir_resize_uint8(pixels.get(), in_width, in_height, 0, resized.data(), width, height,
+                                0, channels) == 0) {
     return Invalid(path,
                    fmt::format("cannot resize {}x{} to {}x{}", in_width, in_height, width, height));
   }

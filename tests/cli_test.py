@@ -7,6 +7,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from PIL import Image
 from onnx import TensorProto, helper
 
 from conftest import DIGITS, ROOT, relative_error
@@ -282,7 +283,7 @@ def test_profile_measures_shares_of_a_kernel_list_on_a_simulated_gpu(lagoon, tmp
 
 @pytest.mark.parametrize("words, named", [
     (("--shares", "--rows", "0"), "0 rows"),
-    (("--shares", "--rows", "1025"), "1025 rows"),
+    (("--shares", "--rows", "4097"), "4097 rows"),
     (("--shares", "150"), "'150'"),
     (("--shares", "half"), "'half'"),
     (("--shares", "--rows", ",".join(str(n) for n in range(1, 200)), "--workers", "4"), "796 points"),
@@ -325,6 +326,19 @@ def test_infer_reads_npy_json_and_picture(lagoon, tmp_path):
         assert scores[form].argmax() == 5
     assert np.array_equal(scores["npy"], scores["json"])
     assert relative_error(scores["png"], scores["npy"]) < 0.01  # 8-bit grey
+
+
+def test_infer_takes_a_picture_of_the_size_of_the_model_as_it_is(lagoon, tmp_path):
+    """A picture of noise, which a filter would blur."""
+    grey = np.random.default_rng(3).integers(0, 256, (8, 8), np.uint8)
+    Image.fromarray(grey).save(tmp_path / "noise.png")
+    np.save(tmp_path / "noise.npy", (grey.astype(np.float32) / np.float32(255))[None, None])
+    scores = []
+    for form in ("png", "npy"):
+        result = lagoon.run("infer", MODEL, "--input", tmp_path / f"noise.{form}", "--output-dir", tmp_path / form)
+        assert result.returncode == 0, result.stderr
+        scores.append(np.load(tmp_path / form / "scores.npy"))
+    assert np.array_equal(*scores)
 
 
 def test_infer_prints_its_answer_without_output_dir(lagoon, digit):
