@@ -189,7 +189,7 @@ def test_a_request_that_would_be_late_is_refused_at_once(lagoon, tmp_path, zoo):
 
 
 def make_mixed_repository(folder):
-    """One model that works and seven that cannot. Returns name -> words of the reason."""
+    """One model that works and eight that cannot. Returns name -> words of the reason."""
     (folder / "digits").symlink_to(DIGITS)
     cut = copy_model(DIGITS, folder, "cut") / "1" / "model.onnx"
     cut.write_bytes(cut.read_bytes()[:5000])
@@ -201,10 +201,11 @@ def make_mixed_repository(folder):
     wrong = copy_model(DIGITS, folder, "wrong_name") / "config.pbtxt"
     wrong.write_text(wrong.read_text().replace('"image"', '"picture"'))
     (folder / "no_version").mkdir()
+    (folder / "dangling").symlink_to(folder / "nowhere")
     return {"cut": ["model.onnx"], "no_file": ["model.onnx"], "unknown_field": ["frobnicate"],
             "ensemble": ["ensemble_scheduling"], "wrong_shape": ["image", "9"],
             "wrong_name": ["picture"],
-            "no_version": ["version"]}
+            "no_version": ["version"], "dangling": ["is a link whose target cannot be read"]}
 
 
 def test_broken_models_are_explained_and_the_good_one_serves(lagoon, tmp_path, test_split,
@@ -247,6 +248,21 @@ def test_a_refused_model_is_a_reason_not_to_be_ready_or_not_to_start(lagoon, tmp
             client.close()
     text = expect_no_start(lagoon, "--models", tmp_path, "--exit-on-error", *ANY_PORTS)
     assert "wrong_name" in text and "picture" in text
+
+
+def test_a_model_to_load_that_the_repository_lacks_is_not_served(lagoon, digits_only, test_split, digit_scores):
+    words = ("--model-control", "explicit", "--load-model", "digits", "--load-model", "nope")
+    with serving(lagoon, digits_only, *words) as server:
+        assert relative_error(infer_digit(server, test_split[0][0]), digit_scores[:1]) <= TOLERANCE
+        lines = [line for line in server.log().splitlines() if "nope" in line and "not served" in line]
+        assert len(lines) == 2, server.log()  # the log's and the banner's
+        with pytest.raises(InferenceServerException) as error:
+            infer_digit(server, test_split[0][0], "nope")
+        assert error.value.status() == "404"
+        values, _ = server.metrics()
+        assert values["lagoon_model_not_served", "nope"] == 1
+    text = expect_no_start(lagoon, "--models", digits_only, *words, "--exit-on-error", *ANY_PORTS)
+    assert "nope" in text and "the repository has no model of this name" in text
 
 
 def test_the_metrics_port_may_have_an_address_of_its_own(lagoon, digits_only):

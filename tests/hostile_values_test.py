@@ -6,6 +6,7 @@ As in hostile_test.py, assertions hold on any machine, and the figures go to LAG
 import contextlib
 import http.client
 import json
+import os
 import resource
 import socket
 import threading
@@ -270,3 +271,23 @@ def test_a_model_whose_shapes_cannot_be_told_disturbs_no_other(lagoon, tmp_path)
         assert ask(server, sized("digits", DIGIT))[0] == 200
         request = infer("gather", tensor("x", [2, 2], [1, 2, 3, 4]), tensor("p", [1, 1], [1], "INT64"))
         assert ask(server, request)[0] in (200, 404, 503)
+
+
+def test_clients_see_no_folders_of_the_server(lagoon, tmp_path):
+    """Neither in answers to inferences, nor of a repository whose path is relative and has a space."""
+    repository = tmp_path / "my models"
+    real_time_digits(repository)
+    save(repository, "shaped", [helper.make_node("Reshape", ["x", "p"], ["y"])],
+         [value("x", ["n"]), value("p", [1], TensorProto.INT64)], [value("y", None)])
+    (repository / "cut" / "1").mkdir(parents=True)
+    (repository / "cut" / "1" / "model.onnx").write_bytes(b"no model")
+    words = ("--engine", "none", "--model-control", "explicit", "--load-model", "*")
+    with serving(lagoon, os.path.relpath(repository), *words) as server:
+        wrong = infer("shaped", tensor("x", [4], [1, 2, 3, 4]), tensor("p", [1], [3], "INT64"))
+        answers = [ask(server, wrong)[::2], server.post("/v2/repository/models/cut/load", b"{}", raw=True),
+                   server.post("/v2/repository/index", b"", raw=True)]
+        assert [status for status, _ in answers] == [400, 400, 200]
+        for _, body in answers:
+            assert b"model.onnx" in body, body
+            for folder in (b"my models", b"models/", b"cut/", b"shaped/", b"1/"):
+                assert folder not in body, body

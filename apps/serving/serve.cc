@@ -105,7 +105,7 @@ void CheckWords(ServeWords& words) {
   }
   if (!words.explicit_control) return;
   words.listen.server.model_control = true;
-  const bool all = words.load_models == std::vector<std::string>{"*"};
+  const bool all = std::ranges::find(words.load_models, "*") != words.load_models.end();
   if (!all) words.core.models = words.load_models;
 }
 

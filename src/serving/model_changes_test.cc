@@ -98,6 +98,23 @@ TEST_F(ModelChangesTest, ModelsAreLoadedAndUnloadedAtRunTime) {
   EXPECT_EQ(Value("small"), 5);  // 1 * 1 + 3 * 1 + 1
 }
 
+TEST_F(ModelChangesTest, AModelToLoadThatTheRepositoryLacksIsNotServedUntilItIsThere) {
+  repository_.AddModel("small", SmallModel());
+  OpenWith({"small", "nope"});
+  EXPECT_EQ(Value("small"), 5);
+  EXPECT_EQ(ReasonOf("nope"), "the repository has no model of this name");
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("nope"))), ErrorCode::kNotFound);
+  EXPECT_EQ(Unload("nope").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(Load("nope").error().code, ErrorCode::kNotFound);
+  repository_.WriteFile("nope/1/model.onnx", "no model");
+  EXPECT_EQ(Load("nope").error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(ReasonOf("nope"), HasSubstr("model.onnx"));
+  EXPECT_EQ(CodeOf(Ask(SmallRequest("nope"))), ErrorCode::kUnavailable);
+  repository_.AddModel("nope", ScaledModel(3));
+  ASSERT_TRUE(Load("nope"));
+  EXPECT_EQ(Value("nope"), 3);
+}
+
 TEST_F(ModelChangesTest, ALoadedModelIsReplacedByWhatTheRepositoryHasNow) {
   repository_.AddModel("m", ScaledModel(2));
   OpenWith({"m"});

@@ -108,8 +108,20 @@ Status ModelTable::Load(const std::string& repository, Device& device, const Loa
     const MutexLock lock(mutex_);
     models_[model.name] = std::move(entry);
   }
+  for (const std::string& name : names.value_or(std::vector<std::string>())) AddAbsent(name);
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
   return {};
+}
+
+/// Adds a model that was asked for, if the repository does not have it.
+void ModelTable::AddAbsent(const std::string& name) {
+  auto entry = std::make_unique<Entry>();
+  entry->absent = true;
+  entry->problem = "the repository has no model of this name";
+  const MutexLock lock(mutex_);
+  if (models_.contains(name)) return;
+  LogFailed({name, "", ModelState::kUnavailable, entry->problem, "", 0, Nanoseconds(0)});
+  models_[name] = std::move(entry);
 }
 
 Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository,
@@ -174,14 +186,17 @@ void ModelTable::Put(const std::string& name, std::unique_ptr<Entry> entry, Remo
 Status ModelTable::CheckLoaded(const std::string& name) const {
   const MutexLock lock(mutex_);
   const auto found = models_.find(name);
-  if (found != models_.end() && !found->second->not_loaded) return {};
+  const bool there = found != models_.end() && !found->second->absent;
+  if (there && !found->second->not_loaded) return {};
   return Fail(ErrorCode::kNotFound, fmt::format("model {} is not loaded", Quoted(name)));
 }
 
 void ModelTable::NoteFailure(const std::string& name, const std::string& reason) {
   const MutexLock lock(mutex_);
   Entry& entry = PlaceOf(name);
-  if (entry.not_loaded) entry.problem = reason;
+  const bool refused = !entry.problem.empty();
+  if (entry.not_loaded || refused) entry.problem = reason;
+  entry.absent = false;
 }
 
 Status ModelTable::CheckMayChange(const std::string& name) const {
@@ -381,7 +396,7 @@ Result<ModelLease> ModelTable::Find(const std::string& model, const std::string&
 
 Result<const Entry*> ModelTable::FindEntry(const std::string& model) const {
   const auto entry = models_.find(model);
-  if (entry == models_.end()) {
+  if (entry == models_.end() || entry->second->absent) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("model {} is not in the repository", Quoted(model)));
   }

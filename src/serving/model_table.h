@@ -58,8 +58,9 @@ class ModelTable {
   ~ModelTable();
 
   /// Loads the models of `repository` that can be loaded; only those among `names`, if they are
-  /// given. The device must be idle. Errors are about the repository as a whole; the error of a
-  /// single model is in its ModelStatus.
+  /// given. A name that the repository does not have is a model that failed to load. The device
+  /// must be idle. Errors are about the repository as a whole; the error of a single model is in
+  /// its ModelStatus.
   Status Load(const std::string& repository, Device& device, const LoadOptions& options,
               const std::optional<std::vector<std::string>>& names);
 
@@ -109,6 +110,7 @@ class ModelTable {
 
  private:
   Result<const Entry*> FindEntry(const std::string& model) const REQUIRES(mutex_);
+  void AddAbsent(const std::string& name) EXCLUDES(mutex_);
   Entry& PlaceOf(const std::string& name) REQUIRES(mutex_);
   std::vector<ServedModel*> Programs() const REQUIRES(mutex_);
 
@@ -132,6 +134,7 @@ class ModelTable::Entry {
   std::map<std::int64_t, Version> versions;
   std::string problem;      // not empty: why no version is served
   bool not_loaded = false;  // was not asked for, or a client's load failed: `problem`
+  bool absent = false;      // was asked for, but is not in the repository: `problem`
 };
 
 }  // namespace lagoon

@@ -26,7 +26,14 @@ bool IsModelName(std::string_view name) {
          name.find_first_not_of(kAllowed) == name.npos;
 }
 
-/// The sorted names of the folders in `path`, without hidden ones.
+/// Whether `path` is a link whose target is missing or cannot be read.
+bool LeadsNowhere(const fs::path& path) {
+  std::error_code unreadable, ignored;
+  return !fs::exists(fs::status(path, unreadable)) && fs::is_symlink(path, ignored);
+}
+
+/// The sorted names of the folders in `path`, without hidden ones, and of links that lead nowhere:
+/// each was meant to be a folder, and who opens it gets an error.
 std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
   std::vector<std::string> names;
   // The iterator of std::filesystem would end the server where memory runs out.
@@ -38,8 +45,9 @@ std::vector<std::string> Folders(const fs::path& path, std::error_code& error) {
   };
   while (const dirent* const entry = next()) {
     std::string name = static_cast<const char*>(entry->d_name);
-    std::error_code unreadable;  // a dangling link is no folder
-    if (!name.starts_with('.') && fs::is_directory(path / name, unreadable)) {
+    std::error_code ignored;
+    const bool shown = !name.starts_with('.');
+    if (shown && (fs::is_directory(path / name, ignored) || LeadsNowhere(path / name))) {
       names.push_back(std::move(name));
     }
     errno = 0;
@@ -62,7 +70,10 @@ RepositoryModel ScanModel(const fs::path& path) {
   std::error_code error;
   const std::vector<std::string> folders = Folders(path, error);
   if (error) {
-    model.problem = fmt::format("{}: cannot be read: {}", model.directory, error.message());
+    model.problem =
+        fmt::format("{}: {}: {}", model.directory,
+                    LeadsNowhere(path) ? "is a link whose target cannot be read" : "cannot be read",
+                    error.message());
     return model;
   }
   std::string others;
@@ -113,8 +124,12 @@ Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("repository '{}' cannot be read: {}", path, error.message()));
   }
+  // Clients do not see folders, which are recognised by their absolute paths (WithoutFolders()).
+  std::error_code ignored;
+  fs::path root = fs::absolute(path, ignored);
+  if (ignored) root = path;
   std::vector<RepositoryModel> models;
-  for (const std::string& folder : folders) models.push_back(ScanModel(fs::path(path) / folder));
+  for (const std::string& folder : folders) models.push_back(ScanModel(root / folder));
   return models;
 }
 

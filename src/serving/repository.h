@@ -13,14 +13,15 @@ namespace lagoon {
 
 struct RepositoryModel {
   std::string name;
-  std::string directory;
+  std::string directory;               // absolute
   std::vector<std::int64_t> versions;  // those that have a folder, ascending
   std::string problem;                 // not empty: why no version can be served
 };
 
 /// Lists the models by name. Files and hidden folders are not models; a folder that cannot be one
-/// (bad name, no versions, unreadable) is listed with its problem. Errors name the path: kNotFound
-/// when it does not exist, kInvalidArgument when it is not a readable folder.
+/// (bad name, no versions, unreadable) and a link that leads nowhere are listed with their problem.
+/// Errors name the path: kNotFound when it does not exist, kInvalidArgument when it is not a
+/// readable folder.
 Result<std::vector<RepositoryModel>> ScanRepository(const std::string& path);
 
 struct VersionChoice {

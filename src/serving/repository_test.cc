@@ -47,8 +47,32 @@ TEST_F(ScanRepositoryTest, ListsModelsByNameWithTheirVersionsAsNumbers) {
 TEST_F(ScanRepositoryTest, FilesAndHiddenFoldersAreNoModels) {
   fs::create_directories(root_ / ".git" / "1");
   std::ofstream(root_ / "README.md") << "models";
-  fs::create_symlink(root_ / "nowhere", root_ / "dangling");
+  fs::create_symlink(root_ / "nowhere", root_ / ".dangling");
+  fs::create_symlink(root_ / "README.md", root_ / "link");
   EXPECT_THAT(Scan(), IsEmpty());
+}
+
+TEST_F(ScanRepositoryTest, ALinkThatLeadsNowhereIsAModelThatCannotBeServed) {
+  fs::create_symlink(root_ / "nowhere", root_ / "dangling");
+  fs::create_symlink(root_ / "loop", root_ / "loop");
+  fs::create_directories(root_ / "m" / "1");
+  fs::create_symlink(root_ / "nowhere", root_ / "m" / "2");
+  const auto models = Scan();
+  ASSERT_EQ(models.size(), 3u);
+  for (std::size_t link = 0; link < 2; ++link) {
+    EXPECT_THAT(models[link].problem, HasSubstr("is a link whose target cannot be read"));
+  }
+  EXPECT_THAT(models[2].versions, ElementsAre(1, 2)) << "not to serve an older one in silence";
+}
+
+// Messages for clients are made without folders, which are known by their absolute paths.
+TEST_F(ScanRepositoryTest, FoldersOfModelsAreAbsolute) {
+  fs::create_directories(root_ / "m" / "1");
+  const auto models = ScanRepository(fs::relative(root_));
+  ASSERT_TRUE(models.has_value()) << models.error().message;
+  const fs::path folder = models->at(0).directory;
+  EXPECT_TRUE(folder.is_absolute()) << folder;
+  EXPECT_TRUE(fs::equivalent(folder, root_ / "m")) << folder;
 }
 
 TEST_F(ScanRepositoryTest, FoldersThatAreNoVersionsAreLeftOut) {

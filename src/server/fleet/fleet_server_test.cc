@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
+#include "base/folders.h"
 #include "server/fleet/repository.h"
 #include "server/testing/http_server_test_base.h"
 
@@ -140,6 +142,11 @@ TEST(Repository, FoldersOfTheServerAreCutAndNamesInModelsAreNot) {
             "'model.onnx': node '/layer/0/Add' (x.so)");
   EXPECT_EQ(WithoutFolders("a/b, / and //x /tmp"), "a/b, / and //x /tmp");
   EXPECT_EQ(WithoutFolders("/usr/secret/"), "");
+  const std::filesystem::path spaced = std::filesystem::path(::testing::TempDir()) / "my models: a";
+  std::filesystem::create_directories(spaced / "1");
+  EXPECT_EQ(WithoutFolders((spaced / "1" / "model.onnx").string() + ": x"), "model.onnx: x");
+  EXPECT_EQ(WithoutFolders((spaced / "2" / "model.onnx").string() + ": x"), "model.onnx: x");
+  std::filesystem::remove_all(spaced);
   EXPECT_EQ(WithoutFolders(""), "");
 }
 

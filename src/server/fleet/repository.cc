@@ -3,40 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
+#include "base/folders.h"
 #include "base/log.h"
 #include "base/text.h"
 
 namespace lagoon {
-namespace {
-
-constexpr std::string_view kEndsOfPaths = " \t\n'\"():,;=";
-
-/// Whether `path` begins with a folder of this machine.
-bool BeginsWithFolder(std::string_view path) {
-  const std::size_t end = path.find('/', 1);
-  if (end == std::string_view::npos) return false;
-  std::error_code error;
-  return end > 1 && std::filesystem::is_directory(std::string(path.substr(0, end)), error);
-}
-
-}  // namespace
-
-std::string WithoutFolders(std::string_view text) {
-  std::string shown;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find_first_of(kEndsOfPaths), text.size());
-    const std::string_view word = text.substr(0, length);
-    const bool is_path = word.starts_with('/') && BeginsWithFolder(word);
-    shown += is_path ? word.substr(word.rfind('/') + 1) : word;
-    shown += text.substr(length, 1);
-    text.remove_prefix(std::min(length + 1, text.size()));
-  }
-  return shown;
-}
 
 bool IsReady(const InferenceCore& core, bool strict) {
   if (!core.Ready()) return false;

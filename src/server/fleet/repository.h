@@ -18,11 +18,6 @@ struct RepositoryRow {
   std::string reason;      // why the model is not ready, as clients may see it
 };
 
-/// `text` without the folders of the server's files: "/srv/models/m/config.pbtxt:3: ..." becomes
-/// "config.pbtxt:3: ...". Words that begin with a slash but with no folder of this machine stay,
-/// because names in models do.
-std::string WithoutFolders(std::string_view text);
-
 /// Whether the server is ready. `strict`: only if no model failed to load.
 bool IsReady(const InferenceCore& core, bool strict);
 

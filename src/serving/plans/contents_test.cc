@@ -175,6 +175,7 @@ TEST_F(ContentsTest, ASmallRequestCannotMakeALargeConstant) {
     ASSERT_EQ(CodeOf(refused), ErrorCode::kResourceExhausted);
     EXPECT_THAT(refused.error().message,
                 HasSubstr("the request's shapes and values make a constant of 15200000000 bytes"));
+    EXPECT_THAT(refused.error().message, HasSubstr("'counts': model.onnx: "));  // no folders
   }
   ExpectCount(5);
 }

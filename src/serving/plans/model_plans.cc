@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/folders.h"
 #include "program/parts.h"
 #include "program/profile/versions.h"
 
@@ -102,6 +103,7 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted
   auto plan = TryCompile(PartBehind(before), wanted.inputs, &deciding);
   if (!plan) {
     if (known.Add({deciding.begin(), deciding.end()})) return nullptr;
+    plan.error().message = WithoutFolders(plan.error().message);  // a request's answer
     return plan;
   }
   (*plan)->key = wanted.key;

@@ -60,7 +60,8 @@ class ModelPlans {
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
   /// the costs are those of the plan's profile, else carried over from the nearest of the plans so
   /// far. The result has no queues yet. The caller keeps it (Keep()). Null: more inputs decide the
-  /// plan than `wanted` has contents of; Want() knows them now.
+  /// plan than `wanted` has contents of; Want() knows them now. Errors are for remote clients:
+  /// they name no folders.
   Result<std::shared_ptr<ServedPlan>> Compile(const WantedPlan& wanted, std::uint32_t units);
   /// The same for the first part without contents, when the model is loaded: fails if the plan
   /// depends on contents, and the costs are estimates.
