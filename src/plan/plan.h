@@ -124,6 +124,7 @@ void FreeUnboundData(Plan& plan);
 struct WeightChunk {
   std::size_t offset = 0;  // of the part's first byte in Region::kWeights
   Buffer memory;
+  bool from_request = false;  // follows from the values of a request; one plan alone has it
 };
 
 /// A plan for one set of input shapes, with the weights that it reads on a device. Shared by the

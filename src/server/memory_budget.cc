@@ -32,6 +32,10 @@ std::size_t MemoryBudget::SharedBytesUsed() const {
   return used_;
 }
 
+std::size_t MemoryBudget::MostBytes() const {
+  return own_ + std::max(LargeBytes(), std::min(shared_, kLargeBytes - own_)) / own_ * own_;
+}
+
 // `bytes`: more than OwnBytes().
 bool MemoryBudget::Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned) {
   Holders revoked;  // outlives the lock: the last owner of a connection releases its charges
@@ -51,7 +55,7 @@ bool MemoryBudget::ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoi
   if (charge.listed_ && entry == entries_.end()) return false;
   const std::size_t held = charge.listed_ ? entry->second.bytes : 0;
   const std::size_t wanted = bytes - own_;
-  const std::size_t limit = bytes > kLargeBytes ? shared_ - shared_ / 4 : shared_;
+  const std::size_t limit = bytes > kLargeBytes ? LargeBytes() : shared_;
   const std::size_t used = used_ - held + wanted;
   if (wanted > held && used > limit &&
       !TakeFromSlow(used - limit, Cost(held, now - charge.began_), now, revoked)) {
@@ -140,6 +144,12 @@ bool MemoryCharge::Resize(std::size_t bytes, TimePoint now, bool pinned) {
 }
 
 Error MemoryCharge::NoRoom(std::size_t bytes) const {
+  if (const std::size_t most = budget_->MostBytes(); bytes > most) {
+    return {ErrorCode::kResourceExhausted,
+            fmt::format("an answer of {} bytes is larger than the {} bytes that one answer may "
+                        "take; ask for less at once: fewer rows, smaller shapes or fewer outputs",
+                        bytes, most)};
+  }
   return {ErrorCode::kUnavailable,
           fmt::format("no room for an answer of {} bytes: requests and answers in progress hold {} "
                       "of {} bytes that they share; try again later",

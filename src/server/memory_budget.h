@@ -54,6 +54,8 @@ class MemoryBudget {
   /// The size of the part that all share, and how much of it is taken.
   std::size_t SharedBytes() const { return shared_; }
   std::size_t SharedBytesUsed() const;
+  /// The most bytes that one charge can take when no other takes any.
+  std::size_t MostBytes() const;
 
  private:
   friend class MemoryCharge;
@@ -66,6 +68,8 @@ class MemoryBudget {
   using Entries = std::map<const MemoryCharge*, Entry>;
   using Holders = std::vector<std::shared_ptr<MemoryHolder>>;
 
+  // What charges above kLargeBytes may fill of the shared part.
+  std::size_t LargeBytes() const { return shared_ - shared_ / 4; }
   bool Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned);
   bool ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)
       REQUIRES(mutex_);
@@ -104,7 +108,8 @@ class MemoryCharge {
   /// Makes the charge irrevocable, because work on the memory begins. False: it was revoked before.
   bool Pin();
   bool revoked() const;
-  /// Why there was no room for an answer of `bytes`.
+  /// Why there was no room for an answer of `bytes`: kUnavailable if there may be some later, or
+  /// kResourceExhausted if there can never be.
   Error NoRoom(std::size_t bytes) const;
 
  private:

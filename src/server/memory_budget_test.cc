@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace lagoon {
@@ -62,6 +63,20 @@ TEST_F(MemoryBudgetTest, LargeChargesLeaveAQuarterToOthers) {
   EXPECT_EQ(large.size(), 4u);
   EXPECT_LE(budget_->SharedBytesUsed(), 9 * kMiB);
   EXPECT_NE(Charge(kMiB), nullptr);
+}
+
+TEST_F(MemoryBudgetTest, WhatCanNeverFitIsAnotherErrorThanWhatDoesNotFitNow) {
+  const std::size_t most = budget_->MostBytes();
+  EXPECT_EQ(most, 9 * kMiB + 64 * kKiB);
+  EXPECT_EQ(Charge(most + 1), nullptr);
+  const auto charge = Charge(most);
+  ASSERT_NE(charge, nullptr);
+  EXPECT_EQ(charge->NoRoom(most).code, ErrorCode::kUnavailable);
+  const Error never = charge->NoRoom(most + 1);
+  EXPECT_EQ(never.code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(never.message.find("an answer of 9502721 bytes is larger than the 9502720 bytes"),
+            std::string::npos)
+      << never.message;
 }
 
 TEST_F(MemoryBudgetTest, ASlowChargeGivesWayToAnother) {

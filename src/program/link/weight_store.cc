@@ -15,6 +15,8 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kReturnBytes = 4 << 20;
+/// Less that a request has made lies among the weights.
+constexpr std::size_t kOwnChunkBytes = 64 << 10;
 
 std::size_t Index(BufferId id) { return static_cast<std::size_t>(id); }
 
@@ -40,8 +42,10 @@ class WeightStore::Packing {
     for (std::size_t i = 0; i < program_.load_ops.size(); ++i) {
       if (runs_[i]) LAGOON_RETURN_IF_ERROR(RunLoadOp(program_.load_ops[i]));
     }
-    if (staged_.size() > 0) {
-      LAGOON_RETURN_IF_ERROR(store_.device_.Upload(chunk_->memory.data(), {staged_.data(), new_}));
+    for (const NewChunk& chunk : new_) {
+      if (chunk.staged.size() == 0) continue;
+      LAGOON_RETURN_IF_ERROR(
+          store_.device_.Upload(chunk.chunk->memory.data(), {chunk.staged.data(), chunk.bytes}));
     }
     return Finish();
   }
@@ -53,7 +57,14 @@ class WeightStore::Packing {
     std::shared_ptr<const WeightChunk> known;  // the chunk that has it already
     bool made = false;                         // packed or computed now
     bool shares = false;     // has the contents of an earlier buffer of this program
+    bool own = false;        // lies in the chunk that no other program shares
     std::size_t offset = 0;  // in Region::kWeights, or in passing_
+  };
+
+  struct NewChunk {
+    std::size_t begin = 0, bytes = 0;  // in Region::kWeights
+    std::shared_ptr<const WeightChunk> chunk;
+    Buffer staged;  // memory to be uploaded; empty if the host writes device memory itself
   };
 
   /// Gives every constant a name for its contents.
@@ -129,40 +140,56 @@ class WeightStore::Packing {
   /// loading.
   static bool InChunk(const Contents& contents) { return contents.stays && !contents.known; }
 
+  void ChooseOwn() {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      constants_[i].own = InChunk(constants_[i]) && program_.buffers[i].from_request;
+      if (constants_[i].own) bytes += program_.buffers[i].bytes;
+    }
+    if (bytes >= kOwnChunkBytes) return;
+    for (Contents& contents : constants_) contents.own = false;
+  }
+
   /// Gives a place to everything that is made.
   Status Place() {
+    ChooseOwn();
     std::size_t passing_bytes = 0;
-    std::map<Identity, std::size_t> placed;  // in the new chunk
     for (std::size_t i = 0; i < constants_.size(); ++i) {
-      Contents& contents = constants_[i];
-      if (!contents.made) continue;
-      if (InChunk(contents)) {
-        const auto [first, is_new] = placed.emplace(contents.identity, i);
-        contents.shares = !is_new;
-        if (!is_new) {
-          contents.offset = constants_[first->second].offset;
-          continue;
-        }
-        contents.offset = store_.end_ + new_;
-        new_ += AlignBuffer(program_.buffers[i].bytes);
-      } else {
-        passing_offsets_.emplace(i, passing_bytes);
-        passing_bytes += AlignBuffer(program_.buffers[i].bytes);
-      }
-    }
-    DeviceControl& device = store_.device_;
-    if (new_ > 0) {
-      LAGOON_ASSIGN_OR_RETURN(Buffer memory, device.Allocate(new_, MemoryKind::kDevice));
-      chunk_ = std::make_shared<const WeightChunk>(WeightChunk{store_.end_, std::move(memory)});
-      if (!device.info().memory_on_host) {
-        LAGOON_ASSIGN_OR_RETURN(staged_, device.Allocate(new_, MemoryKind::kHostVisible));
-      }
+      if (!constants_[i].made || InChunk(constants_[i])) continue;
+      passing_offsets_.emplace(i, passing_bytes);
+      passing_bytes += AlignBuffer(program_.buffers[i].bytes);
     }
     if (passing_bytes > 0) {
-      LAGOON_ASSIGN_OR_RETURN(passing_, device.Allocate(passing_bytes, MemoryKind::kHostVisible));
+      LAGOON_ASSIGN_OR_RETURN(passing_,
+                              store_.device_.Allocate(passing_bytes, MemoryKind::kHostVisible));
+    }
+    LAGOON_RETURN_IF_ERROR(PlaceInChunk(/*own=*/false, store_.end_));
+    return PlaceInChunk(/*own=*/true, store_.end_ + new_[0].bytes);
+  }
+
+  Status PlaceInChunk(bool own, std::size_t begin) {
+    NewChunk& to = new_[own ? 1 : 0];
+    to.begin = begin;
+    std::map<Identity, std::size_t> placed;
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      Contents& contents = constants_[i];
+      if (!contents.made || !InChunk(contents) || contents.own != own) continue;
+      const auto [first, is_new] = placed.emplace(contents.identity, begin + to.bytes);
+      contents.shares = !is_new;
+      contents.offset = first->second;
+      if (is_new) to.bytes += AlignBuffer(program_.buffers[i].bytes);
+    }
+    if (to.bytes == 0) return {};
+    DeviceControl& device = store_.device_;
+    LAGOON_ASSIGN_OR_RETURN(Buffer memory, device.Allocate(to.bytes, MemoryKind::kDevice));
+    to.chunk = std::make_shared<const WeightChunk>(WeightChunk{begin, std::move(memory), own});
+    if (!device.info().memory_on_host) {
+      LAGOON_ASSIGN_OR_RETURN(to.staged, device.Allocate(to.bytes, MemoryKind::kHostVisible));
     }
     return {};
   }
+
+  const NewChunk& NewChunkOf(const Contents& contents) const { return new_[contents.own ? 1 : 0]; }
 
   /// Where the host finds or writes the contents of buffer `i`.
   std::byte* Address(std::size_t i) const {
@@ -172,7 +199,9 @@ class WeightStore::Packing {
     if (contents.known) {
       return contents.known->memory.data() + (contents.offset - contents.known->offset);
     }
-    return (staged_.size() > 0 ? staged_ : chunk_->memory).data() + (contents.offset - store_.end_);
+    const NewChunk& to = NewChunkOf(contents);
+    return (to.staged.size() > 0 ? to.staged : to.chunk->memory).data() +
+           (contents.offset - to.begin);
   }
 
   void Fill() {
@@ -223,15 +252,16 @@ class WeightStore::Packing {
       const Contents& contents = constants_[i];
       packed.offsets.push_back(contents.offset);
       if (!contents.stays) continue;
-      chunks.insert(contents.known ? contents.known : chunk_);
+      chunks.insert(contents.known ? contents.known : NewChunkOf(contents).chunk);
       if (counted.insert(contents.offset).second) {
         packed.bytes += AlignBuffer(program_.buffers[i].bytes);
       }
-      if (!contents.known) store_.places_[contents.identity] = {chunk_, contents.offset};
+      if (contents.known || contents.own) continue;
+      store_.places_[contents.identity] = {new_[0].chunk, contents.offset};
     }
     packed.chunks.assign(chunks.begin(), chunks.end());
     std::ranges::sort(packed.chunks, {}, [](const auto& chunk) { return chunk->offset; });
-    store_.end_ += new_;
+    store_.end_ += new_[0].bytes + new_[1].bytes;
     return packed;
   }
 
@@ -239,9 +269,7 @@ class WeightStore::Packing {
   LoweredProgram& program_;
   std::vector<Contents> constants_;  // by BufferId
   std::vector<bool> runs_;           // by load op
-  std::size_t new_ = 0;              // bytes of the new chunk
-  std::shared_ptr<const WeightChunk> chunk_;
-  Buffer staged_;  // memory to be uploaded; empty if the host writes device memory itself
+  NewChunk new_[2];                  // the one to be shared, and the program's own
   Buffer passing_;
   std::map<std::size_t, std::size_t> passing_offsets_;  // by BufferId
 };

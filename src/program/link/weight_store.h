@@ -24,7 +24,9 @@ struct PackedWeights {
 
 /// The constants of a model on a device, packed as kernels read them. Programs of one model for
 /// several input shapes share what they need alike; what the first programs packed, later ones find
-/// here. A chunk lives as long as a plan uses it. Not thread-safe.
+/// here. A chunk lives as long as a plan uses it. Much that a request has made
+/// (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
+/// small part of it would keep all of it. Not thread-safe.
 class WeightStore {
  public:
   /// `device` outlives the store and the chunks.

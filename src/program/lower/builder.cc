@@ -13,6 +13,8 @@
 namespace lagoon {
 namespace {
 
+constexpr const char* kRequestKey = "request ";  // in the key of what a request has made
+
 std::size_t BytesOf(const Dims& dims, DataType type) {
   return static_cast<std::size_t>(ElementCount(dims)) * SizeOf(type);
 }
@@ -80,8 +82,10 @@ ValueId ProgramBuilder::AddValue(const std::string& name, Constant constant, std
 std::string ProgramBuilder::KeyOf(ValueId constant) const {
   const auto known = keys_.find(constant);
   if (known != keys_.end()) return known->second;
-  const ConstantData& bytes = graph_.value(constant).constant->bytes;
-  return ToString(bytes.identity() ? bytes.identity() : IdentityOf(std::span(*bytes)));
+  const Value& value = graph_.value(constant);
+  const ConstantData& bytes = value.constant->bytes;
+  return (value.from_request ? kRequestKey : "") +
+         ToString(bytes.identity() ? bytes.identity() : IdentityOf(std::span(*bytes)));
 }
 
 Tensor ProgramBuilder::NewTensor(const std::string& name, const Dims& dims, Layout layout,
@@ -95,7 +99,10 @@ BufferId ProgramBuilder::NewStatus(const std::string& name) {
 
 BufferId ProgramBuilder::AddConstant(const std::string& name, std::size_t bytes,
                                      std::function<void(std::byte*)> fill, std::string key) {
-  return AddBuffer({name, bytes, true, std::move(fill), std::move(key)});
+  // While the model is loaded, no request is there, and work has no limit.
+  const bool for_request = graph_.work.max_bytes < RequestWork().max_bytes;
+  const bool from_request = for_request && key.find(kRequestKey) != std::string::npos;
+  return AddBuffer({name, bytes, true, std::move(fill), std::move(key), false, from_request});
 }
 
 Operand ProgramBuilder::All(BufferId buffer) const {
@@ -203,7 +210,13 @@ Status ProgramBuilder::Emit(const std::string& name, Kernel kernel, std::vector<
     }
   }
   const bool at_load = kernel.body != nullptr && AllConstant(inputs);
-  for (const Operand& output : outputs) program_.buffer(output.buffer).constant = at_load;
+  const bool from_request = at_load && std::ranges::any_of(inputs, [&](const Operand& input) {
+                              return program_.buffer(input.buffer).from_request;
+                            });
+  for (const Operand& output : outputs) {
+    program_.buffer(output.buffer).constant = at_load;
+    program_.buffer(output.buffer).from_request = from_request;
+  }
   (at_load ? program_.load_ops : program_.ops)
       .push_back({name, std::move(kernel), std::move(inputs), std::move(outputs), nullptr});
   return {};

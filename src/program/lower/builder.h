@@ -40,6 +40,8 @@ struct LoweredBuffer {
   std::string key = {};
   /// The host reads the buffer after the last op: no other one takes its place.
   bool pinned = false;
+  /// A constant that the shapes or values of a request have made: other programs hardly need it.
+  bool from_request = false;
 };
 
 /// A buffer as an operand of an op. The kernel's pointer points to `offset`; the op's blocks access
@@ -139,7 +141,8 @@ class ProgramBuilder {
   /// The same for a constant. `key` identifies the contents, as LoweredBuffer::key. Pass a key for
   /// a constant that every lowering of the graph creates anew.
   ValueId AddValue(const std::string& name, Constant constant, std::string key = {});
-  /// The key of a constant; constants with equal keys have the same bytes.
+  /// The key of a constant; constants with equal keys have the same bytes. It says whether a
+  /// request has made the constant, and keys of what is computed from the constant contain it.
   std::string KeyOf(ValueId constant) const;
 
   /// A new buffer that an op will write.

@@ -40,7 +40,7 @@ Result<ValueId> InFloat32(ProgramBuilder& builder, ValueId value) {
   if (const ValueId wide = builder.WideOf(value); wide != kNoValue) return wide;
   const std::string name = builder.graph().value(value).name + ":fp32";
   if (const Constant* constant = builder.constant(value)) {
-    return builder.AddValue(name, ToFloat32(*constant));
+    return builder.AddValue(name, ToFloat32(*constant), builder.KeyOf(value) + " fp32");
   }
   const std::array<ValueId, 1> one{value};
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, builder.CheapestLayout(one)));

@@ -433,7 +433,8 @@ void HttpConnection::Write(HttpResponse response) {
       [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
 }
 
-// Charges the answer until the client has received it. Without room, replaces it by a 503.
+// Charges the answer until the client has received it. Without room, replaces it by a 503, or a 413
+// if there can never be room.
 void HttpConnection::ChargeAnswer() {
   answer_charge_ = response_.charge != nullptr ? std::move(response_.charge) : NewCharge();
   const std::size_t bytes = response_.MemoryBytes();

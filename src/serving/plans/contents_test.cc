@@ -106,6 +106,46 @@ TEST_F(ContentsTest, APlanIsMadeOfWhatTheRequestHeldWhenItCame) {
   EXPECT_EQ((*plan)->loaded->plan.outputs[0].spec.dims, Dims{5});
 }
 
+TEST_F(ContentsTest, ConstantsThatARequestMadeAreFreedWithTheirPlan) {
+  repository_.AddModel("counts", Counts());
+  ComputeDevice device = *OpenDevice({.workers = 1});
+  CompileOptions options;
+  options.model = "counts";
+  options.many_shapes = true;
+  auto compiler =
+      ModelCompiler::Read(repository_.path() + "/counts/1/model.onnx", *device.device, options);
+  ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
+  ModelPlans plans(*std::move(compiler), {.bytes = std::size_t{1} << 20});
+  std::vector<std::weak_ptr<const WeightChunk>> made;  // by plan
+  // The large ones are over the limit by themselves: each goes with the next one.
+  for (const std::int64_t count : {500'000, 5, 500'001, 500'001, 500'002, 6}) {
+    const std::int64_t values[] = {1, count + 1, 1};
+    std::vector<std::span<const std::byte>> inputs;
+    for (const std::int64_t& value : values) inputs.push_back(std::as_bytes(std::span(&value, 1)));
+    std::shared_ptr<ServedPlan> plan;
+    for (int attempt = 0; plan == nullptr && attempt < 4; ++attempt) {
+      const auto compiled = plans.Compile(plans.Want(nullptr, std::vector<Dims>(3), inputs), 1);
+      ASSERT_TRUE(compiled.has_value()) << compiled.error().message;
+      plan = *compiled;
+    }
+    ASSERT_NE(plan, nullptr);
+    ASSERT_EQ(plan->loaded->weights.size(), 1u);
+    made.emplace_back(plan->loaded->weights.front());
+    EXPECT_EQ(made.back().lock()->from_request, count > 100'000);
+    if (count > 100'000) {
+      EXPECT_GE(BytesOf(*plan), static_cast<std::size_t>(count) * sizeof(std::int64_t));
+    }
+    const PlanKey key = plan->key;
+    plans.Keep(std::move(plan), /*pinned=*/false);
+    EXPECT_NE(plans.Find(key), nullptr);
+    for (const std::size_t large : {0U, 2U, 3U, 4U}) {
+      if (large + 1 >= made.size()) continue;
+      EXPECT_TRUE(made[large].expired()) << large;
+    }
+  }
+  for (const std::size_t small : {1U, 5U}) EXPECT_FALSE(made[small].expired()) << small;
+}
+
 // As `lagoon profile` stores it.
 TEST_F(ContentsTest, APlanThatIsMadeLaterHasTheProfileOfItsShape) {
   repository_.AddModel("batch", SmallBatchModel());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/folders.h"
@@ -42,6 +43,15 @@ PlanKey MakeKey(const ServedPlan* before, const std::vector<Dims>& dims,
     key.append(reinterpret_cast<const char*>(inputs[input].data()), inputs[input].size());
   }
   return key;
+}
+
+/// A copy of the plan that keeps the model's weights, but not the constants that its request made.
+std::shared_ptr<const Plan> WithWeightsOfModel(const LoadedPlan& plan) {
+  auto copy = std::make_shared<LoadedPlan>();
+  copy->plan = plan.plan;
+  std::ranges::copy_if(plan.weights, std::back_inserter(copy->weights),
+                       [](const auto& chunk) { return !chunk->from_request; });
+  return {copy, &copy->plan};
 }
 
 bool HoldsContentsOf(const GraphInputs& inputs, const std::set<std::size_t>& deciding) {
@@ -126,11 +136,11 @@ const Plan* ModelPlans::Nearest(const Plan& plan) const {
   const Plan* nearest = nullptr;
   double least = 0;
   const MutexLock lock(measured_mutex_);
-  for (const std::shared_ptr<ServedPlan>& known : measured_) {
+  for (const std::shared_ptr<const Plan>& known : measured_) {
     const double distance = std::abs(std::log(static_cast<double>(Elements(plan))) -
-                                     std::log(static_cast<double>(Elements(known->loaded->plan))));
+                                     std::log(static_cast<double>(Elements(*known))));
     if (nearest != nullptr && distance >= least) continue;
-    nearest = &known->loaded->plan;
+    nearest = known.get();
     least = distance;
   }
   return nearest;
@@ -140,7 +150,11 @@ std::vector<std::shared_ptr<ServedPlan>> ModelPlans::Keep(std::shared_ptr<Served
                                                           bool pinned) {
   {
     const MutexLock lock(measured_mutex_);
-    if (pinned || measured_.empty()) measured_.push_back(plan);
+    if (pinned) {
+      measured_.emplace_back(plan->loaded, &plan->loaded->plan);
+    } else if (measured_.empty()) {
+      measured_.push_back(WithWeightsOfModel(*plan->loaded));
+    }
   }
   const PlanKey key = plan->key;
   return cache_.Add(key, std::move(plan), pinned);

@@ -94,7 +94,7 @@ class ModelPlans {
   DecidingInputs deciding_;  // of the first part
   /// Plans whose costs others take: the pinned ones, and the first one.
   mutable Mutex measured_mutex_;
-  std::vector<std::shared_ptr<ServedPlan>> measured_ GUARDED_BY(measured_mutex_);
+  std::vector<std::shared_ptr<const Plan>> measured_ GUARDED_BY(measured_mutex_);
 };
 
 }  // namespace lagoon

@@ -26,6 +26,9 @@ std::size_t BytesOf(const ServedPlan& served) {
   for (const auto* plan : {&served.own, &served.lowered}) {
     if (*plan != nullptr) bytes += (*plan)->bytes();
   }
+  for (const auto& chunk : served.loaded->weights) {
+    if (chunk->from_request) bytes += chunk->memory.size();
+  }
   // The graph of the next part.
   if (served.links.next) bytes += served.links.next->model->bytes();
   return bytes;
@@ -36,7 +39,7 @@ std::shared_ptr<ServedPlan> PlanCache::Find(const PlanKey& key) {
   const auto found = known_.find(key);
   if (found == known_.end()) return nullptr;
   Position& position = found->second;
-  const Group to = position.group == kPinned ? kPinned : kAgain;
+  const Group to = std::max(position.group, kAgain);
   groups_[to].splice(groups_[to].end(), groups_[position.group], position.entry);
   position.group = to;
   return position.entry->plan;
@@ -48,10 +51,15 @@ std::shared_ptr<ServedPlan> PlanCache::Peek(const PlanKey& key) const {
   return found == known_.end() ? nullptr : found->second.entry->plan;
 }
 
+PlanCache::Group PlanCache::GroupOf(const Entry& entry, bool pinned) const {
+  if (pinned) return kPinned;
+  return entry.bytes > limits_.bytes ? kTooLarge : kOnce;
+}
+
 std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
                                                         std::shared_ptr<ServedPlan> plan,
                                                         bool pinned) {
-  std::vector<std::shared_ptr<ServedPlan>> gone;
+  Plans gone;
   const std::size_t bytes = BytesOf(*plan);
   Entries made;
   made.push_back({key, std::move(plan), bytes});
@@ -60,31 +68,35 @@ std::vector<std::shared_ptr<ServedPlan>> PlanCache::Add(const PlanKey& key,
   gone.reserve(known_.size() + 1);
   const auto [known, is_new] = known_.try_emplace(key);
   Position& position = known->second;
-  if (!is_new) {
-    bytes_ -= position.entry->bytes;
-    gone.push_back(std::move(position.entry->plan));
-    groups_[position.group].erase(position.entry);
-  }
-  position.group = pinned ? kPinned : kOnce;
+  if (!is_new) Release(position, gone);
+  while (!groups_[kTooLarge].empty()) RemoveFirst(kTooLarge, gone);
+  position.group = GroupOf(made.front(), pinned);
   position.entry = made.begin();
   Entries& entries = groups_[position.group];
   entries.splice(entries.end(), made);
-  bytes_ += bytes;
+  if (position.group != kTooLarge) bytes_ += bytes;
   Evict(gone);
   return gone;
 }
 
-void PlanCache::Evict(std::vector<std::shared_ptr<ServedPlan>>& gone) {
+/// Leaves `known_` as it is.
+void PlanCache::Release(const Position& position, Plans& gone) {
+  if (position.group != kTooLarge) bytes_ -= position.entry->bytes;
+  gone.push_back(std::move(position.entry->plan));
+  groups_[position.group].erase(position.entry);
+}
+
+void PlanCache::RemoveFirst(Group group, Plans& gone) {
+  const Position position{group, groups_[group].begin()};
+  known_.erase(position.entry->key);
+  Release(position, gone);
+}
+
+void PlanCache::Evict(Plans& gone) {
   // The newest plan stays, so that the request that asked for it finds it.
   while ((known_.size() > limits_.plans || bytes_ > limits_.bytes) &&
          groups_[kOnce].size() + groups_[kAgain].size() > 1) {
-    Entries& entries =
-        groups_[groups_[kOnce].size() > 1 || groups_[kAgain].empty() ? kOnce : kAgain];
-    Entry& entry = entries.front();
-    bytes_ -= entry.bytes;
-    gone.push_back(std::move(entry.plan));
-    known_.erase(entry.key);
-    entries.pop_front();
+    RemoveFirst(groups_[kOnce].size() > 1 || groups_[kAgain].empty() ? kOnce : kAgain, gone);
   }
 }
 

@@ -54,12 +54,13 @@ struct ServedPlan {
 /// Keeps plans by key: those that are pinned always, and the others up to a number and a sum of
 /// bytes. A plan that was used once goes before one that was used again, so that a flood of new
 /// shapes does not push out the shapes in use; among equals the least recently used one goes first.
-/// Any thread.
+/// A plan that is over the limit of bytes by itself pushes out no other for them, and stays until
+/// the next plan is added. Any thread.
 class PlanCache {
  public:
   struct Limits {
     std::size_t plans = 64;                      // pinned ones included
-    std::size_t bytes = std::size_t{256} << 20;  // of the plans themselves, without weights
+    std::size_t bytes = std::size_t{256} << 20;  // BytesOf()
   };
   explicit PlanCache(const Limits& limits) : limits_(limits) {}
 
@@ -72,6 +73,7 @@ class PlanCache {
   std::vector<std::shared_ptr<ServedPlan>> Add(const PlanKey& key, std::shared_ptr<ServedPlan> plan,
                                                bool pinned);
   std::size_t size() const;
+  /// Without a plan that is over the limit by itself.
   std::size_t bytes() const;
 
  private:
@@ -81,23 +83,29 @@ class PlanCache {
     std::size_t bytes = 0;
   };
   using Entries = std::list<Entry>;
-  /// Groups of entries, each with the least recently used one first.
-  enum Group : std::size_t { kOnce, kAgain, kPinned };
+  /// Groups of entries, each with the least recently used one first. kTooLarge: over the limit of
+  /// bytes by itself; at most the newest plan.
+  enum Group : std::size_t { kOnce, kAgain, kTooLarge, kPinned };
   struct Position {
     Group group = kOnce;
     Entries::iterator entry;
   };
 
-  void Evict(std::vector<std::shared_ptr<ServedPlan>>& gone) REQUIRES(mutex_);
+  using Plans = std::vector<std::shared_ptr<ServedPlan>>;
+  Group GroupOf(const Entry& entry, bool pinned) const;
+  void Release(const Position& position, Plans& gone) REQUIRES(mutex_);
+  void RemoveFirst(Group group, Plans& gone) REQUIRES(mutex_);
+  void Evict(Plans& gone) REQUIRES(mutex_);
 
   const Limits limits_;
   mutable Mutex mutex_;
-  Entries groups_[3] GUARDED_BY(mutex_);
+  Entries groups_[4] GUARDED_BY(mutex_);
   std::unordered_map<PlanKey, Position> known_ GUARDED_BY(mutex_);
-  std::size_t bytes_ GUARDED_BY(mutex_) = 0;
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0;  // of all groups but kTooLarge
 };
 
-/// Memory that a plan takes, without weights and arena: about right.
+/// Memory that this plan alone takes, with the constants that its request has made and without the
+/// model's weights and the arena: about right.
 std::size_t BytesOf(const ServedPlan& plan);
 
 }  // namespace lagoon

@@ -110,6 +110,48 @@ TEST(PlanCacheTest, ThePlanThatWasJustMadeStaysHoweverLarge) {
   EXPECT_NE(cache.Find("c"), nullptr);
 }
 
+/// A plan with constants of `bytes` bytes, which no memory backs.
+std::shared_ptr<ServedPlan> PlanWithConstants(const PlanKey& key, std::size_t bytes,
+                                              bool from_request = true) {
+  static std::byte memory{};
+  const auto plan = PlanOf(key);
+  auto loaded = std::make_shared<LoadedPlan>(*plan->loaded);
+  loaded->weights.push_back(std::make_shared<const WeightChunk>(
+      WeightChunk{0, Buffer(&memory, bytes, [](void*, std::size_t) {}), from_request}));
+  plan->loaded = std::move(loaded);
+  return plan;
+}
+
+TEST(PlanCacheTest, ConstantsThatARequestMadeCountAndWeightsDoNot) {
+  const std::size_t bytes = BytesOf(*PlanOf("a"));
+  EXPECT_EQ(BytesOf(*PlanWithConstants("a", 1000)), bytes + 1000);
+  EXPECT_EQ(BytesOf(*PlanWithConstants("a", 1000, /*from_request=*/false)), bytes);
+  PlanCache cache({.bytes = 100'000});
+  for (const char* key : {"a", "b"}) {
+    EXPECT_THAT(cache.Add(key, PlanWithConstants(key, 40'000), false), IsEmpty());
+  }
+  EXPECT_THAT(Keys(cache.Add("c", PlanWithConstants("c", 40'000), false)), ElementsAre("a"));
+  EXPECT_EQ(cache.bytes(), 2 * (bytes + 40'000));
+}
+
+TEST(PlanCacheTest, APlanOverTheLimitByItselfPushesOutNoOtherAndGoesWithTheNext) {
+  PlanCache cache({.bytes = 100'000});
+  for (const char* key : {"a", "b"}) Add(cache, key);
+  const std::size_t bytes = cache.bytes();
+  EXPECT_THAT(cache.Add("large", PlanWithConstants("large", 100'000), false), IsEmpty());
+  for (int use = 0; use < 2; ++use) EXPECT_NE(cache.Find("large"), nullptr);
+  // Again, as where it was made twice.
+  EXPECT_THAT(Keys(cache.Add("large", PlanWithConstants("large", 100'000), false)),
+              ElementsAre("large"));
+  EXPECT_THAT(Keys(cache.Add("larger", PlanWithConstants("larger", 200'000), false)),
+              ElementsAre("large"));
+  EXPECT_EQ(cache.bytes(), bytes);
+  EXPECT_THAT(Add(cache, "c"), ElementsAre("larger"));
+  EXPECT_EQ(cache.Find("larger"), nullptr);
+  for (const char* key : {"a", "b", "c"}) EXPECT_NE(cache.Find(key), nullptr) << key;
+  EXPECT_EQ(cache.size(), 3u);
+}
+
 TEST(PlanCacheTest, AnotherPlanOfAKeyReplacesTheFirst) {
   PlanCache cache({.plans = 2});
   Add(cache, "a", false, 100);
