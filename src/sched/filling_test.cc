@@ -98,7 +98,7 @@ TEST_F(Background, HurriesWhileSomethingWaitsForIt) {
   EXPECT_FALSE(device_->hurry());
 
   PostBestEffort();
-  dispatcher_->Switch({.name = "new"}, std::make_unique<ClassFirst>(), [](Status) {});
+  dispatcher_->Switch({.name = "new"}, std::make_unique<ClassFirst>(), [](const Status&) {});
   EXPECT_TRUE(device_->hurry());
   device_->RunAll();
   EXPECT_FALSE(device_->hurry());

@@ -114,7 +114,7 @@ TEST(PlanCacheTest, ThePlanThatWasJustMadeStaysHoweverLarge) {
 std::shared_ptr<ServedPlan> PlanWithConstants(const PlanKey& key, std::size_t bytes,
                                               bool from_request = true) {
   static std::byte memory{};
-  const auto plan = PlanOf(key);
+  auto plan = PlanOf(key);
   auto loaded = std::make_shared<LoadedPlan>(*plan->loaded);
   loaded->weights.push_back(std::make_shared<const WeightChunk>(
       WeightChunk{0, Buffer(&memory, bytes, [](void*, std::size_t) {}), from_request}));
