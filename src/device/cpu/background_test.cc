@@ -90,16 +90,16 @@ struct LockingListener final : DeviceListener {
 };
 
 // What a body saw of its thread.
-struct Seen {
+struct SeenThread {
   mutable std::atomic<int> policy{-1}, nice{-1};
 };
 
 TEST(Background, RunsOnThreadsOfTheIdleClass) {
   if (!ThreadsMayGiveWay()) GTEST_SKIP() << "the system refuses threads of lower priority";
-  const Seen seen[2];
+  const SeenThread seen[2];
   const Body body = [](const void* args, std::uint32_t, BlockContext&) {
-    static_cast<const Seen*>(args)->policy = sched_getscheduler(0);
-    static_cast<const Seen*>(args)->nice = getpriority(PRIO_PROCESS, 0);
+    static_cast<const SeenThread*>(args)->policy = sched_getscheduler(0);
+    static_cast<const SeenThread*>(args)->nice = getpriority(PRIO_PROCESS, 0);
     return true;
   };
   const auto device = *CreateCpuDevice({.workers = 2});
@@ -120,14 +120,14 @@ TEST(Background, RunsOnThreadsOfTheIdleClass) {
 TEST(Background, CompetesWhileItHurriesIfTheSystemPermits) {
   if (!ThreadsMayGiveWay()) GTEST_SKIP() << "the system refuses threads of lower priority";
   const Body body = [](const void* args, std::uint32_t, BlockContext&) {
-    static_cast<const Seen*>(args)->policy = sched_getscheduler(0);
+    static_cast<const SeenThread*>(args)->policy = sched_getscheduler(0);
     return true;
   };
   const auto device = *CreateCpuDevice({.workers = 1});
   Session session(*device);
   const KernelHandle kernel = session.Load(body);
   const auto policy = [&] {
-    const Seen seen;
+    const SeenThread seen;
     Record record(1);
     session.AwaitRetired(session.Submit(
         Launch{.kernel = kernel, .args = &seen, .progress = record.get(), .background = true}));
