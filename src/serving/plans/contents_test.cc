@@ -72,17 +72,21 @@ class ContentsTest : public CoreTest {
     }
   }
 
+  // Of a model of the repository, as the server compiles it.
+  auto Compiler(const std::string& model, Device& device) {
+    CompileOptions options;
+    options.model = model;
+    options.many_shapes = true;
+    return ModelCompiler::Read(repository_.path() + "/" + model + "/1/model.onnx", device, options);
+  }
+
   Numbers numbers_;  // outlives the core
 };
 
 TEST_F(ContentsTest, APlanIsMadeOfWhatTheRequestHeldWhenItCame) {
   repository_.AddModel("counts", Counts());
-  ComputeDevice device = *OpenDevice({.workers = 1});
-  CompileOptions options;
-  options.model = "counts";
-  options.many_shapes = true;
-  auto compiler =
-      ModelCompiler::Read(repository_.path() + "/counts/1/model.onnx", *device.device, options);
+  const ComputeDevice device = *OpenDevice({.workers = 1});
+  auto compiler = Compiler("counts", *device.device);
   ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
   ModelPlans plans(*std::move(compiler), {});
   std::int64_t values[] = {1, 6, 1};
@@ -108,12 +112,8 @@ TEST_F(ContentsTest, APlanIsMadeOfWhatTheRequestHeldWhenItCame) {
 
 TEST_F(ContentsTest, ConstantsThatARequestMadeAreFreedWithTheirPlan) {
   repository_.AddModel("counts", Counts());
-  ComputeDevice device = *OpenDevice({.workers = 1});
-  CompileOptions options;
-  options.model = "counts";
-  options.many_shapes = true;
-  auto compiler =
-      ModelCompiler::Read(repository_.path() + "/counts/1/model.onnx", *device.device, options);
+  const ComputeDevice device = *OpenDevice({.workers = 1});
+  auto compiler = Compiler("counts", *device.device);
   ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
   ModelPlans plans(*std::move(compiler), {.bytes = std::size_t{1} << 20});
   std::vector<std::weak_ptr<const WeightChunk>> made;  // by plan
@@ -149,12 +149,8 @@ TEST_F(ContentsTest, ConstantsThatARequestMadeAreFreedWithTheirPlan) {
 // As `lagoon profile` stores it.
 TEST_F(ContentsTest, APlanThatIsMadeLaterHasTheProfileOfItsShape) {
   repository_.AddModel("batch", SmallBatchModel());
-  ComputeDevice device = *OpenDevice({.workers = 1});
-  CompileOptions options;
-  options.model = "batch";
-  options.many_shapes = true;
-  auto compiler =
-      ModelCompiler::Read(repository_.path() + "/batch/1/model.onnx", *device.device, options);
+  const ComputeDevice device = *OpenDevice({.workers = 1});
+  auto compiler = Compiler("batch", *device.device);
   ASSERT_TRUE(compiler.has_value()) << compiler.error().message;
   ModelPlans plans(*std::move(compiler), {});
   const ProfileStore store{.folder = repository_.path() + "/profiles", .build = "test"};
