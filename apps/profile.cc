@@ -120,6 +120,7 @@ void RunProfile(ProfileWords words) {
   words.batches.erase(std::unique(words.batches.begin(), words.batches.end()), words.batches.end());
   if (!words.json.empty() && words.batches.size() > 1) Die("--json holds one of --batches");
   const ComputeDevice on = Open(words.device);
+  words.compile.many_shapes = true;  // as `lagoon serve` compiles it: the key of a profile says so
   for (const std::int64_t batch : words.batches) {
     if (words.batches.size() > 1 || batch > 1) words.compile.batch = batch;
     ProfileShape(*Compile(words.model, on, words.compile), *on.device, words);

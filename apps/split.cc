@@ -173,6 +173,7 @@ void Save(const SplitWords& words, const SplitSubject& subject, const SplitOutco
 
 void RunSplit(SplitWords words) {
   PartsIn(words.parts);
+  words.compile.many_shapes = true;  // as `lagoon serve` compiles it: the key of a profile says so
   if (words.scan && words.json.empty() && words.plot.empty()) {
     Die("--scan: say where to with --json FILE or --plot DIR");
   }

@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from conftest import DIGITS, ROOT, relative_error
+from server_process import serving
 
 MODEL = DIGITS / "1" / "model.onnx"
 COMMANDS = ("serve", "infer", "inspect", "profile", "split", "train", "devices", "schedulers", "bench",
@@ -253,6 +254,31 @@ def test_profile_tunes_once_and_keeps_the_result(lagoon, tmp_path):
     assert again.stdout == first.stdout and kept.stat().st_mtime_ns == stamp
     forced = lagoon.run(*words, "--force")
     assert forced.returncode == 0 and kept.stat().st_mtime_ns != stamp
+
+
+@pytest.mark.parametrize("batch", (1, "batch"))
+@pytest.mark.parametrize("command", (("profile", "--runs", 1), ("split", "--runs", 1, "--parts", 2, "--save")))
+def test_serve_uses_what_profile_and_split_have_kept(lagoon, tmp_path, batch, command):
+    def info(name, *dims):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, *dims])
+    random = np.random.default_rng(1)
+    weights = [numpy_helper.from_array(random.standard_normal(dims, np.float32), name)
+               for name, dims in (("a", (8, 3, 3, 3)), ("b", (8, 64)))]
+    nodes = [helper.make_node("Conv", ["x", "a"], ["channels"], strides=[2, 2]),
+             helper.make_node("GlobalAveragePool", ["channels"], ["means"]),
+             helper.make_node("Flatten", ["means"], ["row"]),
+             helper.make_node("MatMul", ["row", "b"], ["y"])]
+    graph = helper.make_graph(nodes, "two", [info("x", 3, 16, 16)], [info("y", 64)], weights)
+    file = tmp_path / "models" / "two" / "1" / "model.onnx"
+    file.parent.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(file))
+    profiles = tmp_path / "profiles"
+    result = lagoon.run(command[0], file.parent.parent, *command[1:], "--profiles", profiles)
+    assert result.returncode == 0, result.stderr
+    kept = {path.name: path.stat().st_mtime_ns for path in profiles.iterdir()}
+    assert len(kept) == 1
+    with serving(lagoon, tmp_path / "models", "--profiles", profiles):
+        assert {path.name: path.stat().st_mtime_ns for path in profiles.iterdir()} == kept
 
 
 def test_profile_names_a_folder_that_cannot_be_written(lagoon):
