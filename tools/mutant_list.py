@@ -14,8 +14,8 @@ SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_r
               "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
     for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
-                 "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit", "padding", "policy",
-                 "queue_plan")]
+                 "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit",
+                 "minimum/mechanism_minimum", "padding", "policy", "queue_plan")]
 
 
 def sources_of(folder):
@@ -69,7 +69,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
                         sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -114,8 +114,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"], "json-lane": ["-lspdlog"], "share-manager": ["-lspdlog"],
-             "fleet": ["-lspdlog"],
+LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -142,6 +141,7 @@ ASKED = """  std::shared_ptr<RequestInFlight> asked;
 """
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
+MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
 PLANS = "src/sched/dispatcher_plans.cc"
@@ -217,6 +217,13 @@ MUTANTS = [
      "if (units.count == 1 && own.Has(units.first)) return false;", "", ["sim-dispatch"]),
     ("spared-on-all-units", "spared blocks take all units", SUBMIT,
      "    launch.max_claimants = 1;\n", "", ["sim-dispatch"]),
+    # The minimum of best-effort work.
+    ("no-minimum", "real-time work that takes all leaves nothing", MINIMUM,
+     "if (both && minimum_.Due()) BeginSlice(now);", "", ["share-schedulers"]),
+    ("minimum-beside-what-it-gets", "slices come where best-effort work gets its part anyway", MINIMUM,
+     "  minimum_.Serve(job.costs->kernel", "  static_cast<void>(job.costs->kernel", ["share-schedulers"]),
+    ("slice-in-the-background", "a slice runs on threads that the system starves", MINIMUM,
+     "max_background_launches > 0 && !minimum_.in_slice();", "max_background_launches > 0;", ["sched"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),

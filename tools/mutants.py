@@ -75,7 +75,7 @@ class Builder:
         """Links the group's program. `changed`: {source: object} for the sources that a mutant changes."""
         objects = [str(changed.get(name, self.object_of(name, self.base))) for name in GROUPS[group]]
         program = folder / group
-        check([COMPILER, "-pthread", *objects, "-lgmock", "-lgtest", "-lgtest_main", "-lfmt",
+        check([COMPILER, "-pthread", *objects, "-lgmock", "-lgtest", "-lgtest_main", "-lfmt", "-lspdlog",
                *LIBRARIES.get(group, []), "-o", str(program)])
         return program
 

@@ -227,6 +227,14 @@ void AddServe(CLI::App& app) {
           "0: without a limit")
       ->check(CLI::Range(0.0, 1e6))
       ->default_str("30");
+  command
+      ->add_option_function<double>(
+          "--best-effort-minimum",
+          [words](const double& percent) { words->core.best_effort_minimum = percent / 100; },
+          "Percent of the device's time that best-effort models get, in slices of 10 ms, where "
+          "real-time models take more than they leave; 0: real-time models may take all")
+      ->check(CLI::Range(0.0, 50.0))
+      ->default_str("1");
   AddListening(*command, words->listen);
   command->add_flag("--strict-readiness", words->listen.server.strict_readiness,
                     "The server is ready only if no model failed to load");

@@ -8,52 +8,12 @@
 #include <vector>
 
 #include "policies/registry.h"
-#include "sched/testing/sim_scenario.h"
+#include "sched/testing/closed_loop.h"
 
 namespace lagoon::testing {
 namespace {
 
 constexpr double kLength = 5000;
-
-// Clients of one model, each of which sends its next request when the last one is answered.
-class ClosedLoop {
- public:
-  ClosedLoop(Device& device, Dispatcher& dispatcher, const SimTask& task, std::size_t clients)
-      : instance_(*Instance::Create(PlanOf(task, device), device)), dispatcher_(dispatcher) {
-    QueueOptions options;
-    options.name = task.name;
-    options.instances = {instance_.get()};
-    queue_ = *dispatcher.AddQueue(options);
-    clients_ = std::vector<Client>(clients);
-    for (Client& client : clients_) {
-      client.loop = this;
-      client.Send();
-    }
-  }
-  void Stop() { stopped_ = true; }
-  int answers() const { return answers_; }
-
- private:
-  struct Client final : JobClient {
-    void Finished(const JobResult&) override {
-      ++loop->answers_;
-      if (!loop->stopped_) Send();
-    }
-    void Send() {
-      EXPECT_TRUE(loop->dispatcher_.Post(
-          {loop->queue_, kNoDeadline, request.inputs, request.outputs, this}));
-    }
-    ClosedLoop* loop = nullptr;
-    Request request;  // its tensors
-  };
-
-  std::unique_ptr<Instance> instance_;
-  Dispatcher& dispatcher_;
-  QueueId queue_{};
-  std::vector<Client> clients_;
-  int answers_ = 0;
-  bool stopped_ = false;
-};
 
 // Kernels that fill two units for 2, 0.5 and 0.2.
 std::vector<SimTask> Models() {

@@ -66,6 +66,9 @@ struct SchedulerConfig {
   /// A job that would miss its deadline behind the jobs that go before it ends at once, as
   /// kTooLate (Clockwork drops such requests). Costs O(n) for n unfinished jobs.
   bool admit_by_deadline = false;
+  /// Best-effort work gets at least this part of the time during which real-time work keeps it
+  /// waiting, in slices (BestEffortMinimum). 0: it may get nothing. Needs a Preemption.
+  double best_effort_minimum = 0;
   PolicyConfig policy = {};
 };
 
@@ -78,6 +81,7 @@ struct DispatcherStats {
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later
   std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work
+  std::uint64_t slices = 0;            // SchedulerConfig::best_effort_minimum
 };
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace lagoon {
 namespace {
@@ -185,6 +186,8 @@ bool Dispatcher::DoRound(Answers& answers) {
   mechanism_.Hurry(change_ != nullptr || ending_);
   if (ending_) mechanism_.CancelAll(answers.finished);
   const bool more = mechanism_.Step(answers.finished);
+  const TimePoint ends = mechanism_.SliceEnds();
+  if (ends != kNoDeadline) WakeTimerFor(ends);
   if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
   if (change_ == nullptr || (!ending_ && !mechanism_.idle())) return more;
   ChangeScheduler(answers);
@@ -286,11 +289,24 @@ void Dispatcher::TellLoss() {
   if (!told_lost_.exchange(true)) on_lost_();
 }
 
+std::string Dispatcher::TakeOverload() {
+  const MutexLock lock(mutex_);
+  return mechanism_.TakeOverload();
+}
+
+// Without the lock of the rounds while it writes.
+bool Dispatcher::TellOverload() {
+  const std::string text = TakeOverload();
+  if (!text.empty()) spdlog::warn("{}", text);
+  return !text.empty();
+}
+
 void Dispatcher::SleepUntilLeaving(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(timer_mutex_);
     timer_wake_.NotifyAll();
   });
+  TimePoint quiet_until{};
   while (!stop.stop_requested()) {
     // A job is pushed before WakeTimerFor() is called. Each time is therefore either read by
     // NextLeaving() or told to the timer after this reset.
@@ -311,6 +327,9 @@ void Dispatcher::SleepUntilLeaving(const std::stop_token& stop) {
       }
     }
     Step();
+    // The timer wakes at the end of each slice.
+    const TimePoint now = device_.Now();
+    if (now >= quiet_until && TellOverload()) quiet_until = now + kOverloadPause;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -119,6 +120,11 @@ class Dispatcher final : private DeviceListener {
 
   DispatcherStats Stats() const;
 
+  /// Any thread. Mechanism::TakeOverload(). Unless the device's time is virtual, the dispatcher
+  /// itself writes these sentences to the log, one in kOverloadPause at most.
+  std::string TakeOverload();
+  static constexpr Nanoseconds kOverloadPause = std::chrono::seconds(10);
+
  private:
   void OnDeviceNews() override { Step(); }
   struct Change {
@@ -149,6 +155,7 @@ class Dispatcher final : private DeviceListener {
   void ExpireHeld(FinishedJobs& finished) REQUIRES(mutex_);
   void ApplyCancels(FinishedJobs& finished) REQUIRES(mutex_);
   void TellLoss();
+  bool TellOverload();
   void SleepUntilLeaving(const std::stop_token& stop);
   TimePoint NextLeaving();
   void WakeTimerFor(TimePoint leaves);

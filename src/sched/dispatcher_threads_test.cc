@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -10,6 +12,7 @@
 #include "base/time.h"
 #include "device/cpu/cpu_device.h"
 #include "sched/dispatcher.h"
+#include "sched/minimum/best_effort_minimum.h"
 #include "sched/testing/fake_device.h"
 
 namespace lagoon {
@@ -184,6 +187,42 @@ TEST_P(DispatcherThreads, DestructionWhileRunningFinishesEverything) {
   urgent.AwaitFinished(kJobs);
 }
 
+// Nothing else than the dispatcher's own timer says that the slice is over: the device has no news.
+TEST(DispatcherSlices, EndByTheirTime) {
+  testing::FakeDevice device(64, testing::FakeDevice::Time::kReal);
+  const auto plan = testing::ChainPlan(1, 1);
+  const std::unique_ptr<Instance> instances[2] = {*Instance::Create(plan, device),
+                                                  *Instance::Create(plan, device)};
+  Client urgent, background;
+  Dispatcher dispatcher(device,
+                        {.name = "reset",
+                         .preemption = SchedulerConfig::Preemption::kReset,
+                         .best_effort_minimum = 0.9},
+                        std::make_unique<RealTimeFirst>());
+  QueueId queues[2];
+  for (int i = 0; i < 2; ++i) {
+    QueueOptions options;
+    options.name = "chain";
+    options.job_class = i == 0 ? JobClass::kRealTime : JobClass::kBestEffort;
+    options.instances = {instances[i].get()};
+    queues[i] = *dispatcher.AddQueue(options);
+  }
+  const auto post = [&](QueueId queue, Client& client) {
+    ASSERT_TRUE(dispatcher.Post({queue, kNoDeadline, client.inputs, client.outputs, &client}));
+  };
+  post(queues[0], urgent);
+  post(queues[1], background);
+  const TimePoint owed = Now() + 2 * BestEffortMinimum::kSlice;
+  while (Now() < owed) std::this_thread::yield();
+  // The first request is over. The slice is due when the next one comes.
+  device.quiet = true;
+  device.RunAll();
+  device.quiet = false;
+  post(queues[0], urgent);
+  EXPECT_EQ(dispatcher.Stats().slices, 1u);
+  while (dispatcher.Stats().revocations == 0) std::this_thread::yield();
+}
+
 using Streams = SchedulerConfig::Streams;
 using Preemption = SchedulerConfig::Preemption;
 using Ranks = SchedulerConfig::Ranks;
@@ -199,6 +238,8 @@ INSTANTIATE_TEST_SUITE_P(
         SchedulerConfig{
             .name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
         SchedulerConfig{.name = "reset", .preemption = Preemption::kReset},
+        SchedulerConfig{
+            .name = "slices", .preemption = Preemption::kReset, .best_effort_minimum = 0.9},
         SchedulerConfig{.name = "padding",
                         .preemption = Preemption::kReset,
                         .ranks = Ranks::kPolicy,

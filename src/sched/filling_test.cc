@@ -10,6 +10,8 @@
 namespace lagoon::testing {
 namespace {
 
+using namespace std::chrono_literals;
+
 // Posts twelve jobs, each of one kernel of two blocks, on a device of two units. Returns how many
 // of them are submitted at once.
 class Filling : public DispatcherFixture {
@@ -102,6 +104,35 @@ TEST_F(Background, HurriesWhileSomethingWaitsForIt) {
   EXPECT_TRUE(device_->hurry());
   device_->RunAll();
   EXPECT_FALSE(device_->hurry());
+}
+
+// A slice is of no use on threads that the system starves.
+TEST_F(Background, IsNotForSlices) {
+  SchedulerConfig config = kReset;
+  config.best_effort_minimum = 0.5;
+  Open(config);
+  const QueueId urgent = AddQueue(JobClass::kRealTime, /*ops=*/20, /*blocks=*/1);
+  ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, /*ops=*/2, /*blocks=*/4), Add()));
+  ASSERT_TRUE(device_->RunBlock() && device_->StartBlock()) << "its copy, and a block";
+  EXPECT_TRUE(device_->background());
+  ASSERT_TRUE(Post(urgent, Add()));
+  device_->Advance(20ms);
+  EXPECT_EQ(dispatcher_->Stats().slices, 1u);
+  EXPECT_TRUE(device_->hurry());
+  const std::uint64_t launches = dispatcher_->Stats().launches;
+  ASSERT_TRUE(device_->RunBlockBeside());
+  EXPECT_EQ(dispatcher_->Stats().launches, launches) << "a block in the background has not left";
+  device_->FinishBlock(false);
+  EXPECT_FALSE(device_->background());
+  EXPECT_GT(dispatcher_->Stats().launches, launches);
+
+  while (device_->launches() > 2) ASSERT_TRUE(device_->RunBlock());  // the real-time kernels
+  device_->Advance(10ms);
+  EXPECT_FALSE(device_->hurry()) << "the slice is over";
+  EXPECT_EQ(dispatcher_->Stats().revocations, 2u);
+  device_->RunAll();
+  EXPECT_TRUE(device_->background());
+  EXPECT_EQ(dispatcher_->Stats().slices, 1u);
 }
 
 TEST_F(Background, JobsDivideTheUnits) {

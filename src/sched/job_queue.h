@@ -66,6 +66,7 @@ struct Job : ScheduledJob {
   std::uint32_t outputs_left = 0;
   std::uint32_t output_launches = 0;  // copies of outputs in flight
   std::uint32_t launches = 0;         // launches in flight, revoked ones included
+  std::uint32_t counted = 0;  // blocks of op `first_incomplete` that BestEffortMinimum knows of
 
   Job* next_in_inbox = nullptr;
   intrusive::list_member_hook<> waiting_hook;   // JobQueue::waiting or Dispatcher::held_
@@ -128,6 +129,7 @@ struct JobQueue {
   void Use(QueueOptions options_in) {
     options = std::move(options_in);
     removed = false;
+    ran = {};
     first = options.instances.front()->first() == nullptr
                 ? nullptr
                 : std::make_unique<QueuePlan>(id, options.instances);
@@ -157,6 +159,12 @@ struct JobQueue {
   JobList<&Job::waiting_hook> waiting;  // in order of admission
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
   bool removed = false;                 // Mechanism::RemoveQueue(): AddQueue() may use it again
+  /// Sums of the times of the queue's kernels, of real-time jobs only.
+  struct Ran {
+    Nanoseconds now{0};
+    Nanoseconds before{0};   // at the begin of the last slice (BestEffortMinimum)
+    Nanoseconds between{0};  // the last two slices
+  } ran;
 
   // Dispatcher::AddPlan(), also by a thread of low priority that allocates: no other may wait.
   Mutex add_mutex;

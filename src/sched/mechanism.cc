@@ -46,6 +46,7 @@ Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
   LAGOON_RETURN_IF_ERROR(streams_.Use(config.streams, queues_));
   config_ = config;
   policy_ = &policy;
+  minimum_ = BestEffortMinimum(config.best_effort_minimum);
   ready_ = ReadyIndex(policy.orders());
   for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) ready_.AddQueue(QueueId{i});
   if (observer_ != nullptr) observer_->OnSwitch(config_, device_.Now());
@@ -228,6 +229,7 @@ bool Mechanism::Step(FinishedJobs& finished) {
   if (lost_) return false;
   // The round stops here: submitting takes some microseconds, for which the answer does not wait.
   if (HasRealTime(finished)) return polled_ = true;
+  MindMinimum();
   if (RealTimeMode()) RevokeBestEffort();
   PickAndSubmit();
   if (observer_ != nullptr) TellDepths();
@@ -241,7 +243,8 @@ bool HasRealTime(const FinishedJobs& finished) {
 }
 
 TimePoint Mechanism::NextLeaving() const {
-  return leaves_.empty() ? kNoDeadline : leaves_.begin()->leaves;
+  const TimePoint leaves = leaves_.empty() ? kNoDeadline : leaves_.begin()->leaves;
+  return std::min(leaves, minimum_.ends());
 }
 
 // ---- Life of a job
@@ -266,10 +269,6 @@ void Mechanism::Start(Job& job) {
     if (job.leaves != kNoDeadline) leaves_.insert(job);
   }
   job.stream = streams_.Next(queue);
-  // Where nothing is real-time, best-effort work competes like any other program of the machine.
-  job.background = job.job_class == JobClass::kBestEffort && real_time_queues_ > 0 &&
-                   config_.preemption == SchedulerConfig::Preemption::kReset &&
-                   device_.info().max_background_launches > 0;
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
   job.outputs_left = static_cast<std::uint32_t>(
@@ -287,6 +286,8 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   while (job.first_incomplete < ops && job.instance->progress(job.first_incomplete).Complete()) {
     job.remaining =
         std::max(Nanoseconds(0), job.remaining - job.costs->kernel(job.first_incomplete));
+    CountServed(job, job.instance->progress(job.first_incomplete).blocks());
+    job.counted = 0;
     ++job.first_incomplete;
   }
   if (job.next_op < job.first_incomplete) SetNextOp(job, job.first_incomplete);
@@ -324,7 +325,7 @@ void Mechanism::Hurry(bool hurry) {
 }
 
 void Mechanism::TellHurry() {
-  const bool hurry = others_hurry_ || hurrying_ > 0;
+  const bool hurry = others_hurry_ || hurrying_ > 0 || minimum_.in_slice();
   if (std::exchange(device_hurries_, hurry) != hurry) device_.HurryBackground(hurry);
 }
 
@@ -390,6 +391,7 @@ void Mechanism::UpdateReady(Job& job) {
       return !job.queue->free_slots.empty() && &job.queue->waiting.front() == &job;
     }
     if (job.state != Job::State::kActive) return false;
+    if (job.launches > 0 && job.background != InBackground(job)) return false;  // until they retire
     if (job.next_input < job.inputs.size()) return true;
     const std::size_t ops = job.instance->plan().ops.size();
     if (job.next_op == ops) return job.next_output < job.outputs.size() && OutputsMayGo(job);

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <memory>
+#include <string>
 
 #include "device/device.h"
 #include "sched/config.h"
 #include "sched/job_launches.h"
 #include "sched/job_queue.h"
 #include "sched/job_streams.h"
+#include "sched/minimum/best_effort_minimum.h"
 #include "sched/observer.h"
 #include "sched/padding.h"
 #include "sched/policy.h"
@@ -73,8 +75,13 @@ class Mechanism {
   /// streams left: the former scheduler stays in use then.
   Status Use(const SchedulerConfig& config, Policy& policy);
 
-  /// When the next job ends because of the time.
+  /// When the next job or the slice ends because of the time.
   TimePoint NextLeaving() const;
+  /// When the slice of best-effort work ends, which real-time work waits for. kNoDeadline: none.
+  TimePoint SliceEnds() const { return minimum_.ends(); }
+  /// Which real-time work had the device between the last two slices of best-effort work: a
+  /// sentence for the log. Empty: there was no slice since the last call, or no recent one before.
+  std::string TakeOverload();
   const DispatcherStats& stats() const { return stats_; }
 
  private:
@@ -103,6 +110,16 @@ class Mechanism {
   void UpdateReady(Job& job);
   bool OutputsMayGo(const Job& job) const;
   void OfferNextWaiting(JobQueue& queue);
+
+  // The minimum of best-effort work (mechanism_minimum.cc).
+  void MindMinimum();
+  void BeginSlice(TimePoint now);
+  void EndSlice(TimePoint now);
+  void NoteOverload(TimePoint now);
+  void CountServed(Job& job, std::uint32_t done);
+  void UpdateBestEffort();
+  bool BestEffortWork() const;
+  bool InBackground(const Job& job) const;
 
   // Picking and submitting.
   bool RealTimeWork() const;
@@ -169,6 +186,10 @@ class Mechanism {
   std::uint32_t hurrying_ = 0;   // jobs that hurry
   bool others_hurry_ = false;    // as Hurry() said last
   bool device_hurries_ = false;  // as the device was told last
+  BestEffortMinimum minimum_;
+  bool slice_drains_ = false;      // real-time kernels have the device, and the slice begins anew
+  Nanoseconds between_slices_{0};  // the last two; 0: TakeOverload() has told, or there is nothing
+  TimePoint slice_begun_{};        // the last one
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first
   bool lost_ = false;

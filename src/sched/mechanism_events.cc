@@ -52,6 +52,7 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
       if (record.whole && !Revoked(record)) {
         job.costs->Observe(record.index, event.at - record.placed);
       }
+      if (job.job_class == JobClass::kRealTime) job.queue->ran.now += event.at - record.placed;
       in_flight_.Remove(record);
       record.blocks = 0;
       Advance(job, event.at);
@@ -71,6 +72,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(event.launch, record, event.at);
   if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);
   if (job.launches > 0) return;
+  UpdateReady(job);  // its next launches may be of another kind (InBackground)
   if (job.state == Job::State::kLeaving) {
     Finish(job, job.result.outcome, finished);
   } else if (job.first_incomplete == job.instance->plan().ops.size() &&
@@ -118,6 +120,7 @@ void Mechanism::OnOutputRetired(const JobLaunch& record) {
 
 void Mechanism::OnLost(FinishedJobs& finished) {
   lost_ = true;
+  minimum_ = BestEffortMinimum(config_.best_effort_minimum);
   while (!jobs_.empty()) Finish(*jobs_.begin(), Outcome::kFailed, finished);
 }
 

@@ -25,7 +25,8 @@ bool Mechanism::RealTimeWork() const {
 }
 
 bool Mechanism::RealTimeMode() const {
-  return config_.preemption != SchedulerConfig::Preemption::kNone && RealTimeWork();
+  return config_.preemption != SchedulerConfig::Preemption::kNone && RealTimeWork() &&
+         !minimum_.in_slice();
 }
 
 void Mechanism::RevokeBestEffort() {
@@ -37,6 +38,7 @@ void Mechanism::RevokeBestEffort() {
     const std::size_t first = FirstRevocable(job);
     if (job.job_class != JobClass::kBestEffort || job.next_op <= first) continue;
     ++job.result.revocations;
+    CountServed(job, job.instance->progress(job.first_incomplete).done());
     CountInVain(job, first);
     GoBack(job, first);
   }
@@ -172,7 +174,7 @@ ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
   const auto room = [this](int job_class) {
     return config_.max_kernels == 0 || kernels_[job_class] < config_.max_kernels;
   };
-  return {.real_time = room(kRealTime),
+  return {.real_time = room(kRealTime) && !minimum_.in_slice(),
           .best_effort = best_effort && room(kBestEffort),
           .start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs,
           .start_real_time = config_.max_real_time_jobs == 0 ||
@@ -230,6 +232,7 @@ void Mechanism::PadRealTime() {
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
+  if (job.launches == 0) job.background = InBackground(job);
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
     Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
     if (job.parts != nullptr) {

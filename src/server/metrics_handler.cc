@@ -159,11 +159,15 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
     spdlog::error("metrics: the models' statistics are missing: {}", models.error().message);
   }
   families.push_back(NotServedFamily(core_.Models()));
-  families.push_back(
-      {"lagoon_launches_total",
-       "Launches submitted to the device",
-       MetricType::Counter,
-       {Value(MetricType::Counter, static_cast<double>(core_.SchedulerStatistics().launches))}});
+  const DispatcherStats scheduler = core_.SchedulerStatistics();
+  families.push_back({"lagoon_launches_total",
+                      "Launches submitted to the device",
+                      MetricType::Counter,
+                      {Value(MetricType::Counter, static_cast<double>(scheduler.launches))}});
+  families.push_back({"lagoon_best_effort_slices_total",
+                      "Times that real-time work waited for best-effort work to get its minimum",
+                      MetricType::Counter,
+                      {Value(MetricType::Counter, static_cast<double>(scheduler.slices))}});
   if (const Result<FleetReport> fleet = core_.Fleet()) {
     std::ranges::move(FleetMetrics(*fleet), std::back_inserter(families));
   }

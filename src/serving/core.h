@@ -189,6 +189,10 @@ struct CoreOptions {
   /// A best-effort request that has waited for so long and has not begun is refused, kUnavailable:
   /// where real-time requests keep the device busy, no client waits without an end. 0: it waits on.
   Nanoseconds max_wait = std::chrono::seconds(30);
+  /// Under every scheduler that preempts: SchedulerConfig::best_effort_minimum. 1 % lets a model
+  /// answer now and then, so that neither its requests nor its clients wait for ever, and makes a
+  /// real-time request wait for 10 ms once a second at most. 0: real-time work may take all.
+  double best_effort_minimum = 0.01;
   ReopenPauses reopen;
   /// Called once per loss, on a thread of the core, when the device has not opened again in
   /// ReopenPauses::tries tries. The core goes on trying. It must not call the core. May be empty.

@@ -32,6 +32,7 @@ TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings)
 Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
                                                      std::function<void()> on_lost) {
   LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
+  scheduler.config.best_effort_minimum = options.best_effort_minimum;
   LAGOON_ASSIGN_OR_RETURN(ComputeDevice device, OpenDevice(options.device));
   std::shared_ptr<EngineHost> engine = options.engine_host;
   if (engine == nullptr) {
@@ -300,6 +301,7 @@ Result<RequestHandle> DeviceCore::Pass(const std::shared_ptr<RequestInFlight>& r
 
 void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
   spdlog::info("switching to scheduler '{}'", ChoiceOf(scheduler.config).Text());
+  scheduler.config.best_effort_minimum = options_.best_effort_minimum;
   dispatcher_->Switch(scheduler.config, std::move(scheduler.policy), std::move(done));
 }
 

@@ -23,6 +23,8 @@ struct SimDeviceOptions {
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
   std::size_t memory_limit_bytes = 0;  // 0: the GPU model's memory
+  /// It has a background (Launch::background), whose launches run as all others.
+  bool background = false;
 };
 
 /// A GPU in virtual time: the contract of Device without computing anything. A kernel takes the

@@ -372,6 +372,7 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "# TYPE nv_inference_count counter\n",
            "# TYPE nv_inference_pending_request_count gauge\n",
            "lagoon_launches_total 42\n",
+           "lagoon_best_effort_slices_total 7\n",
        }) {
     EXPECT_THAT(response.body, HasSubstr(line));
   }

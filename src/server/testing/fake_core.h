@@ -188,6 +188,7 @@ class FakeCore final : public InferenceCore {
   DispatcherStats SchedulerStatistics() const override {
     DispatcherStats stats;
     stats.launches = 42;
+    stats.slices = 7;
     return stats;
   }
   Result<SharesReport> Shares() const override {

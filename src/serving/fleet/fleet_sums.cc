@@ -99,6 +99,7 @@ DispatcherStats SumOf(std::span<const DispatcherStats> all) {
     sum.launches += one.launches;
     sum.refused_launches += one.refused_launches;
     sum.padded_launches += one.padded_launches;
+    sum.slices += one.slices;
   }
   return sum;
 }
