@@ -69,7 +69,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
                         sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -224,6 +224,10 @@ MUTANTS = [
      "  minimum_.Serve(job.costs->kernel", "  static_cast<void>(job.costs->kernel", ["share-schedulers"]),
     ("slice-in-the-background", "a slice runs on threads that the system starves", MINIMUM,
      "max_background_launches > 0 && !minimum_.in_slice();", "max_background_launches > 0;", ["sched"]),
+    ("background-in-order-of-arrival", "a short model waits for the long jobs of others in the background", SUBMIT,
+     "  return job.background && !config_.preempt_by_rank;", "  return false;", ["share-schedulers"]),
+    ("time-saved-up", "a model that had no requests goes before all others for long", SUBMIT,
+     "std::max(queue.served, least - kMostSaved)", "queue.served", ["share-schedulers"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),
@@ -579,7 +583,7 @@ MUTANTS = [
     ("behind-not-raised", "kernels of a client that is far behind wait in the device for ever", SUBMIT,
      "  if (!Raises() || !policy_->AnyBehind()) return;\n", "  return;\n", ["policies", "share-schedulers"]),
     ("raised-again", "kernels in front are revoked again and again", SUBMIT,
-     "job.first_incomplete >= job.front_until;", "true;", ["policies"]),
+     "job.first_incomplete >= job.front_until && ", "", ["policies"]),
     ("front-not-left", "kernels behind those in front wait in the device for ever", SUBMIT,
      "if (follows && job.rank == Decision::kFrontRank)", "if (follows)", ["policies"]),
     ("all-are-raised", "clients that are not behind are raised with one that is", LAGOON,

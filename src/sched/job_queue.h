@@ -130,6 +130,7 @@ struct JobQueue {
     options = std::move(options_in);
     removed = false;
     ran = {};
+    served = Nanoseconds(0);
     first = options.instances.front()->first() == nullptr
                 ? nullptr
                 : std::make_unique<QueuePlan>(id, options.instances);
@@ -158,7 +159,8 @@ struct JobQueue {
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
-  bool removed = false;                 // Mechanism::RemoveQueue(): AddQueue() may use it again
+  Nanoseconds served{0};  // device time of its best-effort jobs: Mechanism::SharesTime()
+  bool removed = false;   // Mechanism::RemoveQueue(): AddQueue() may use it again
   /// Sums of the times of the queue's kernels, of real-time jobs only.
   struct Ran {
     Nanoseconds now{0};

@@ -268,6 +268,7 @@ void Mechanism::Start(Job& job) {
     job.leaves = job.deadline;
     if (job.leaves != kNoDeadline) leaves_.insert(job);
   }
+  if (job.job_class == JobClass::kBestEffort) CatchUp(queue);
   job.stream = streams_.Next(queue);
   job.result.started = device_.Now();
   job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
@@ -284,8 +285,9 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.first_incomplete == ops) return;
   while (job.first_incomplete < ops && job.instance->progress(job.first_incomplete).Complete()) {
-    job.remaining =
-        std::max(Nanoseconds(0), job.remaining - job.costs->kernel(job.first_incomplete));
+    const Nanoseconds took = job.costs->kernel(job.first_incomplete);
+    job.remaining = std::max(Nanoseconds(0), job.remaining - took);
+    job.queue->served += took;
     CountServed(job, job.instance->progress(job.first_incomplete).blocks());
     job.counted = 0;
     ++job.first_incomplete;

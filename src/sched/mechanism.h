@@ -149,6 +149,9 @@ class Mechanism {
   Rank RankOf(const Job& job, JobLaunch::Kind kind) const;
   Nanoseconds UnitTimeOf(const Job& job, std::uint32_t blocks) const;
   std::uint32_t UnitsFor(const Job& job) const;
+  bool SharesTime(const Job& job) const;
+  Rank TurnOf(const Job& job) const;
+  void CatchUp(JobQueue& queue);
 
   // Calls of the observer (mechanism_observe.cc). Only if there is one.
   void TellJob(SchedEvent::Kind kind, const Job& job, TimePoint at, std::uint32_t value = 0);
