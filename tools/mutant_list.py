@@ -69,7 +69,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
                         sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -228,6 +228,11 @@ MUTANTS = [
      "  return job.background && !config_.preempt_by_rank;", "  return false;", ["share-schedulers"]),
     ("time-saved-up", "a model that had no requests goes before all others for long", SUBMIT,
      "std::max(queue.served, least - kMostSaved)", "queue.served", ["share-schedulers"]),
+    # Between two jobs of a real-time request.
+    ("gap-not-held", "best-effort work begins between two parts of a real-time request", SUBMIT,
+     " || held_until_ != kNoDeadline ||", " ||", ["share-schedulers"]),
+    ("hold-without-an-end", "best-effort work waits for a part that never comes", MECHANISM,
+     "  ++stats_.holds_in_vain;\n", "  held_until_ = TimePoint::max() - PartGap::kMostHold;\n", ["share-schedulers"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),

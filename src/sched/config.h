@@ -81,6 +81,8 @@ struct DispatcherStats {
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later
   std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work
+  std::uint64_t holds = 0;             // PartGap: gaps that were kept free of best-effort work
+  std::uint64_t holds_in_vain = 0;     // those that were longer than expected
   std::uint64_t slices = 0;            // SchedulerConfig::best_effort_minimum
 };
 

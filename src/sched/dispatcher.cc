@@ -186,7 +186,7 @@ bool Dispatcher::DoRound(Answers& answers) {
   mechanism_.Hurry(change_ != nullptr || ending_);
   if (ending_) mechanism_.CancelAll(answers.finished);
   const bool more = mechanism_.Step(answers.finished);
-  const TimePoint ends = mechanism_.SliceEnds();
+  const TimePoint ends = mechanism_.TurnEnds();
   if (ends != kNoDeadline) WakeTimerFor(ends);
   if (mechanism_.lost()) lost_.store(true, std::memory_order_relaxed);
   if (change_ == nullptr || (!ending_ && !mechanism_.idle())) return more;

@@ -108,6 +108,8 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
   job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
   job->parts = spec.parts;
+  job->continues = spec.continues;
+  job->continued = spec.continued;
   job->instance = spec.instance;
   if (spec.instance == nullptr) {
     job->plan = spec.plan != nullptr ? spec.plan : queue.first.get();

@@ -89,6 +89,12 @@ struct JobSpec {
   /// Set: the tensors lie in these parts, and not where `inputs` and `outputs` point. A null
   /// pointer in `outputs` still means that the output is not copied.
   const JobParts* parts = nullptr;
+  /// The client posts another job for the same request soon after this one is done, to the same
+  /// queue. If the job is real-time, best-effort work does not begin in between, for a bounded time
+  /// (PartGap).
+  bool continues = false;
+  /// It is such a job.
+  bool continued = false;
 };
 
 /// What a full queue does.

@@ -17,6 +17,26 @@ namespace lagoon {
 
 struct JobQueue;
 
+/// How long best-effort work waits for the next job of a real-time request (JobSpec::continues):
+/// for nine of ten gaps between two jobs of a request, as observed, and at most kMostHold. Where
+/// more than one of ten gaps is longer than that, it does not wait at all.
+class PartGap {
+ public:
+  /// Some times as long as the host works between two parts of a detector.
+  static constexpr Nanoseconds kMostHold = std::chrono::milliseconds(1);
+
+  Nanoseconds hold() const { return estimate_ > kMostHold ? Nanoseconds(0) : estimate_; }
+  /// A step down is a ninth of a step up, so that a tenth of the gaps lies above the estimate.
+  void Observe(Nanoseconds gap) {
+    constexpr Nanoseconds kLeast = std::chrono::microseconds(20);
+    estimate_ += gap > estimate_ ? estimate_ * 9 / 64 : -estimate_ / 64;
+    estimate_ = std::clamp(estimate_, kLeast, 2 * kMostHold);
+  }
+
+ private:
+  Nanoseconds estimate_ = kMostHold;
+};
+
 /// One job. Created by Post on the caller's thread, then owned by the mechanism until the job is
 /// finished.
 ///
@@ -35,6 +55,8 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
+  bool continues = false;           // JobSpec::continues
+  bool continued = false;           // JobSpec::continued
   const JobParts* parts = nullptr;  // null: tensors lie where `inputs` and `outputs` point
   JobResult result;
 
@@ -131,6 +153,8 @@ struct JobQueue {
     removed = false;
     ran = {};
     served = Nanoseconds(0);
+    gap = {};
+    part_done = {};
     first = options.instances.front()->first() == nullptr
                 ? nullptr
                 : std::make_unique<QueuePlan>(id, options.instances);
@@ -159,6 +183,8 @@ struct JobQueue {
   std::vector<std::size_t> free_slots;
   JobList<&Job::waiting_hook> waiting;  // in order of admission
   std::size_t held = 0;                 // jobs that a switch of schedulers keeps from admission
+  PartGap gap;
+  TimePoint part_done{};  // when a job ended that another follows; none: it has come
   Nanoseconds served{0};  // device time of its best-effort jobs: Mechanism::SharesTime()
   bool removed = false;   // Mechanism::RemoveQueue(): AddQueue() may use it again
   /// Sums of the times of the queue's kernels, of real-time jobs only.

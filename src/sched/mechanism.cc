@@ -47,6 +47,7 @@ Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
   config_ = config;
   policy_ = &policy;
   minimum_ = BestEffortMinimum(config.best_effort_minimum);
+  held_until_ = kNoDeadline;
   ready_ = ReadyIndex(policy.orders());
   for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) ready_.AddQueue(QueueId{i});
   if (observer_ != nullptr) observer_->OnSwitch(config_, device_.Now());
@@ -163,6 +164,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   if (job.leaves != kNoDeadline) leaves_.insert(job);
+  if (job.continued) EndHold(job);
   JobQueue& queue = *job.queue;
   SetNextOp(job, 0);
   policy_->OnArrival(job);
@@ -229,6 +231,7 @@ bool Mechanism::Step(FinishedJobs& finished) {
   if (lost_) return false;
   // The round stops here: submitting takes some microseconds, for which the answer does not wait.
   if (HasRealTime(finished)) return polled_ = true;
+  MindHold();
   MindMinimum();
   if (RealTimeMode()) RevokeBestEffort();
   PickAndSubmit();
@@ -244,7 +247,37 @@ bool HasRealTime(const FinishedJobs& finished) {
 
 TimePoint Mechanism::NextLeaving() const {
   const TimePoint leaves = leaves_.empty() ? kNoDeadline : leaves_.begin()->leaves;
-  return std::min(leaves, minimum_.ends());
+  return std::min(leaves, TurnEnds());
+}
+
+// ---- Between two jobs of a real-time request
+
+bool Mechanism::Continues(const Job& job) const {
+  return job.continues && job.job_class == JobClass::kRealTime &&
+         config_.preemption != SchedulerConfig::Preemption::kNone;
+}
+
+void Mechanism::BeginHold(JobQueue& queue) {
+  const TimePoint now = device_.Now();
+  queue.part_done = now;
+  if (queue.gap.hold() == Nanoseconds(0)) return;
+  ++stats_.holds;
+  const TimePoint until = now + queue.gap.hold();
+  held_until_ = held_until_ == kNoDeadline ? until : std::max(held_until_, until);
+}
+
+// The job has come that others waited for.
+void Mechanism::EndHold(const Job& job) {
+  const TimePoint done = std::exchange(job.queue->part_done, TimePoint{});
+  if (done == TimePoint{}) return;
+  job.queue->gap.Observe(device_.Now() - done);
+  held_until_ = kNoDeadline;
+}
+
+void Mechanism::MindHold() {
+  if (held_until_ == kNoDeadline || device_.Now() < held_until_) return;
+  held_until_ = kNoDeadline;
+  ++stats_.holds_in_vain;
 }
 
 // ---- Life of a job
@@ -276,6 +309,7 @@ void Mechanism::Start(Job& job) {
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
   if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
   if (!job.instance->plan().ops.empty()) ++computing_[ClassOf(job)];
+  if (Continues(job)) ++continuing_;
   active_.push_back(job);
   UpdateReady(job);
   OfferNextWaiting(queue);
@@ -344,6 +378,8 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     queue.pending.fetch_sub(1, std::memory_order_relaxed);
   } else {
     active_.erase(active_.iterator_to(job));
+    if (Continues(job)) --continuing_;
+    if (Continues(job) && outcome == Outcome::kDone) BeginHold(queue);
     if (!lost_) queue.free_slots.push_back(job.slot);
   }
   jobs_.erase(jobs_.iterator_to(job));

@@ -75,10 +75,11 @@ class Mechanism {
   /// streams left: the former scheduler stays in use then.
   Status Use(const SchedulerConfig& config, Policy& policy);
 
-  /// When the next job or the slice ends because of the time.
+  /// When the next job ends because of the time, or TurnEnds().
   TimePoint NextLeaving() const;
-  /// When the slice of best-effort work ends, which real-time work waits for. kNoDeadline: none.
-  TimePoint SliceEnds() const { return minimum_.ends(); }
+  /// When the slice of best-effort work ends, which real-time work waits for, or best-effort work
+  /// waits no longer for the next job of a real-time request. kNoDeadline: neither.
+  TimePoint TurnEnds() const { return std::min(minimum_.ends(), held_until_); }
   /// Which real-time work had the device between the last two slices of best-effort work: a
   /// sentence for the log. Empty: there was no slice since the last call, or no recent one before.
   std::string TakeOverload();
@@ -106,6 +107,10 @@ class Mechanism {
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
   bool WouldBeLate(Job& job) const;
+  bool Continues(const Job& job) const;
+  void BeginHold(JobQueue& queue);
+  void EndHold(const Job& job);
+  void MindHold();
   void SetNextOp(Job& job, std::size_t op);
   void UpdateReady(Job& job);
   bool OutputsMayGo(const Job& job) const;
@@ -186,9 +191,11 @@ class Mechanism {
   BlocksInFlight in_flight_;             // sums over those kernels
   std::uint32_t computing_[2] = {0, 0};  // active jobs with incomplete kernels, by class
   std::uint32_t real_time_queues_ = 0;
-  std::uint32_t hurrying_ = 0;   // jobs that hurry
-  bool others_hurry_ = false;    // as Hurry() said last
-  bool device_hurries_ = false;  // as the device was told last
+  std::uint32_t hurrying_ = 0;          // jobs that hurry
+  bool others_hurry_ = false;           // as Hurry() said last
+  bool device_hurries_ = false;         // as the device was told last
+  std::uint32_t continuing_ = 0;        // active jobs of real-time requests that go on
+  TimePoint held_until_ = kNoDeadline;  // best-effort work waits; kNoDeadline: it need not
   BestEffortMinimum minimum_;
   bool slice_drains_ = false;      // real-time kernels have the device, and the slice begins anew
   Nanoseconds between_slices_{0};  // the last two; 0: TakeOverload() has told, or there is nothing

@@ -121,6 +121,7 @@ void Mechanism::OnOutputRetired(const JobLaunch& record) {
 void Mechanism::OnLost(FinishedJobs& finished) {
   lost_ = true;
   minimum_ = BestEffortMinimum(config_.best_effort_minimum);
+  held_until_ = kNoDeadline;
   while (!jobs_.empty()) Finish(*jobs_.begin(), Outcome::kFailed, finished);
 }
 

@@ -21,7 +21,8 @@ std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan
 }  // namespace
 
 bool Mechanism::RealTimeWork() const {
-  return computing_[kRealTime] > 0 || ready_.Any(JobClass::kRealTime);
+  return computing_[kRealTime] > 0 || continuing_ > 0 || held_until_ != kNoDeadline ||
+         ready_.Any(JobClass::kRealTime);
 }
 
 bool Mechanism::RealTimeMode() const {

@@ -85,6 +85,25 @@ constexpr Row kRows[] = {
      Count<&M::too_late>},
 };
 
+// One value, without labels.
+struct SchedulerRow {
+  const char* name;
+  const char* help;
+  std::uint64_t DispatcherStats::*count;
+};
+
+constexpr SchedulerRow kSchedulerRows[] = {
+    {"lagoon_launches_total", "Launches submitted to the device", &DispatcherStats::launches},
+    {"lagoon_best_effort_slices_total",
+     "Times that real-time work waited for best-effort work to get its minimum",
+     &DispatcherStats::slices},
+    {"lagoon_part_holds_total",
+     "Gaps between two parts of a real-time request that were kept free of best-effort work",
+     &DispatcherStats::holds},
+    {"lagoon_part_holds_in_vain_total", "Those of them that were longer than expected",
+     &DispatcherStats::holds_in_vain},
+};
+
 struct RefusalReason {
   const char* name;
   std::uint64_t M::*count;
@@ -160,14 +179,11 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   }
   families.push_back(NotServedFamily(core_.Models()));
   const DispatcherStats scheduler = core_.SchedulerStatistics();
-  families.push_back({"lagoon_launches_total",
-                      "Launches submitted to the device",
-                      MetricType::Counter,
-                      {Value(MetricType::Counter, static_cast<double>(scheduler.launches))}});
-  families.push_back({"lagoon_best_effort_slices_total",
-                      "Times that real-time work waited for best-effort work to get its minimum",
-                      MetricType::Counter,
-                      {Value(MetricType::Counter, static_cast<double>(scheduler.slices))}});
+  for (const SchedulerRow& row : kSchedulerRows) {
+    const auto count = static_cast<double>(scheduler.*row.count);
+    families.push_back(
+        {row.name, row.help, MetricType::Counter, {Value(MetricType::Counter, count)}});
+  }
   if (const Result<FleetReport> fleet = core_.Fleet()) {
     std::ranges::move(FleetMetrics(*fleet), std::back_inserter(families));
   }

@@ -312,6 +312,8 @@ Result<JobId> RequestInFlight::BindAndPost(const std::shared_ptr<RequestInFlight
   spec.inputs = inputs_;
   spec.outputs = outputs_;
   spec.client = this;
+  spec.continues = plan_->links.next.has_value();
+  spec.continued = first_part_.has_value();
   self_ = self;
   Result<JobId> job = model_.Post(spec, *plan_, request_.priority, dispatcher);
   if (!job) job.error().message.insert(0, fmt::format("model '{}': ", model_.name()));

@@ -95,6 +95,13 @@ TEST_F(PartsTest, AnswersWithTheActualShapes) {
   EXPECT_GE(second->job.finished, second->job.posted);
 }
 
+TEST_F(PartsTest, BestEffortWorkWaitsBetweenTheParts) {
+  repository_.AddModel("picks", PicksElements(), testing::kRealTime);
+  Open();
+  ExpectBits(Ask(Bits(0x0F)), 0x0F);
+  EXPECT_EQ(core_->SchedulerStatistics().holds, 1u);
+}
+
 TEST_F(PartsTest, TheTimeAloneIsThatOfAllParts) {
   // No model is as fast as that, so the warning must come, and name the parts.
   repository_.AddModel("picks", PicksElements(), Parameter("lagoon.deadline_ms", "0.000001"));

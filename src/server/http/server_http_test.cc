@@ -373,6 +373,8 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "# TYPE nv_inference_pending_request_count gauge\n",
            "lagoon_launches_total 42\n",
            "lagoon_best_effort_slices_total 7\n",
+           "lagoon_part_holds_total 9\n",
+           "lagoon_part_holds_in_vain_total 3\n",
        }) {
     EXPECT_THAT(response.body, HasSubstr(line));
   }

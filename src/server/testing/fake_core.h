@@ -189,6 +189,8 @@ class FakeCore final : public InferenceCore {
     DispatcherStats stats;
     stats.launches = 42;
     stats.slices = 7;
+    stats.holds = 9;
+    stats.holds_in_vain = 3;
     return stats;
   }
   Result<SharesReport> Shares() const override {

@@ -100,6 +100,8 @@ DispatcherStats SumOf(std::span<const DispatcherStats> all) {
     sum.refused_launches += one.refused_launches;
     sum.padded_launches += one.padded_launches;
     sum.slices += one.slices;
+    sum.holds += one.holds;
+    sum.holds_in_vain += one.holds_in_vain;
   }
   return sum;
 }
