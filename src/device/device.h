@@ -351,6 +351,9 @@ struct UnitTimes {
   Nanoseconds idle{0};  // nothing to run
   /// The part of `idle` during which the scheduler held work back (SetWorkHeld).
   Nanoseconds idle_while_ready{0};
+  /// The time that units of a CPU were ready to run while other threads or programs had their
+  /// cores. Waits of background threads do not count. 0 where the system does not tell.
+  Nanoseconds off_core{0};
 };
 
 /// A device: control, queue and accounting of one accelerator.

@@ -84,6 +84,7 @@ struct DispatcherStats {
   std::uint64_t holds = 0;             // PartGap: gaps that were kept free of best-effort work
   std::uint64_t holds_in_vain = 0;     // those that were longer than expected
   std::uint64_t slices = 0;            // SchedulerConfig::best_effort_minimum
+  Nanoseconds off_core{0};             // UnitTimes::off_core
 };
 
 }  // namespace lagoon

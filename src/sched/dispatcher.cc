@@ -122,8 +122,11 @@ std::size_t Dispatcher::Pending(QueueId queue) const {
 }
 
 DispatcherStats Dispatcher::Stats() const {
+  const Nanoseconds off_core = device_.Times().off_core;
   const MutexLock lock(mutex_);
-  return mechanism_.stats();
+  DispatcherStats stats = mechanism_.stats();
+  stats.off_core = off_core;
+  return stats;
 }
 
 void Dispatcher::Step() {

@@ -160,6 +160,7 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
                   std::move(parsed->format),
                   {arrived.first_byte, arrived.received, Now()},
                   arrived.reply->NewCharge()};
+  if (pending.format.stages) pending.stamps.off_core = core_.SchedulerStatistics().off_core;
   if (pending.charge != nullptr) {
     parsed->request.room = std::make_shared<ChargedRoom>(pending.charge);
   }
@@ -180,6 +181,9 @@ void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
     const Strand strand = reply->executor();
     net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
       const auto keep = pending.reply;
+      if (pending.format.stages) {
+        pending.stamps.off_core = core_.SchedulerStatistics().off_core - pending.stamps.off_core;
+      }
       AnswerErrors(keep, [&] { Answer(std::move(pending), std::move(result)); });
     });
   });

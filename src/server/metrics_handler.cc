@@ -184,6 +184,11 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
     families.push_back(
         {row.name, row.help, MetricType::Counter, {Value(MetricType::Counter, count)}});
   }
+  families.push_back({"lagoon_off_core_us_total",
+                      "Time that worker threads of normal priority were ready to run while other "
+                      "threads or programs had their cores",
+                      MetricType::Counter,
+                      {Value(MetricType::Counter, ToMicroseconds(scheduler.off_core))}});
   if (const Result<FleetReport> fleet = core_.Fleet()) {
     std::ranges::move(FleetMetrics(*fleet), std::back_inserter(families));
   }

@@ -2,8 +2,8 @@
 
 namespace lagoon {
 
-std::array<Stage, 9> Stages(const EdgeStamps& stamps, const InferResponse& response,
-                            TimePoint responding) {
+std::array<Stage, 10> Stages(const EdgeStamps& stamps, const InferResponse& response,
+                             TimePoint responding) {
   const JobResult& job = response.job;
   const Nanoseconds before = response.plan_wait - response.plan_wait_between;
   return {{
@@ -17,6 +17,7 @@ std::array<Stage, 9> Stages(const EdgeStamps& stamps, const InferResponse& respo
        ToMicroseconds(job.computed - job.inputs_copied - response.plan_wait_between)},
       {"lagoon_compute_output_us", ToMicroseconds(job.finished - job.computed)},
       {"lagoon_respond_us", ToMicroseconds(responding - job.finished)},
+      {"lagoon_off_core_us", ToMicroseconds(stamps.off_core)},
   }};
 }
 

@@ -13,6 +13,9 @@ struct EdgeStamps {
   TimePoint first_byte;  // the first byte of the request arrived
   TimePoint received;    // its last byte arrived
   TimePoint submitted;   // parsed; InferenceCore::Infer was called
+  /// DispatcherStats::off_core when it was submitted; before the rendering: its growth since. Only
+  /// of requests that ask for their stages.
+  Nanoseconds off_core{0};
 };
 
 struct Stage {
@@ -22,8 +25,9 @@ struct Stage {
 
 /// The stages of a request in order, with their times. They follow each other without gaps, so that
 /// their sum is the time from `stamps.first_byte` to `responding`, the moment when the rendering of
-/// the answer begins. Waits for plans are one stage, also those between the parts of a model.
-std::array<Stage, 9> Stages(const EdgeStamps& stamps, const InferResponse& response,
-                            TimePoint responding);
+/// the answer begins. Waits for plans are one stage, also those between the parts of a model. The
+/// last one, `stamps.off_core`, lies within the others.
+std::array<Stage, 10> Stages(const EdgeStamps& stamps, const InferResponse& response,
+                             TimePoint responding);
 
 }  // namespace lagoon

@@ -154,6 +154,33 @@ TEST(Background, CompetesWhileItHurriesIfTheSystemPermits) {
   EXPECT_EQ(policy(), low);
 }
 
+TEST(Background, TimesSayHowLongOthersHadTheCores) {
+  std::int64_t on = 0;
+  if (!(std::ifstream("/proc/self/schedstat") >> on) || on == 0) {
+    GTEST_SKIP() << "the system does not count how long threads wait for a core";
+  }
+  const Body body = [](const void*, std::uint32_t, BlockContext&) {
+    conformance::Spin(std::chrono::milliseconds(1));
+    return true;
+  };
+  const auto device = *CreateCpuDevice({.workers = 1});
+  Session session(*device);
+  const KernelHandle kernel = session.Load(body);
+  std::atomic<bool> end{false};
+  std::vector<std::jthread> others(2 * UsableCores().size());
+  for (std::jthread& other : others) {
+    other = std::jthread([&] {
+      while (!end.load()) {
+      }
+    });
+  }
+  while (device->Times().off_core < std::chrono::milliseconds(1)) {  // more threads than cores
+    Record record(1);
+    session.AwaitRetired(session.Submit(Launch{.kernel = kernel, .progress = record.get()}));
+  }
+  end.store(true);
+}
+
 // A launch of the front that counts the blocks of one in the background, and the reverse, is not in
 // the contract but for guards: padding leaves when its real-time kernel ends.
 TEST(Background, ALaunchLeavesWhenTheFrontHasDoneSoManyBlocks) {

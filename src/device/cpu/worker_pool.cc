@@ -190,7 +190,11 @@ std::size_t WorkerPool::Poll(std::span<DeviceEvent> events) {
 UnitTimes WorkerPool::Times() const {
   UnitTimes times;
   for (const auto& worker : workers_) times.busy += worker->busy.Total();
-  if (options_.gives_way) return times;  // nobody waits for its lock
+  if (options_.gives_way) return times;  // nobody waits for its lock, and it is made to wait
+  for (const auto& worker : workers_) {
+    const pid_t thread = worker->thread_id.load(std::memory_order_acquire);
+    if (thread != 0) times.off_core += TimeOffCore(thread);
+  }
   BusyLock lock(mutex_);
   idle_.SetIdle(IdleUnits(), lagoon::Now());
   times.idle = idle_.idle();

@@ -82,6 +82,14 @@ bool ThreadsMayGiveWay() {
   return may;
 }
 
+Nanoseconds TimeOffCore(pid_t thread) {
+  // "<ns on a core> <ns ready, without a core> <times on a core>"
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+  std::int64_t on = 0;
+  std::int64_t off = 0;
+  return Nanoseconds(file >> on >> off ? off : 0);
+}
+
 void NameThisThread(const std::string& name) {
   // Fails only for names over 15 characters. The name is for people only.
   static_cast<void>(pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()));

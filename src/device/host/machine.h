@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 
 namespace lagoon {
 
@@ -35,6 +36,10 @@ void TakeBack(pid_t thread);
 
 /// Whether GiveWay() succeeds for threads of this process.
 bool ThreadsMayGiveWay();
+
+/// How long the thread of this process was ready to run while others had its core, since it began.
+/// 0 where the system does not tell. Takes some microseconds. `thread`: the system's number.
+Nanoseconds TimeOffCore(pid_t thread);
 
 /// Longer names are cut after 15 characters.
 void NameThisThread(const std::string& name);

@@ -298,7 +298,7 @@ TEST(HttpInferRender, ReportsStagesWhenAsked) {
   stamps.received = stamps.first_byte + std::chrono::microseconds(12);
   const auto response = RenderHttpInfer(TwoOutputs(), format, stamps);
   const auto json = nlohmann::json::parse(response.text);
-  EXPECT_EQ(json["parameters"].size(), 9u);
+  EXPECT_EQ(json["parameters"].size(), 10u);
   EXPECT_DOUBLE_EQ(json["parameters"]["lagoon_read_us"].get<double>(), 12);
 }
 

@@ -375,6 +375,7 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "lagoon_best_effort_slices_total 7\n",
            "lagoon_part_holds_total 9\n",
            "lagoon_part_holds_in_vain_total 3\n",
+           "lagoon_off_core_us_total 9\n",
        }) {
     EXPECT_THAT(response.body, HasSubstr(line));
   }

@@ -191,6 +191,7 @@ class FakeCore final : public InferenceCore {
     stats.slices = 7;
     stats.holds = 9;
     stats.holds_in_vain = 3;
+    stats.off_core = std::chrono::microseconds(9);
     return stats;
   }
   Result<SharesReport> Shares() const override {

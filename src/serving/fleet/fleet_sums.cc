@@ -102,6 +102,7 @@ DispatcherStats SumOf(std::span<const DispatcherStats> all) {
     sum.slices += one.slices;
     sum.holds += one.holds;
     sum.holds_in_vain += one.holds_in_vain;
+    sum.off_core += one.off_core;
   }
   return sum;
 }
