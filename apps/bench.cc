@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <set>
 #include <system_error>
 
 #include "apps/bench_command.h"
@@ -224,21 +223,6 @@ void AddInstances(CLI::App& parent) {
   });
 }
 
-// Dies if a file of `lagoon bench shapes` is missing, naming all that are.
-void RequireFiles(const bench::ShapesOptions& options) {
-  std::vector<std::string> names = options.models;
-  names.push_back(options.detector);
-  std::set<std::string> missing;
-  for (const std::string& name : names) {
-    if (!std::filesystem::exists(std::filesystem::path(options.files) / (name + ".onnx"))) {
-      missing.insert(name);
-    }
-  }
-  if (missing.empty()) return;
-  Die(fmt::format("'{}' has no file of {}: `./run corpus --make --only '{}'` makes what is missing",
-                  options.files, fmt::join(missing, ", "), fmt::join(missing, ",")));
-}
-
 void AddShapesBenchmark(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ShapesOptions>();
@@ -282,7 +266,9 @@ void AddShapesBenchmark(CLI::App& parent) {
         {"shapes", options->shapes},     {"windows", options->windows},
         {"requests", options->requests}, {"seed", options->seed}};
     RequireModels(*common, {options->real_time});
-    RequireFiles(*options);
+    std::vector<std::string> names = options->models;
+    names.push_back(options->detector);
+    RequireFiles(options->files, names);
     Measure("shapes", configuration, *common,
             [&](bench::Report& report) { return RunShapes(*options, report); });
   });
@@ -426,6 +412,7 @@ void AddBenchmarks(CLI::App& app) {
   AddInstances(app);
   AddShapesBenchmark(app);
   AddReload(app);
+  AddRobotBenchmark(app);
   AddOutputs(app);
   AddOnnxNodes(app);
 }

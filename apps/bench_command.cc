@@ -1,5 +1,10 @@
 #include "apps/bench_command.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"
@@ -26,6 +31,20 @@ void RequireModels(const BenchCommon& common, const std::vector<std::string>& mo
   if (const Status status = bench::CheckZoo(common.zoo, models); !status) {
     Die(status.error().message);
   }
+}
+
+void RequireFiles(const std::string& folder, const std::vector<std::string>& names) {
+  std::set<std::string> missing, absent;
+  for (const std::string& name : names) {
+    const bool is_file = name.ends_with(".onnx");
+    const std::filesystem::path path =
+        is_file ? std::filesystem::path(name) : std::filesystem::path(folder) / (name + ".onnx");
+    if (!std::filesystem::exists(path)) (is_file ? absent : missing).insert(name);
+  }
+  if (!absent.empty()) Die(fmt::format("there is no file {}", fmt::join(absent, ", ")));
+  if (missing.empty()) return;
+  Die(fmt::format("'{}' has no file of {}: `./run corpus --make --only '{}'` makes what is missing",
+                  folder, fmt::join(missing, ", "), fmt::join(missing, ",")));
 }
 
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,

@@ -79,6 +79,10 @@ void AddSeed(CLI::App& command, Seed& seed) {
 /// Dies if a model is not in the zoo of `common`, naming all that are missing (CheckZoo()).
 void RequireModels(const BenchCommon& common, const std::vector<std::string>& models);
 
+/// Dies if a file FOLDER/NAME.onnx of the corpus is missing, naming all that are and the command
+/// that makes them. A name that ends with ".onnx" is a file itself.
+void RequireFiles(const std::string& folder, const std::vector<std::string>& names);
+
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
 /// writes no report, which would be incomplete.
 void Measure(const std::string& name, nlohmann::json configuration, const BenchCommon& common,
@@ -96,6 +100,7 @@ void AddDisbBenchmark(CLI::App& bench);
 void AddFleetBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddPlacementBenchmark(CLI::App& bench);  // and `interference`
+void AddRobotBenchmark(CLI::App& bench);
 void AddSharesBenchmarks(CLI::App& bench);
 void AddSimBenchmarks(CLI::App& bench);
 void AddSplitBenchmark(CLI::App& bench);

@@ -15,6 +15,7 @@ REPOSITORY = ROOT / "models" / "repository"
 # `lagoon` of the Python package, which has a command more than the program.
 OF_THE_WHEEL = {"fleet"}
 WORKER = ("--python", sys.executable, "--onnxruntime-worker", ROOT / "bench" / "comparators" / "onnxruntime_worker.py")
+DIGITS_FILE = REPOSITORY / "digits" / "1" / "model.onnx"
 DIGITS = {"--zoo": REPOSITORY, "--models": "digits"}
 # What makes each benchmark as short as it can be: options that replace those of the page, and flags (None).
 SHORT = {
@@ -30,6 +31,8 @@ SHORT = {
     "decision": {"--rounds": 1, "--seconds": 0.05},
     "admission": {"--rounds": 1, "--requests": 10, "--clients": 1},
     "reload": {"--loads": 3, "--shapes": 5, "--minutes": 0.02, "--clients": 8},
+    "robot": {"--realtime": DIGITS_FILE, "--background": DIGITS_FILE, "--systems": "lagoon:reset", "--rate": 200, "--seconds": 0.3,
+              "--trials": 1},
     "isolation": {"--rounds": 20, "--windows": 1, "--workers": 2},
     "cluster-sim": {"--gpus": 4, "--seconds": 1},
     "placement": {"--gpus": 4, "--loads": 1, "--seeds": 1, "--seconds": 3, "--placers": "lagoon"},

@@ -68,6 +68,18 @@ def test_info_tells_the_settings_in_force(start_worker):
     assert os.getpriority(os.PRIO_PROCESS, worker.process.pid) == 19
 
 
+def test_a_worker_of_the_idle_class_takes_its_inputs_from_files(start_worker, tmp_path):
+    image = np.linspace(0, 1, 64, dtype=np.float32)
+    image.tofile(tmp_path / "image")
+    worker = start_worker(MODEL, "--policy", "idle", "--input", "image", "1x1x8x8", tmp_path / "image")
+    assert worker.ask("info")["policy"] == "idle"
+    assert os.sched_getscheduler(worker.process.pid) == os.SCHED_IDLE
+    (tmp_path / "values").mkdir()
+    used = worker.ask("values", folder=str(tmp_path / "values"))["inputs"]
+    assert [one["name"] for one in used] == ["image"]
+    assert (np.fromfile(used[0]["file"], np.float32) == image).all()
+
+
 def test_pinned_worker_uses_a_thread_per_cpu_unless_told(start_worker):
     cpu = min(os.sched_getaffinity(0))
     assert start_worker(MODEL, "--cpus", cpu).ask("info")["threads"] == 1
@@ -167,6 +179,7 @@ def test_bad_request_is_answered_and_survived(worker, line, expected):
     (["no-such.onnx"], "no-such.onnx"),
     ([MODEL, "--cpus", "4095"], "OSError"),
     ([MODEL, "--cpus", "x"], "ValueError"),
+    ([MODEL, "--input", "picture", "1", "none"], "no inputs ['picture'], the model has ['image']"),
 ])
 def test_worker_that_cannot_start_says_why_and_exits(start_worker, words, expected):
     worker = start_worker(*words)

@@ -337,3 +337,31 @@ def test_batching_has_a_panel_for_each_model_and_a_line_for_each_side(tmp_path, 
     del content["metrics"]["throughput_ips.resnet18.single.l90"], content["metrics"]["latency_ms_p50.gnmt_tiny.batched.l30"]
     assert run_plot(tmp_path, content) == 1
     assert "latency_ms_p50.gnmt_tiny.batched.l30" in capsys.readouterr().err
+
+
+def robot(*tails):
+    metrics = {}
+    for place, system in enumerate(("lagoon:reset", "lagoon:lagoon@http", "onnxruntime:idle")):
+        for window in ("alone", "both"):
+            for percent in (50, 90, *tails):
+                metrics[f"robot_latency_ms_p{percent}.{system}.{window}"] = 20.0 + percent / 10 + place
+        for name in ("robot_failed_requests", "robot_late_fraction", "robot_background_per_second"):
+            metrics[f"{name}.{system}"] = 0.0
+        metrics[f"robot_background_work.{system}"] = metrics[f"robot_background_work.{system}_low"] = 0.5 + place
+        for model in ("lraspp", "minilm"):
+            metrics[f"robot_background_per_second.{system}.{model}"] = 4.0 + place
+    return {"configuration": {"case": "camera", "deadline_ms": 50}, "metrics": metrics}
+
+
+@pytest.mark.parametrize("tails", ((), (99,)))
+def test_robot_has_a_row_for_each_system(tails, tmp_path, capsys):
+    assert run_plot(tmp_path, robot(*tails)) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / "robot.svg")]
+    svg = (tmp_path / "out" / "robot.svg").read_text()
+    for text in (">Lagoon, reset<", ">Lagoon, lagoon over http<", ">ONNX Runtime, idle<", "(camera)", "6.0 + 6.0 /s",
+                 f"to p{99 if tails else 90}"):
+        assert text in svg, text
+    content = robot()
+    del content["metrics"]["robot_background_work.onnxruntime:idle"]
+    assert run_plot(tmp_path, content) == 1
+    assert "robot_background_work.onnxruntime:idle" in capsys.readouterr().err

@@ -109,6 +109,7 @@ FOLDERS = {
     "bench/fleet": "base cluster/sim/draws.h program serving serving/fleet bench/client bench/measure bench/report",
     "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
+    "bench/robot": "base graph plan serving bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
@@ -118,6 +119,7 @@ FOLDERS = {
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/fleet",
+    "apps/bench": "base apps plan policies bench/report bench/robot",
     "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
             "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/reload bench/report bench/shares bench/sim bench/split "

@@ -15,15 +15,9 @@ constexpr const char* kMethod = "/inference.GRPCInferenceService/ModelInfer";
 
 class GrpcClient final : public InferClient {
  public:
-  explicit GrpcClient(const ClientTarget& target)
-      : stub_(grpc::CreateChannel(target.address + ":" + std::to_string(target.port),
-                                  grpc::InsecureChannelCredentials())) {
+  explicit GrpcClient(const ClientTarget& target) : stub_(Channel(target)) {
     message_.set_model_name(target.model);
-    auto* input = message_.add_inputs();
-    input->set_name(target.input.name);
-    input->set_datatype("FP32");
-    for (const std::int64_t dim : target.input.dims) input->add_shape(dim);
-    message_.add_outputs()->set_name(target.output);
+    for (const std::string& output : target.outputs) message_.add_outputs()->set_name(output);
     (*message_.mutable_parameters())["lagoon_stages"].set_bool_param(true);
   }
   ~GrpcClient() override {
@@ -34,9 +28,16 @@ class GrpcClient final : public InferClient {
     }
   }
 
-  Status Prepare(std::span<const float> input) override {
+  Status Prepare(std::span<const InputTensor> inputs) override {
+    message_.clear_inputs();
     message_.clear_raw_input_contents();
-    message_.add_raw_input_contents(input.data(), input.size_bytes());
+    for (const InputTensor& input : inputs) {
+      auto& tensor = *message_.add_inputs();
+      tensor.set_name(input.name);
+      tensor.set_datatype(std::string(OipName(input.type)));
+      tensor.mutable_shape()->Add(input.dims.begin(), input.dims.end());
+      message_.add_raw_input_contents(input.data.data(), input.data.size());
+    }
     const grpc::Slice slice(message_.SerializeAsString());
     request_ = grpc::ByteBuffer(&slice, 1);
     return {};
@@ -60,6 +61,15 @@ class GrpcClient final : public InferClient {
   }
 
  private:
+  // With a connection of its own: clients of one process would share one.
+  static std::shared_ptr<grpc::Channel> Channel(const ClientTarget& target) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(-1);
+    return grpc::CreateCustomChannel(target.address + ":" + std::to_string(target.port),
+                                     grpc::InsecureChannelCredentials(), arguments);
+  }
+
   // Makes the call. Returns its time in microseconds.
   Result<double> Call(grpc::ByteBuffer* answer) {
     grpc::ClientContext context;

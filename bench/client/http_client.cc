@@ -27,28 +27,28 @@ class HttpClient final : public InferClient {
     socket_.connect(
         {asio::ip::make_address(target.address), static_cast<std::uint16_t>(target.port)});
     socket_.set_option(Tcp::no_delay(true));
-    const Json json = {
-        {"inputs",
-         {{{"name", target.input.name},
-           {"datatype", "FP32"},
-           {"shape", target.input.dims},
-           {"parameters", {{"binary_data_size", target.input.bytes()}}}}}},
-        {"outputs", {{{"name", target.output}, {"parameters", {{"binary_data", true}}}}}},
-        {"parameters", {{"lagoon_stages", true}}}};
-    json_ = DumpJson(json);
-    head_ = "POST /v2/models/" + target.model + "/infer HTTP/1.1\r\nHost: " + target.address +
-            "\r\nContent-Type: application/octet-stream\r\nInference-Header-Content-Length: " +
-            std::to_string(json_.size()) +
-            "\r\nContent-Length: " + std::to_string(json_.size() + target.input.bytes()) +
-            "\r\n\r\n";
   }
 
-  Status Prepare(std::span<const float> input) override {
-    if (input.size_bytes() != target_.input.bytes()) {
-      return Fail(ErrorCode::kInvalidArgument, "the input has the wrong size");
+  Status Prepare(std::span<const InputTensor> inputs) override {
+    Json json = {{"inputs", Json::array()},
+                 {"parameters", {{"binary_data_output", true}, {"lagoon_stages", true}}}};
+    std::size_t bytes = 0;
+    for (const InputTensor& input : inputs) {
+      json["inputs"].push_back({{"name", input.name},
+                                {"datatype", OipName(input.type)},
+                                {"shape", input.dims},
+                                {"parameters", {{"binary_data_size", input.data.size()}}}});
+      bytes += input.data.size();
     }
-    request_ = head_ + json_;
-    request_.append(reinterpret_cast<const char*>(input.data()), input.size_bytes());
+    for (const std::string& output : target_.outputs) json["outputs"].push_back({{"name", output}});
+    const std::string text = DumpJson(json);
+    request_ = "POST /v2/models/" + target_.model + "/infer HTTP/1.1\r\nHost: " + target_.address +
+               "\r\nContent-Type: application/octet-stream\r\nInference-Header-Content-Length: " +
+               std::to_string(text.size()) +
+               "\r\nContent-Length: " + std::to_string(text.size() + bytes) + "\r\n\r\n" + text;
+    for (const InputTensor& input : inputs) {
+      request_.append(reinterpret_cast<const char*>(input.data.data()), input.data.size());
+    }
     return {};
   }
 
@@ -56,8 +56,10 @@ class HttpClient final : public InferClient {
     try {
       const TimePoint begin = Now();
       asio::write(socket_, asio::buffer(request_));
-      http::response<http::string_body> response;
-      http::read(socket_, buffer_, response);
+      http::response_parser<http::string_body> parser;
+      parser.body_limit(boost::none);
+      http::read(socket_, buffer_, parser);
+      const http::response<http::string_body>& response = parser.get();
       Timing timing;
       timing.total_us = ToMicroseconds(Now() - begin);
       if (response.result() != http::status::ok) return Fail(ErrorCode::kInternal, response.body());
@@ -78,7 +80,7 @@ class HttpClient final : public InferClient {
 
  private:
   ClientTarget target_;
-  std::string json_, head_, request_;
+  std::string request_;
   asio::io_context context_;
   Tcp::socket socket_{context_};
   boost::beast::flat_buffer buffer_;

@@ -4,9 +4,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
-#include "plan/tensor.h"
+#include "serving/core.h"
 
 namespace lagoon::bench {
 
@@ -21,18 +22,16 @@ class InferClient {
  public:
   virtual ~InferClient() = default;
   /// Builds and serialises the request that Infer() sends. This is the client's work and not timed.
-  /// Copies `input`.
-  virtual Status Prepare(std::span<const float> input) = 0;
+  /// Copies the inputs.
+  virtual Status Prepare(std::span<const InputTensor> inputs) = 0;
   virtual Result<Timing> Infer() = 0;
 };
 
-/// The model's single input and output are FP32 tensors.
 struct ClientTarget {
   std::string address;
   int port = 0;
   std::string model;
-  TensorSpec input;
-  std::string output;
+  std::vector<std::string> outputs = {};  // empty: all
 };
 
 Result<std::unique_ptr<InferClient>> ConnectHttp(const ClientTarget& target);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,8 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "bench/client/input_file.h"
+#include "bench/client/line_process.h"
 
 namespace lagoon::bench {
 
@@ -20,7 +20,9 @@ struct OnnxRuntimeOptions {
   bool spinning = true;
   std::string cpus;  // cores that the process may use, "0,1"; empty: all
   int nice = 0;
-  std::int64_t batch = 1;  // size of dimensions that the file calls "batch"
+  std::string policy = "normal";  // or "idle" (SCHED_IDLE), "fifo" (SCHED_FIFO, needs permission)
+  std::int64_t batch = 1;         // size of dimensions that the file calls "batch"
+  std::vector<InputFile> inputs = {};  // the others get random values, and 1 for open sizes
 };
 
 /// ONNX Runtime with one model in a process of its own, as a user runs two models side by side
@@ -29,11 +31,9 @@ class OnnxRuntimeProcess {
  public:
   static Result<std::unique_ptr<OnnxRuntimeProcess>> Start(const std::string& model,
                                                            const OnnxRuntimeOptions& options);
-  ~OnnxRuntimeProcess();
-  OnnxRuntimeProcess(const OnnxRuntimeProcess&) = delete;
-  OnnxRuntimeProcess& operator=(const OnnxRuntimeProcess&) = delete;
 
   const nlohmann::json& info() const { return info_; }
+  pid_t pid() const { return process_->pid(); }
 
   /// Does `warmup` untimed runs, then `runs` timed ones back to back. Returns the latencies of the
   /// timed runs in microseconds.
@@ -67,14 +67,10 @@ class OnnxRuntimeProcess {
   Result<std::vector<double>> EndLoop();
 
  private:
-  OnnxRuntimeProcess() = default;
-  Status Send(const nlohmann::json& command);
-  Result<nlohmann::json> Receive();
+  explicit OnnxRuntimeProcess(std::unique_ptr<LineProcess> process)
+      : process_(std::move(process)) {}
 
-  std::string model_;
-  pid_t pid_ = -1;
-  int to_ = -1;
-  std::FILE* from_ = nullptr;
+  std::unique_ptr<LineProcess> process_;
   nlohmann::json info_;
 };
 

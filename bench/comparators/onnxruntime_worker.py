@@ -46,6 +46,7 @@ PR_SET_TIMERSLACK = 29
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(uint8)": np.uint8,
          "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+POLICIES = {"normal": (os.SCHED_OTHER, 0), "idle": (os.SCHED_IDLE, 0), "fifo": (os.SCHED_FIFO, 1)}
 
 
 class RequestError(Exception):
@@ -73,7 +74,12 @@ class Model:
 
     def bind(self):
         random = np.random.default_rng(self.arguments.seed)
-        feed = {spec.name: make_input(spec, random, self.arguments.batch) for spec in self.session.get_inputs()}
+        files = {name: (sizes, file) for name, sizes, file in self.arguments.input}
+        specs = {spec.name: spec for spec in self.session.get_inputs()}
+        if unknown := files.keys() - specs.keys():
+            raise RequestError(f"no inputs {sorted(unknown)}, the model has {sorted(specs)}")
+        feed = {name: read_input(spec, *files[name]) if name in files
+                else make_input(spec, random, self.arguments.batch) for name, spec in specs.items()}
         names = [spec.name for spec in self.session.get_outputs()]
         # One plain run gives the shapes of outputs without fixed dimensions.
         results = self.session.run(names, feed)
@@ -96,6 +102,7 @@ class Model:
             "model": self.arguments.model, "onnxruntime": onnxruntime.__version__,
             "threads": self.arguments.threads, "spinning": self.arguments.spinning,
             "cpus": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "policy": {policy: name for name, (policy, _) in POLICIES.items()}.get(os.sched_getscheduler(0), "other"),
             "inputs": describe(self.session.get_inputs()),
             "outputs": describe(self.session.get_outputs()),
             "load_ms": self.load_ms, "peak_rss_kib": peak_rss_kib(), "pid": os.getpid()}
@@ -111,6 +118,10 @@ def make_input(spec, random, batch):
         return random.standard_normal(shape).astype(kind)
     flags = any(word in spec.name for word in ("mask", "type"))
     return random.integers(0, 2 if flags else 100, shape).astype(kind)
+
+
+def read_input(spec, sizes, file):
+    return np.fromfile(file, TYPES[spec.type]).reshape([int(size) for size in sizes.split("x") if size])
 
 
 def peak_rss_kib():
@@ -257,6 +268,10 @@ def parse_arguments():
                         help="let idle threads spin (ONNX Runtime's default)")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0 or 0,1")
     parser.add_argument("--nice", type=int, default=0, help="19 is the weakest")
+    parser.add_argument("--policy", choices=POLICIES, default="normal",
+                        help="idle: SCHED_IDLE; fifo: SCHED_FIFO, which needs a permission")
+    parser.add_argument("--input", nargs=3, action="append", default=[], metavar=("NAME", "AxBxC", "FILE"),
+                        help="values of an input, as raw numbers; the others are random")
     parser.add_argument("--batch", type=int, default=1,
                         help="size of dimensions that the file calls 'batch'; other open ones are 1")
     parser.add_argument("--seed", type=int, default=1, help="of the input's values")
@@ -270,6 +285,9 @@ def prepare_process(arguments):
         arguments.threads = arguments.threads or len(cpus)
     if arguments.nice:
         os.setpriority(os.PRIO_PROCESS, 0, arguments.nice)
+    if arguments.policy != "normal":
+        policy, priority = POLICIES[arguments.policy]
+        os.sched_setscheduler(0, policy, os.sched_param(priority))
     # The default slack adds 50 us to every sleep, and so to every open-loop latency.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
 

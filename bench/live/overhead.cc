@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 
 #include "base/log.h"
 #include "bench/client/infer_client.h"
@@ -47,26 +48,6 @@ Status InferMany(InferClient& client, int requests, Timings* timings) {
   return {};
 }
 
-// One protocol and one model.
-struct Series {
-  std::string name;  // ends the names of the metrics
-  std::unique_ptr<InferClient> client;
-  std::vector<Timings> trials;
-};
-
-Result<ClientTarget> Target(const InferenceCore& core, const std::string& model) {
-  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
-  ClientTarget target;
-  target.address = "127.0.0.1";
-  target.model = model;
-  target.input = metadata.inputs.front();
-  // A request of one row, where the model takes any number.
-  std::ranges::replace_if(
-      target.input.dims, [](std::int64_t dim) { return dim < 0; }, 1);
-  target.output = metadata.outputs.front().name;
-  return target;
-}
-
 std::vector<float> RandomInput(const TensorSpec& spec) {
   std::vector<float> input(static_cast<std::size_t>(ElementCount(spec.dims)));
   std::mt19937 random(1);
@@ -75,18 +56,36 @@ std::vector<float> RandomInput(const TensorSpec& spec) {
   return input;
 }
 
+// One protocol and one model.
+struct Series {
+  std::string name;  // ends the names of the metrics
+  std::unique_ptr<InferClient> client;
+  std::vector<Timings> trials;
+};
+
 Result<std::vector<Series>> Connect(const InferenceCore& core, const Server& server,
                                     const std::string& model, const std::string& suffix) {
-  LAGOON_ASSIGN_OR_RETURN(ClientTarget target, Target(core, model));
+  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
+  ClientTarget target{.address = "127.0.0.1",
+                      .port = server.http_port(),
+                      .model = model,
+                      .outputs = {metadata.outputs.front().name}};
   std::vector<Series> series(2);
-  target.port = server.http_port();
   series[0].name = "http" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[0].client, ConnectHttp(target));
   target.port = server.grpc_port();
   series[1].name = "grpc" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[1].client, ConnectGrpc(target));
-  const std::vector<float> input = RandomInput(target.input);
-  for (const Series& one : series) LAGOON_RETURN_IF_ERROR(one.client->Prepare(input));
+  TensorSpec spec = metadata.inputs.front();
+  // A request of one row, where the model takes any number.
+  std::ranges::replace_if(
+      spec.dims, [](std::int64_t dim) { return dim < 0; }, 1);
+  const std::vector<float> values = RandomInput(spec);
+  const InputTensor input{spec.name, DataType::kFloat32, spec.dims,
+                          std::as_bytes(std::span(values))};
+  for (const Series& one : series) {
+    LAGOON_RETURN_IF_ERROR(one.client->Prepare(std::span(&input, 1)));
+  }
   return series;
 }
 

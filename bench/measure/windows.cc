@@ -137,6 +137,7 @@ class Runner {
     std::vector<std::size_t> windows(plan_.windows.size());
     std::iota(windows.begin(), windows.end(), std::size_t{0});
     Shuffle(windows, random_);
+    if (plan_.prepare) LAGOON_RETURN_IF_ERROR(plan_.prepare(group));
     for (const std::size_t window : windows) {
       watch_.Begin();
       LAGOON_RETURN_IF_ERROR(measure_({group, window, trials_[group].size(), round}));

@@ -26,6 +26,8 @@ struct WindowsPlan {
   /// rest is for repetitions. 0: no limit.
   double seconds = 0;
   std::uint32_t seed = 1;  // for the order
+  /// Called with a group before each of its trials, outside of all windows. May be empty.
+  std::function<Status(std::size_t)> prepare = {};
 };
 
 /// A window that is to be measured next.

@@ -128,6 +128,20 @@ TEST(Windows, ADisturbedWindowIsThrownOutWithItsPairAndMeasuredAgain) {
   }
 }
 
+TEST(Windows, AGroupIsPreparedBeforeEachOfItsTrials) {
+  FakeHost host({});
+  host.Disturb([](int window) { return window == 2; });
+  std::vector<int> begun;  // windows, when the group is prepared
+  Comparison comparison;
+  ASSERT_TRUE(comparison.Run(host, {.rounds = 2, .prepare = [&](std::size_t) {
+                                      begun.push_back(host.windows());
+                                      return Status();
+                                    }}));
+  EXPECT_THAT(begun, ElementsAre(0, 2, 4));  // the third trial is a repetition
+  const auto fails = [](std::size_t) -> Status { return Fail(ErrorCode::kInternal, "no"); };
+  EXPECT_FALSE(comparison.Run(host, {.prepare = fails}));
+}
+
 TEST(Windows, RepetitionsAreBoundedAndAHostThatIsNeverFreeDecidesNothing) {
   FakeHost host({.disturbed = 1});
   Comparison comparison;
