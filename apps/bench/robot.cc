@@ -209,7 +209,9 @@ void AddRobotBenchmark(CLI::App& bench) {
                    "Trials of each system: a window of the real-time clients alone, and one of all")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  AddSeconds(*command, words->options.seconds);
+  command->add_option("--seconds", words->options.seconds, "Length of a window")
+      ->check(NumberBetween(0.01, 3600.0))
+      ->capture_default_str();
   AddSeed(*command, words->options.seed);
   AddPlot(*command, *common);
   command->footer(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -336,8 +337,8 @@ void RobotBenchmark::PrintTable() const {
     text += fmt::format("{:32}", name);
     for (const std::string& window : kWindows) {
       for (const int percent : {50, 90, 99}) {
-        text += fmt::format(
-            " {:6.1f}", number(fmt::format("robot_latency_ms_p{}.{}.{}", percent, name, window)));
+        const double ms = number(fmt::format("robot_latency_ms_p{}.{}.{}", percent, name, window));
+        text += std::isnan(ms) ? fmt::format(" {:>6}", "-") : fmt::format(" {:6.1f}", ms);
       }
     }
     text += fmt::format(" {:7.2f} [{:6.2f}, {:6.2f}] {:6.1f}% {:9.2f} ", system.tail.median,

@@ -53,10 +53,9 @@ TEST(RobotLoad, EveryTwentiethArrivalIsABurst) {
 TEST(RobotSystems, ATransportIsInTheNameWhereThereAreSeveral) {
   const auto names = [](const std::vector<std::string>& transports) {
     std::vector<std::string> found;
-    for (const RobotSystemName& system :
-         *ParseRobotSystems({"lagoon:paella:depth=2", "onnxruntime:idle"}, transports)) {
-      found.push_back(system.name);
-    }
+    const auto systems =
+        ParseRobotSystems({"lagoon:paella:depth=2", "onnxruntime:idle"}, transports);
+    for (const RobotSystemName& system : *systems) found.push_back(system.name);
     return found;
   };
   EXPECT_THAT(names({"http"}), ElementsAre("lagoon:paella:depth=2", "onnxruntime:idle"));
