@@ -224,6 +224,8 @@ MUTANTS = [
      "  minimum_.Serve(job.costs->kernel", "  static_cast<void>(job.costs->kernel", ["share-schedulers"]),
     ("slice-in-the-background", "a slice runs on threads that the system starves", MINIMUM,
      "max_background_launches > 0 && !minimum_.in_slice();", "max_background_launches > 0;", ["sched"]),
+    ("kinds-mixed", "a kernel on threads of normal priority depends on one on idle threads", SUBMIT,
+     "if (job.launches == 0) job.background = InBackground(job);", "job.background = InBackground(job);", ["schedules"]),
     ("background-in-order-of-arrival", "a short model waits for the long jobs of others in the background", SUBMIT,
      "  return job.background && !config_.preempt_by_rank;", "  return false;", ["share-schedulers"]),
     ("time-saved-up", "a model that had no requests goes before all others for long", SUBMIT,

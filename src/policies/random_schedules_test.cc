@@ -43,8 +43,10 @@ class RandomSchedules : public testing::DispatcherFixture,
   std::vector<std::string> Run(unsigned seed) {
     std::mt19937 random(seed);
     Result<Scheduler> scheduler = MakeScheduler(GetParam());
+    if (slices_) scheduler->config.best_effort_minimum = 0.9;
     Use(scheduler->config, 8 + random() % 32, FakeDevice::Time::kVirtual,
         std::move(scheduler->policy), 1 + random() % 4);
+    if (slices_) device_->HaveBackground();
     requests_.clear();
     QueueOptions options;
     options.max_pending = 1000;
@@ -61,7 +63,7 @@ class RandomSchedules : public testing::DispatcherFixture,
       } else if (dice == 2 && !ids.empty()) {
         dispatcher_->Cancel(ids[random() % ids.size()]);
       } else if (dice == 3) {
-        device_->Advance(std::chrono::microseconds(random() % 50));
+        device_->Advance(std::chrono::microseconds(random() % (slices_ ? 8000 : 50)));
       } else if (device_->PreferLast(random() % 4 == 0); device_->StartBlock()) {
         if (random() % 8 == 0) {
           ids.push_back(PostTo(2 + random() % 2, queues, random));
@@ -72,6 +74,12 @@ class RandomSchedules : public testing::DispatcherFixture,
       }
     }
     device_->RunAll();
+    // A slice, or what waits for a next job, ends by the time.
+    for (int i = 0; slices_ && i < 100; ++i) {
+      device_->Advance(std::chrono::milliseconds(5));
+      device_->RunAll();
+    }
+    slices_seen_ += dispatcher_->Stats().slices;
     Check();
     return device_->log;
   }
@@ -91,8 +99,11 @@ class RandomSchedules : public testing::DispatcherFixture,
     }
     const TimePoint deadline = RandomDeadline(random);
     Request& request = Add();
-    return *dispatcher_->Post(
-        {queues[index], deadline, request.inputs, request.outputs, &request, posted.plan.get()});
+    JobSpec spec{queues[index],   deadline, request.inputs,
+                 request.outputs, &request, posted.plan.get()};
+    spec.continues = slices_ && random() % 2 == 0;
+    spec.continued = slices_ && random() % 2 == 0;
+    return *dispatcher_->Post(spec);
   }
 
   void DropFinished() {
@@ -120,9 +131,12 @@ class RandomSchedules : public testing::DispatcherFixture,
       EXPECT_GE(device_->blocks_run, done_blocks);
     }
     EXPECT_EQ(device_->launches(), 0u);
+    EXPECT_EQ(device_->mixed, 0);
     all_done_ = true;
   }
 
+  bool slices_ = false;  // best-effort work has a minimum and a background, and requests go on
+  std::uint64_t slices_seen_ = 0;
   bool all_done_ = true;
   std::vector<Posted> posted_;  // by request
 };
@@ -144,6 +158,18 @@ TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {
     }
     if (HasFailure()) break;
   }
+}
+
+TEST_P(RandomSchedules, LoseNothingWithSlicesEither) {
+  slices_ = true;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Run(seed);
+    if (HasFailure()) break;
+  }
+  const bool preempts =
+      MakeScheduler(GetParam())->config.preemption != SchedulerConfig::Preemption::kNone;
+  EXPECT_EQ(slices_seen_ > 0, preempts);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedulers, RandomSchedules, ::testing::ValuesIn(SchedulerNames()), Word);

@@ -225,6 +225,42 @@ TEST(DispatcherSlices, EndByTheirTime) {
   EXPECT_GT(dispatcher.Stats().revocations, 0u);
 }
 
+// On the CPU, whose idle threads would get no core.
+TEST(DispatcherSlices, ComeBetweenRealTimeJobsThatLeaveNoPause) {
+  constexpr int kJobs = 1500;  // 180 ms of both workers at least
+  CpuDeviceOptions options;
+  options.workers = 2;
+  const std::unique_ptr<Device> device = *CreateCpuDevice(options);
+  auto loaded = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(kOps, kBlocks));
+  for (PlanOp& op : loaded->plan.ops) op.kernel = *device->Load({"counting", CountingBody}, {});
+  std::unique_ptr<Instance> instances[2];
+  Client urgent, background;
+  Dispatcher dispatcher(*device,
+                        {.name = "reset",
+                         .preemption = SchedulerConfig::Preemption::kReset,
+                         .best_effort_minimum = 0.5},
+                        std::make_unique<RealTimeFirst>());
+  QueueId queues[2];
+  for (int i = 0; i < 2; ++i) {
+    instances[i] = *Instance::Create(loaded, *device);
+    QueueOptions queue;
+    queue.name = "chain";
+    queue.job_class = i == 0 ? JobClass::kRealTime : JobClass::kBestEffort;
+    queue.instances = {instances[i].get()};
+    queue.max_pending = kJobs;
+    queues[i] = *dispatcher.AddQueue(queue);
+  }
+  const auto post = [&](QueueId queue, Client& client) {
+    ASSERT_TRUE(dispatcher.Post({queue, kNoDeadline, client.inputs, client.outputs, &client}));
+  };
+  for (int i = 0; i < kJobs; ++i) post(queues[0], urgent);
+  post(queues[1], background);
+  background.AwaitFinished(1);
+  EXPECT_LT(urgent.outcomes(Outcome::kDone), kJobs);
+  EXPECT_GE(dispatcher.Stats().slices, 1u);
+  urgent.AwaitFinished(kJobs);
+}
+
 using Streams = SchedulerConfig::Streams;
 using Preemption = SchedulerConfig::Preemption;
 using Ranks = SchedulerConfig::Ranks;

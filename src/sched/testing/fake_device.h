@@ -127,6 +127,7 @@ class FakeDevice final : public Device {
   UnitRange units(ShareId share) const { return shares_.units(share); }
   int raises = 0;
   int blocks_run = 0;
+  int mixed = 0;  // launches whose dependencies in flight have another value of background
   std::size_t most_launches = 0;
   std::vector<std::string> log;  // "submit 3", "copy 1", "raise 0 to 1"
   /// Called by Submit and Transfer when the device has the launch. Simulates what happens on a
@@ -168,11 +169,13 @@ class FakeDevice final : public Device {
     share_ = launch.share;
     beyond_share_ = launch.beyond_share;
     InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
+    in_flight.background = launch.background;
     std::copy(std::begin(launch.guards), std::end(launch.guards), in_flight.guards);
     return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
   }
   SubmitResult Transfer(const Copy& copy) override {
     InFlight in_flight{copy.id, copy.stream, copy.rank, copy.progress, copy.deps, {}, copy};
+    in_flight.background = copy.background;
     std::ranges::copy(CopyGuards(copy), in_flight.guards);
     return Take(in_flight, "copy " + std::to_string(copy.rank & 0xffff));
   }
@@ -215,6 +218,7 @@ class FakeDevice final : public Device {
     Copy copy;
     int active = 0;
     bool placed = false;
+    bool background = false;
   };
 
   bool Revoked(const InFlight& launch) const {
@@ -237,6 +241,13 @@ class FakeDevice final : public Device {
   }
   SubmitResult Take(const InFlight& launch, std::string entry) {
     if (launches_.size() == info_.max_launches) return SubmitResult::kFull;
+    for (const InFlight& other : launches_) {
+      const bool together = other.progress == launch.progress ||
+                            std::ranges::any_of(launch.deps, [&](const Dep& dep) {
+                              return dep.on == other.progress;
+                            });
+      if (together && other.background != launch.background) ++mixed;
+    }
     launches_.push_back(launch);
     most_launches = std::max(most_launches, launches_.size());
     log.push_back(std::move(entry));
