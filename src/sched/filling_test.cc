@@ -106,6 +106,19 @@ TEST_F(Background, HurriesWhileSomethingWaitsForIt) {
   EXPECT_FALSE(device_->hurry());
 }
 
+TEST_F(Background, TakesAJobThatRunsWhenNothingOfTheJobIsInFlight) {
+  Use(kReset, /*max_launches=*/6, FakeDevice::Time::kVirtual, std::make_unique<ClassFirst>(), 8);
+  device_->HaveBackground();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, /*ops=*/10, /*blocks=*/1), Add()));
+  }
+  ASSERT_EQ(device_->launches(), 6u) << "a copy and four kernels, and the copy of the other job";
+  AddQueue(JobClass::kRealTime, 1, 1);
+  device_->RunAll();
+  EXPECT_TRUE(device_->background());
+  EXPECT_EQ(device_->mixed, 0);
+}
+
 // A slice is of no use on threads that the system starves.
 TEST_F(Background, IsNotForSlices) {
   SchedulerConfig config = kReset;
