@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
@@ -173,6 +174,21 @@ Result<Tensor> EmitInterpolate(ProgramBuilder& builder, const Node& node, const 
   return y;
 }
 
+/// In which order the axes are resampled. Along the last axis an element costs several times what
+/// it costs along the others, whose rows fill vectors: so that axis comes first where the others
+/// make more elements, and else last.
+std::vector<std::size_t> OrderOf(std::span<const AxisScale> axes) {
+  std::vector<std::size_t> order(axes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  double growth = 1;  // of the number of rows along the last axis, by the other axes
+  for (const AxisScale& axis : axes.first(axes.empty() ? 0 : axes.size() - 1)) {
+    growth *=
+        static_cast<double>(axis.out) / static_cast<double>(std::max<std::int64_t>(axis.in, 1));
+  }
+  if (growth > 1) std::ranges::rotate(order, order.end() - 1);
+  return order;
+}
+
 Status LowerNearest(ProgramBuilder& builder, const Node& node, const std::vector<AxisScale>& axes,
                     const Sampling& s) {
   const Layout layout = builder.CheapestLayout(std::span(node.inputs).first(1));
@@ -212,7 +228,7 @@ Status LowerResize(ProgramBuilder& builder, const Node& node) {
                 fmt::format("mode {} is not supported on {}", s.mode, OipName(type)));
   }
   LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, DataType::kFloat32));
-  for (std::size_t i = 0; i < axes.size(); ++i) {
+  for (const std::size_t i : OrderOf(axes)) {
     const bool whole = !s.crops() || (axes[i].start == 0 && axes[i].end == 1);
     if (axes[i].in == axes[i].out && axes[i].scale == 1 && whole) continue;
     if (node.Int("antialias", 0) != 0 && axes[i].scale < 1) {
