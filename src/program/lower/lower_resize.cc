@@ -185,7 +185,7 @@ std::vector<std::size_t> OrderOf(std::span<const AxisScale> axes) {
     growth *=
         static_cast<double>(axis.out) / static_cast<double>(std::max<std::int64_t>(axis.in, 1));
   }
-  if (growth > 1) std::ranges::rotate(order, order.end() - 1);
+  if (growth > 1) std::rotate(order.begin(), order.end() - 1, order.end());
   return order;
 }
 
