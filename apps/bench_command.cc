@@ -33,13 +33,16 @@ void RequireModels(const BenchCommon& common, const std::vector<std::string>& mo
   }
 }
 
+std::string FileOf(const std::string& folder, const std::string& name) {
+  if (name.ends_with(".onnx")) return name;
+  return (std::filesystem::path(folder) / (name + ".onnx")).string();
+}
+
 void RequireFiles(const std::string& folder, const std::vector<std::string>& names) {
   std::set<std::string> missing, absent;
   for (const std::string& name : names) {
-    const bool is_file = name.ends_with(".onnx");
-    const std::filesystem::path path =
-        is_file ? std::filesystem::path(name) : std::filesystem::path(folder) / (name + ".onnx");
-    if (!std::filesystem::exists(path)) (is_file ? absent : missing).insert(name);
+    const std::string path = FileOf(folder, name);
+    if (!std::filesystem::exists(path)) (path == name ? absent : missing).insert(name);
   }
   if (!absent.empty()) Die(fmt::format("there is no file {}", fmt::join(absent, ", ")));
   if (missing.empty()) return;

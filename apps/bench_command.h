@@ -79,8 +79,11 @@ void AddSeed(CLI::App& command, Seed& seed) {
 /// Dies if a model is not in the zoo of `common`, naming all that are missing (CheckZoo()).
 void RequireModels(const BenchCommon& common, const std::vector<std::string>& models);
 
-/// Dies if a file FOLDER/NAME.onnx of the corpus is missing, naming all that are and the command
-/// that makes them. A name that ends with ".onnx" is a file itself.
+/// FOLDER/NAME.onnx, a file of the corpus. A name that ends with ".onnx" is a file itself.
+std::string FileOf(const std::string& folder, const std::string& name);
+
+/// Dies if the FileOf() a name is missing. Names all that are, and the command that makes
+/// those of the corpus.
 void RequireFiles(const std::string& folder, const std::vector<std::string>& names);
 
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it

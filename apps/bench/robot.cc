@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,11 +58,6 @@ void CheckSystems(const RobotWords& words) {
     const Result<Scheduler> made = MakeScheduler(system.scheduler);
     if (!made) Die(fmt::format("{}: {}", system.name, made.error().message));
   }
-}
-
-std::string FileOf(const std::string& files, const std::string& model) {
-  if (model.ends_with(".onnx")) return model;
-  return (std::filesystem::path(files) / (model + ".onnx")).string();
 }
 
 void SetLoad(RobotWords& words) {
@@ -199,8 +193,8 @@ void AddRobotBenchmark(CLI::App& bench) {
                             "onnxruntime:fifo"};
   CLI::App* command = AddSimulation(
       bench, "robot",
-      "A real-time model whose clients share the cores with the server and with background models, "
-      "against ONNX Runtime under what the operating system offers (nice, SCHED_IDLE, ...)",
+      "How late a real-time model answers when its clients, the server and background models have "
+      "the same cores: Lagoon, and ONNX Runtime with nice, SCHED_IDLE and the like",
       *common);
   AddModelOptions(*command, *words);
   AddSystemOptions(*command, *words, *common);

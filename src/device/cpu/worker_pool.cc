@@ -190,7 +190,8 @@ std::size_t WorkerPool::Poll(std::span<DeviceEvent> events) {
 UnitTimes WorkerPool::Times() const {
   UnitTimes times;
   for (const auto& worker : workers_) times.busy += worker->busy.Total();
-  if (options_.gives_way) return times;  // nobody waits for its lock, and it is made to wait
+  // Threads of the idle class are meant to lose their cores, and nobody may wait for their lock.
+  if (options_.gives_way) return times;
   for (const auto& worker : workers_) {
     const pid_t thread = worker->thread_id.load(std::memory_order_acquire);
     if (thread != 0) times.off_core += TimeOffCore(thread);

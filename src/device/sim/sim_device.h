@@ -23,7 +23,7 @@ struct SimDeviceOptions {
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
   std::size_t memory_limit_bytes = 0;  // 0: the GPU model's memory
-  /// It has a background (Launch::background), whose launches run as all others.
+  /// The device takes launches with Launch::background, and runs them as it runs all others.
   bool background = false;
 };
 
