@@ -265,10 +265,11 @@ def test_later_plans_warn_once_and_the_first_request_does_not_open_the_engine(la
             took = (time.monotonic() - begin) * 1e6
             assert status == 200, answer
             assert answer["outputs"][0]["shape"] == [1, count]
-            stages = {key: value for key, value in answer["parameters"].items()
-                      if key.startswith("lagoon_") and key.endswith("_us")}
-            assert all(value >= 0 for value in stages.values()), stages
-            assert sum(stages.values()) <= took
+            times = {key: value for key, value in answer["parameters"].items()
+                     if key.startswith("lagoon_") and key.endswith("_us")}
+            assert all(value >= 0 for value in times.values()), times
+            del times["lagoon_off_core_us"]  # no stage: a sum over worker threads
+            assert sum(times.values()) <= took
         assert server.log().count("cannot be interrupted") == 1
         values, _ = server.metrics()
         assert values["lagoon_opaque_us_max", "chosen"] > 0

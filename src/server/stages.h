@@ -26,7 +26,7 @@ struct Stage {
 /// The stages of a request in order, with their times. They follow each other without gaps, so that
 /// their sum is the time from `stamps.first_byte` to `responding`, the moment when the rendering of
 /// the answer begins. Waits for plans are one stage, also those between the parts of a model. The
-/// last one, `stamps.off_core`, lies within the others.
+/// last entry is no stage: `stamps.off_core`, a sum over worker threads.
 std::array<Stage, 10> Stages(const EdgeStamps& stamps, const InferResponse& response,
                              TimePoint responding);
 
