@@ -19,8 +19,7 @@ from corpus.inputs import FILLERS, make_inputs, size_of  # pylint: disable=wrong
 from corpus.make import FILES, choose, make_all  # pylint: disable=wrong-import-position
 from corpus_answers import compare  # pylint: disable=wrong-import-position
 from corpus_engines import Lagoon, OnnxRuntime  # pylint: disable=wrong-import-position
-from corpus_report import (BEGIN, END, Case, Result, metrics, report,  # pylint: disable=wrong-import-position
-                           row, with_table)
+from corpus_report import Case, Result, metrics, reason, report  # pylint: disable=wrong-import-position
 from run_corpus import run_all, run_model  # pylint: disable=wrong-import-position
 
 MODELS = read()
@@ -192,19 +191,11 @@ def test_report_is_json_without_nan():
     assert json.loads(text)["not_made"] == {"lost": "no wheel"}
 
 
-def test_table_says_why_a_model_is_refused_and_which_ops_are_opaque():
-    _, opaque, refused, wrong = map(row, made_up_results())
-    assert "`QAttention`" in opaque
-    assert "1 of 2 shapes: node 'x' \\| If" in refused
-    assert "1 of 2 shapes: bad" in wrong
-    page = with_table(f"before\n{BEGIN}\nold\n{END}\nafter", made_up_results())
-    assert page.startswith("before") and page.endswith("after") and "old" not in page
-    assert "1 native, 1 opaque, 1 refused, 1 wrong" in page
-
-
-def test_page_without_marks_is_refused():
-    with pytest.raises(SystemExit, match="has no lines"):
-        with_table("a page", made_up_results())
+def test_reason_says_why_a_model_is_refused_and_which_ops_are_opaque():
+    _, opaque, refused, wrong = map(reason, made_up_results())
+    assert opaque == "`QAttention`"
+    assert refused == "1 of 2 shapes: node 'x' | If"
+    assert wrong == "1 of 2 shapes: bad"
 
 
 # Making and running.

@@ -1,4 +1,4 @@
-"""bench/report/page.py: the tables of docs/results/reproduction.md are those of the committed results."""
+"""bench/report/page.py: the tables of the pages of results are those of the committed results."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench" / "report"))
+import grids  # noqa: E402
 import page  # noqa: E402
 
 NUMBERS = [{"metric": "gain.a", "paper": 1.5, "got": 1.1, "off_percent": -80.0, "verdict": "direction only"},
@@ -31,7 +32,7 @@ def write(folder, text, *words):
     return status, file.read_text()
 
 
-def test_the_page_of_the_repository_says_what_its_results_say():
+def test_the_pages_of_the_repository_say_what_their_results_say():
     assert page.main(["--check"]) == 0
 
 
@@ -48,7 +49,31 @@ def test_a_table_has_the_numbers_and_the_findings_that_fit(folder):
 
 def test_numbers_are_counted_by_verdict(folder):
     _, text = write(folder, "<!-- table counts -->\n<!-- end -->")
-    assert "| REEF | 1 | 1 | 1 | 0 |" in text
+    assert "| **REEF, all** | 1 | 1 | 1 |  |" in text
+    assert "| REEF 1 | 1 | 1 | 1 |  |" in text
+
+
+def test_a_grid_has_the_first_report_that_knows_a_metric(folder):
+    intervals = {"ratio.a": {"median": 1.234, "low": 1, "high": 2}}
+    (folder / "new.json").write_text(json.dumps({"metrics": {"ms.a": 2.345}, "intervals": intervals}))
+    (folder / "old.json").write_text(json.dumps({"metrics": {"ms.a": 9, "late.a": 0.021, "ms.b": 7}}))
+    one = grids.Grid(["new", "old"], {"A": "a", "B": "b"}, {
+        "ms / late": "{ms.$:.1f} / {late.$:%1}", "ms": "{ms.$:.0f}", "ratio": "{ratio.$:i.2f}"})
+    assert one.table(page.Results(folder)) == (
+        ["", "ms / late", "ms", "ratio"], [["A", "2.3 / 2.1 %", "2", "1.23 [1.00, 2.00]"], ["B", "", "7", ""]])
+    with pytest.raises(KeyError, match="row 'C' in new, old"):
+        grids.Grid(["new", "old"], {"C": "c"}, {"ms": "{ms.$:.0f}"}).table(page.Results(folder))
+
+
+def test_the_corpus_has_a_line_for_what_is_not_native_and_right(folder):
+    case = {"status": "right", "error": 1e-6, "latency_ms": 3.0, "onnxruntime_ms": 2.0}
+    model = {"kind": "quantised", "verdict": "native", "opaque": [], "cases": [case]}
+    (folder / "corpus.json").write_text(json.dumps({"models": {
+        "a": {**model, "id": "a.qdq"}, "b": {**model, "id": "b.qdq", "cases": [case, {**case, "status": "undecided"}]}}}))
+    _, text = write(folder, "<!-- table corpus corpus -->\n<!-- end -->")
+    assert "2 models: 2 native, 0 opaque, 0 refused, 0 wrong." in text
+    assert "**quantised, `.qdq`** (largest error 1e-06): a 1.50, b 1.50*." in text
+    assert "- `b.qdq`: 1 of 2 shapes undecided." in text
 
 
 def test_the_lines_of_a_panel_are_columns(folder):
@@ -67,6 +92,7 @@ def test_check_writes_nothing_and_fails_where_the_page_differs(folder, capsys):
     ("<!-- table figure reef-2 -->\n<!-- end -->", "no figure 'reef-2'"),
     ("<!-- table counts -->\nno end", "no line '<!-- end -->'"),
     ("<!-- table sensitivity -->\n<!-- end -->", "sim-gv100-sensitivity.json"),
+    ("<!-- table grid nothing -->\n<!-- end -->", "no grid 'nothing'; there are contention"),
     ("<!-- table figure -->\n<!-- end -->", "lacks something"),
 ])
 def test_what_is_wrong_is_named_and_the_page_kept(folder, text, expected, capsys):

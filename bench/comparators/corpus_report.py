@@ -1,4 +1,4 @@
-"""The corpus' results as metrics, as the JSON of `lagoon bench` and as docs/results/corpus.md."""
+"""The corpus' results as metrics and as the JSON of `lagoon bench`; bench/report/page.py makes a page of it."""
 
 import collections
 import dataclasses
@@ -122,51 +122,13 @@ def report(results, unmade, configuration, version, level):
 
 
 def reason(result):
-    """Why a model is not served, or which ops are opaque: what the table says beside the verdict."""
+    """Why a model is not served, or which ops are opaque."""
     bad = [case for case in result.cases if case.status == result.status != "right"]
     if bad:
         text = f"{len(bad)} of {len(result.cases)} shapes: {bad[0].detail}"
         text = text if len(text) <= 160 else text[:157] + "..."
-        return text.replace("|", "\\|")
+        return text
     return ", ".join(f"`{op}`" for op in result.opaque)
-
-
-def number(value, form):
-    return "" if math.isnan(value) else format(value, form)
-
-
-def row(result):
-    errors = known([case.error for case in result.cases])
-    noises = known([case.noise for case in result.cases])
-    return (f"| {result.id} | {result.kind} | {len(result.cases)} | {result.verdict} | "
-            f"{reason(result)} | {number(max(errors, default=math.nan), '.0e')} | "
-            f"{number(max(noises, default=math.nan), '.0e')} | {number(ratio(result), '.2f')} | "
-            f"{number(new_shape_ms(result), '.0f')} |")
-
-
-def table(results):
-    """What docs/results/corpus.md has between its marks."""
-    verdicts = collections.Counter(result.verdict for result in results)
-    words = ", ".join(f"{verdicts[name]} {name}"
-                      for name in ("native", "opaque", "refused", "wrong"))
-    lines = [f"{len(results)} models: {words}.", "",
-             "| model | source | shapes | result | opaque ops, or why not | error | noise | "
-             "latency ratio | new shape, ms |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
-    return "\n".join(lines + [row(result) for result in results])
-
-
-BEGIN = "<!-- written by `./run corpus --docs docs/results/corpus.md` -->"
-END = "<!-- end -->"
-
-
-def with_table(text, results):
-    """The page `text` with the table of these results between its two marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"the page has no lines '{BEGIN}' and '{END}'")
-    return f"{before}{BEGIN}\n{table(results)}\n{END}{after}"
 
 
 def write_json(path, content):

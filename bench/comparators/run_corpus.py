@@ -119,8 +119,6 @@ def parse_arguments():
     parser.add_argument("--lagoon", type=pathlib.Path, default=ROOT / "build/release/apps/lagoon",
                         metavar="FILE", help="the lagoon command (default: that of build/release)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--docs", type=pathlib.Path, metavar="FILE",
-                        help="renew the table in this page (docs/results/corpus.md)")
     parser.add_argument("--seconds", type=float, default=0.3,
                         help="how long a shape is measured on each engine (default: 0.3)")
     parser.add_argument("--revocations", type=int, default=0,
@@ -142,8 +140,6 @@ def write(results, unmade, words):
                           "revocations": words.revocations, "threads": 1, "workers": 1}, lagoon.version(), lagoon.level())
     if words.json:
         corpus_report.write_json(words.json, content)
-    if words.docs:
-        words.docs.write_text(corpus_report.with_table(words.docs.read_text(), results))
     for result in results:
         if result.status != "right":
             print(f"{result.verdict} {result.id}: {corpus_report.reason(result)}")

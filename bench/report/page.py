@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/results/reproduction.md from the JSON files of the benchmarks.
+"""Writes the tables of the pages of results from the JSON files of the benchmarks.
 
-Usage: page.py [--page FILE] [--results DIR] [--check]
+Usage: page.py [--page FILE]... [--results DIR] [--check]
 
 A table stands between a line "<!-- table NAME [WORDS] -->" and a line "<!-- end -->"; what stands between them is
 replaced, everything else is kept. Tables:
@@ -9,6 +9,8 @@ replaced, everything else is kept. Tables:
 - counts: how many numbers of each paper are reproduced, and how many are inputs
 - series NAME PANEL DIGITS: the lines of a panel of a figure
 - disb, sensitivity, split-jitter, split-systems, split-saved: tables.py
+- grid NAME, fleet, disb-cpu: grids.py
+- corpus FILE: the models of the corpus
 With --check nothing is written, and the exit status is 1 if the page is not what would be written.
 """
 
@@ -20,9 +22,12 @@ import pathlib
 import re
 import sys
 
+import grids
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "history.md", "reproduction.md", "tables.md")),
+         ROOT / "bench" / "results" / "figures.md"]
 BEGIN, END = re.compile(r"<!-- table (\S+)((?: \S+)*) -->"), "<!-- end -->"
 
 
@@ -90,21 +95,26 @@ KINDS = (("set", "set"), ("reproduced", "reproduced within 25 %"), ("direction o
          ("not reproduced", "not reproduced"))
 
 
+PAPERS = {"reef": "REEF", "paella": "Paella", "gslice": "GSLICE", "inss": "InSS"}
+
+
 def counts_table(results, _words):
-    counts = collections.defaultdict(collections.Counter)
+    counts = {}
     for figure in results["sim-figures.json"]["figures"]:
+        paper, _, name = figure["name"].partition("-")
         for entry in figure["paper"]:
             kind = next((name for name, _ in KINDS if entry["verdict"].startswith(name)), None)
             if kind is None:
                 raise PageError(f"{figure['name']}: '{entry['metric']}' has the verdict '{entry['verdict']}'")
-            counts[figure["name"].split("-")[0]][kind] += 1
-    papers = {"reef": "REEF", "paella": "Paella", "gslice": "GSLICE", "inss": "InSS"}
-    rows = [[papers[paper], *(kinds[name] for name, _ in KINDS)] for paper, kinds in counts.items()]
-    return table_of(["", *(title for _, title in KINDS)], rows)
+            for row in (f"**{PAPERS[paper]}, all**", f"{PAPERS[paper]} {name.replace('table-', 'Table ')}"):
+                counts.setdefault(row, collections.Counter())[kind] += 1
+    rows = [[row, *(kinds[name] or "" for name, _ in KINDS)] for row, kinds in counts.items()]
+    return table_of(["figure", *(title for _, title in KINDS)], rows)
 
 
-TABLES = {"figure": figure_table, "counts": counts_table,
-          **{name: lambda results, words, make=make: table_of(*make(results, words)) for name, make in tables.TABLES.items()}}
+TABLES = {"figure": figure_table, "counts": counts_table, "corpus": tables.corpus,
+          **{name: lambda results, words, make=make: table_of(*make(results, words))
+             for name, make in {**tables.TABLES, "grid": grids.grid, "fleet": grids.fleet, "disb-cpu": grids.disb_cpu}.items()}}
 
 
 def write_page(text, results):
@@ -129,17 +139,19 @@ def write_page(text, results):
 
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs" / "results" / "reproduction.md")
+    parser.add_argument("--page", type=pathlib.Path, action="append", help="by default all pages of results")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page would change")
     arguments = parser.parse_args(words)
+    results = Results(arguments.results)
     try:
-        before = arguments.page.read_text()
-        after = write_page(before, Results(arguments.results))
-        if arguments.check and before != after:
-            raise PageError(f"{arguments.page} is not what its results say; bench/report/page.py writes it")
-        if not arguments.check:
-            arguments.page.write_text(after)
+        for page in arguments.page or PAGES:
+            before = page.read_text()
+            after = write_page(before, results)
+            if arguments.check and before != after:
+                raise PageError(f"{page} is not what its results say; bench/report/page.py writes it")
+            if not arguments.check:
+                page.write_text(after)
     except (PageError, OSError) as error:
         print(f"page.py: {error}", file=sys.stderr)
         return 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs all simulated benchmarks at one revision, and writes bench/results, docs/images and reproduction.md from them.
+"""Runs all simulated benchmarks at one revision, and writes bench/results, docs/images and the pages of results from them.
 
 Usage: redraw.py LAGOON [--python FILE] [--only GLOB] [--jobs N]
 

@@ -1,4 +1,8 @@
-"""Tables of docs/results/reproduction.md that are not figures. Each returns (head, rows); page.py writes them."""
+"""Tables of docs/results that are neither figures nor grids. Each returns (head, rows); page.py writes them."""
+
+import collections
+import statistics
+import textwrap
 
 SCHEDULERS = ("reef", "lagoon")
 
@@ -101,6 +105,41 @@ def series(results, words):
     lines = [dict(zip(one["x"], one["y"])) for one in panel["series"]]
     rows = [[f"{x:g}", *(f"{line[x]:,.{words[2]}f}" if x in line else "" for line in lines)] for x in points]
     return [panel["x"], *(one["name"] for one in panel["series"])], rows
+
+
+def corpus(results, words):
+    """The models of the corpus by kind, with their latency ratios; then those that need a word more, each with its words."""
+    models = results[f"{words[0]}.json"]["models"].values()
+    verdicts = collections.Counter(model["verdict"] for model in models)
+    lines = [f"{len(models)} models: " + ", ".join(f"{verdicts[name]} {name}" for name in ("native", "opaque", "refused", "wrong"))
+             + "."]
+    kinds = {}
+    for model in models:
+        suffix = model["id"].rpartition(".")[2] if "." in model["id"] else ""
+        kinds.setdefault(f"{model['kind']}, `.{suffix}`" if suffix else model["kind"], []).append(model)
+    for kind, members in kinds.items():
+        errors = [case["error"] for model in members if not notes(model) for case in model["cases"] if case["error"] is not None]
+        text = ", ".join(f"{model['id'].removesuffix(kind.rpartition(', `')[2].strip('`'))} {ratio(model):.2f}"
+                         + "*" * bool(notes(model)) for model in members)
+        lines += ["", *textwrap.wrap(f"**{kind}** (largest error {max(errors, default=0):.0e}): {text}.", 100,
+                                     break_on_hyphens=False, break_long_words=False)]
+    marked = [f"- `{model['id']}`: {notes(model)}." for model in models if notes(model)]
+    return [*lines, "", *(line for one in marked for line in textwrap.wrap(one, 100, subsequent_indent="  "))]
+
+
+def ratio(model):
+    """Lagoon's latency over ONNX Runtime's: the median over the shapes that are answered."""
+    known = [case["latency_ms"] / case["onnxruntime_ms"] for case in model["cases"] if case["status"] in ("right", "undecided")]
+    return statistics.median(known) if known else float("nan")
+
+
+def notes(model):
+    """What there is to say about a model that is not native and right in all its shapes."""
+    counts = collections.Counter(case["status"] for case in model["cases"] if case["status"] != "right")
+    said = [f"{count} of {len(model['cases'])} shapes {status}" for status, count in counts.items()]
+    if model["opaque"]:
+        said.append("an engine runs " + ", ".join(model["opaque"]))
+    return "; ".join(said)
 
 
 TABLES = {"disb": disb, "sensitivity": sensitivity, "split-jitter": split_jitter, "split-saved": split_saved,

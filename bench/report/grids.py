@@ -1,0 +1,207 @@
+"""Tables of docs/results/tables.md: rows of a report's metrics. page.py writes them.
+
+A cell is a text with fields {METRIC:FORM}. In METRIC, $ stands for the row's key. FORM is a format of Python, % and the
+number of digits (for a fraction as a percentage), or i and a format (for a median with its interval).
+"""
+
+import re
+
+FIELD = re.compile(r"\{([^{}]+):([^{}:]+)\}")
+
+
+class Grid:
+    """A table of rows {label: key} and columns {title: cell} from reports; the first report that has a metric counts."""
+
+    def __init__(self, reports, rows, columns):
+        self.reports = [reports] if isinstance(reports, str) else reports
+        self.rows, self.columns = rows, columns
+
+    def find(self, results, part, metric):
+        for report in self.reports:
+            values = results[f"{report}.json"].get(part) or {}
+            if metric in values:
+                return values[metric]
+        return None
+
+    def field(self, results, metric, form):
+        value = self.find(results, "intervals" if form[0] == "i" else "metrics", metric)
+        if value is None:
+            return None
+        if form[0] == "i":
+            median, low, high = (format(value[name], form[1:]) for name in ("median", "low", "high"))
+            return f"{median} [{low}, {high}]"
+        if form[0] == "%":
+            return f"{100 * value:.{form[1:]}f} %"
+        return format(value, form)
+
+    def cell(self, results, text, key):
+        """The text with its fields filled in; empty if a metric is not there."""
+        fields = [self.field(results, metric.replace("$", key), form) for metric, form in FIELD.findall(text)]
+        if None in fields:
+            return ""
+        filled = iter(fields)
+        return FIELD.sub(lambda _: next(filled), text)
+
+    def table(self, results):
+        rows = [[label, *(self.cell(results, text, key) for text in self.columns.values())]
+                for label, key in self.rows.items()]
+        for row in rows:
+            if not any(row[1:]):
+                raise KeyError(f"no metric of row '{row[0]}' in {', '.join(self.reports)}")
+        return ["", *self.columns], rows
+
+
+def same(*names):
+    return {name: name for name in names}
+
+
+def quoted(*names):
+    return {f"`{name}`": name for name in names}
+
+
+XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
+ZOO = ("alexnet", "bert_base", "bert_tiny", "densenet121", "densenet201", "distilbert", "efficientnet_b0", "gnmt", "gnmt_tiny",
+       "googlenet", "gpt2_decode", "gpt2_prefill", "inception_v3", "jasper", "llama_2layer", "mnasnet1_0", "mobilenet_v1",
+       "mobilenet_v2", "resnet152", "resnet18", "resnet34", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1",
+       "vgg16", "vgg19", "vit_b_16", "yolov2", "yolov3")
+SIDES = {"`reset`": "reset", "`lagoon`": "lagoon", "`wait`": "wait"}
+ROBOT_SYSTEMS = {"plain": "plain", "nice19": "nice 19", "idle": "`SCHED_IDLE`", "cgroup": "control groups"}
+OTHERS = {"ONNX Runtime, defaults": "onnxruntime-default", "spinning off": "onnxruntime-no-spinning",
+          "a pinned thread each": "onnxruntime-pinned", "best-effort at nice 19": "onnxruntime-nice19"}
+CONTENTION = {"latency / alone, p50": "{realtime_latency_normalized_p50.$:i.2f}",
+              "p90": "{realtime_latency_normalized_p90.$:i.2f}",
+              "share of leftover": "{best_effort_share_of_leftover.$:i.2f}"}
+ALL_SHARES = ("time-slice", "streams", "streams+slab", "shares+slab", "lagoon+slab")
+
+
+def shares(report, models, systems):
+    """Two or three models beside each other: closed loops, then Poisson arrivals."""
+    every = lambda metric, form: ", ".join(f"{{{metric.replace('MODEL', model)}:{form}}}" for model in models.split("+"))
+    return Grid(report, quoted(*systems), {
+        "closed: answers/s": every(f"throughput_ips.$.{models}.MODEL", ".0f"),
+        "within SLO": every(f"slo_kept.$.{models}.MODEL", ".2f"),
+        "at 70 %: p90 ms": every(f"latency_ms_p90.$.{models}-load.MODEL", ".0f"),
+        "within SLO ": every(f"slo_kept.$.{models}-load.MODEL", ".2f")})
+
+
+def robot(kind, *systems):
+    """A camera beside background models, under schedulers of Lagoon and what the operating system offers."""
+    names = {system: f"`{system.removeprefix('lagoon:')}`" if system.startswith("lagoon:")
+             else f"ONNX Runtime, {ROBOT_SYSTEMS[system.removeprefix('onnxruntime:')]}" for system in systems}
+    times = lambda when: " / ".join(f"{{robot_latency_ms_{part}.$.{when}:.1f}}" for part in ("p50", "p90", "p99"))
+    report = "-".join(filter(None, (f"2026-11-26-{EPYC}-robot-camera", kind)))
+    return Grid(report, {name: system for system, name in names.items()}, {
+        "alone, p50 / p90 / p99 ms": times("alone"), "with the background": times("both"),
+        "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"})
+
+
+GRIDS = {
+    "contention": Grid(f"2026-11-22-{EPYC}-contention", SIDES, {
+        **CONTENTION, "preemption us, p50 / p90": "{preemption_us_p50.$:.0f} / {preemption_us_p90.$:.0f}",
+        "idle while ready": "{idle_while_ready_fraction.$:i.3f}"}),
+    "contention-onnxruntime": Grid(f"2026-11-22-{EPYC}-contention-onnxruntime", {"`lagoon`": "lagoon", **OTHERS}, CONTENTION),
+    "contention-p99": Grid(f"{XEON}-contention", {**quoted("reset", "wait", "streams", "sequential"), **OTHERS}, {
+        "latency / alone, p50": "{realtime_latency_normalized_p50.$:.2f}",
+        "p99": "{realtime_latency_normalized_p99.$:.2f}",
+        "share of leftover": "{best_effort_share_of_leftover.$:.2f}",
+        "preemption us, p50 / p99": "{preemption_us_p50.$:,.0f} / {preemption_us_p99.$:,.0f}"}),
+    "disb-c": Grid(f"2026-11-22-{EPYC}-disb-C", quoted("reset", "lagoon"), {
+        "latency / alone, p50": "{realtime_latency_vs_alone_p50.$:i.2f}", "mean": "{realtime_latency_vs_alone_mean.$:i.2f}",
+        "p99": "{realtime_latency_vs_alone_p99.$:i.2f}",
+        "best-effort throughput": "{best_effort_throughput_normalized.$:.2f}",
+        "idle while ready": "{idle_while_ready_fraction.$:i.3f}"}),
+    "robot": robot("resize", "lagoon:lagoon", "lagoon:reset", "onnxruntime:idle", "onnxruntime:cgroup"),
+    "robot-before": robot("", "lagoon:lagoon", "lagoon:reset", *(f"onnxruntime:{name}" for name in ROBOT_SYSTEMS)),
+    "isolation": Grid("2026-11-22-xeon-2core-isolation", {
+        "none": "alone", "has a worse rank, nothing else": "priority", "blocks that have not begun leave": "guard",
+        "blocks that run leave too": "abort"}, {
+            "first real-time block begins, p50 / p99 us": "{isolation_placed_us_p50.$:.0f} / {isolation_placed_us_p99.$:.0f}",
+            "best-effort blocks, of those alone": "{isolation_best_effort_share.$:.2f}"}),
+    "zoo": Grid([f"{XEON}-gnmt", f"{XEON}-zoo-again", f"{XEON}-zoo", f"{XEON}-memory"], same(*ZOO), {
+        **{f"{workers} thread{'s' * (workers > 1)}, batch {batch}": f"{{latency_ratio_vs_onnxruntime.$.w{workers}.b{batch}:.2f}}"
+           for batch in (1, 8) for workers in (1, 2)},
+        "memory": "{memory_ratio_vs_onnxruntime.$:.2f}"}),
+    "bf16": Grid(f"{XEON}-bf16", same("resnet50", "bert_base"), {
+        "1 worker, ms": "{latency_ms_p50.$.w1.b1.bf16:.1f}", "speedup": "{bf16_speedup.$.w1.b1:.2f}",
+        "2 workers, ms": "{latency_ms_p50.$.w2.b1.bf16:.1f}", "speedup ": "{bf16_speedup.$.w2.b1:.2f}",
+        "cosine": "{bf16_cosine.$:.4f}", "weights MiB": "{weights_mib.$.bf16:.0f}"}),
+    "overhead": Grid(f"{XEON}-overhead", {"HTTP": "http", "gRPC": "grpc", "HTTP, behind ResNet-18": "http.resnet18",
+                                          "gRPC, behind ResNet-18": "grpc.resnet18"}, {
+        "p50 us": "{overhead_us_p50.$:.0f}", "p99 us": "{overhead_us_p99.$:.0f}", "read": "{stage_us_p50.$.read:.0f}",
+        "parse": "{stage_us_p50.$.parse:.0f}", "input copy": "{stage_us_p50.$.compute_input:.0f}",
+        "wire": "{stage_us_p50.$.wire:.0f}"}),
+    "batching": Grid(f"2026-11-24-{EPYC}-batching", {"GNMT (quarter)": "gnmt_tiny", "ResNet-18": "resnet18",
+                                                      "BERT (two layers)": "bert_tiny", "SqueezeNet 1.1": "squeezenet1_1"}, {
+        "alone, ms": "{latency_ms_alone.$:.1f}", "gain": "{batching_gain.$:.2f}",
+        "answers/s at a load of 10, one at a time / batches":
+            "{throughput_ips.$.single.l1000:,.0f} / {throughput_ips.$.batched.l1000:,.0f}",
+        "of the most answers": "{overload_goodput_fraction.$:i.2f}"}),
+    "slab": Grid(f"2026-11-24-{EPYC}-batching", same("25", "50", "100", "200"), {
+        "`slab`: ms / rows": "{slab_converge_ms.$:.0f} / {slab_rows.$:.0f}", "`aimd`: rows": "{aimd_rows.$:.0f}",
+        "`clipper`: rows": "{clipper_rows.$:.0f}"}),
+    "shares-resnet18-bert": shares(f"2026-11-24-{EPYC}-shares", "resnet18+bert_tiny", (*ALL_SHARES, "onnxruntime-1-spin")),
+    "shares-squeezenet-mobilenet": shares(f"2026-11-24-{EPYC}-shares", "squeezenet1_1+mobilenet_v2",
+                                          (*ALL_SHARES, "onnxruntime-1-spin")),
+    "shares-three": shares(f"2026-11-25-{EPYC}-shares-three", "resnet18+squeezenet1_1+bert_tiny",
+                           ("streams", "shares+slab", "lagoon+slab")),
+    "tuning": Grid("sim-share-tuning", {"fixed equal shares": "equal", "tuned (GSLICE's rule)": "tuned",
+                                        "tuned, units lent (`lagoon`)": "tuned-lent", "no shares": "no-shares"}, {
+        "requests within the SLO": "{slo_kept.$:.2f}", "moves": "{moves.$:.0f}"}),
+    "instances": Grid(f"2026-11-25-{EPYC}-instances", {"AlexNet": "alexnet", "ResNet-50": "resnet50", "ResNet-152": "resnet152",
+                                                       "VGG-19": "vgg19"}, {
+        "load in ms: shared / alone": "{load_ms.$.shared:.1f} / {load_ms.$.alone:,.0f}",
+        "memory in MiB: shared / alone": "{instance_mib.$.shared:.1f} / {instance_mib.$.alone:.0f}"}),
+    "interference": Grid(f"2026-11-25-{EPYC}-interference", quoted("none", "paper", "constant", "ridge", "ridge+online"), {
+        "median": "{latency_error_median.$:%1}", "90 % are below": "{latency_error_p90.$:%1}",
+        "worst": "{latency_error_worst.$:%1}"}),
+    "shapes": Grid(f"2026-11-24-{EPYC}-shapes", {"ResNet-50": "resnet50", "BERT-base": "bert_base",
+                                                 "PP-OCRv4 detection": "ppocr_v4_det", "DETR (narrow)": "detr",
+                                                 "SSDLite (narrow)": "ssdlite"}, {
+        "a new shape, median ms": "{new_shape_ms.$:.1f}",
+        "MiB after the first / all": "{memory_mib.$.first:.0f} / {memory_mib.$.all:.0f}", "ratio": "{memory_ratio.$:.2f}"}),
+    "decision": Grid("2026-11-21-sim-decision", quoted("five_best_effort", "five_best_effort.reef", "five_best_effort.reset",
+                                                       "thousand_ready"), {
+        "decision us, median": "{decision_us_median.$:.3f}", "p99": "{decision_us_p99.$:.2f}",
+        "dispatcher a kernel us, mean": "{dispatcher_us_per_kernel.$:.2f}"}),
+    "simulator": Grid("2026-11-21-sim-speed", quoted("lagoon.gv100", "paella.t4", "paella.gtx1660s"), {
+        "block events a second": "{sim_block_events_per_second.$:,.0f}", "kernels a second": "{sim_kernels_per_second.$:,.0f}",
+        "virtual / real time": "{sim_speedup.$:.1f}"}),
+    "split-cpu": Grid(f"2026-11-24-{EPYC}-split", {
+        "ONNX Runtime, in order of arrival": "onnxruntime", "`rt-a`": "rt-a",
+        "`clockwork`, nothing refused": "clockwork:admit_by_deadline=0", "`prema`": "prema", "`split`": "split",
+        "`lagoon`": "lagoon", "`lagoon-ratio`": "lagoon-ratio", "`lagoon.classes`": "lagoon.classes"}, {
+            "late, scenarios 1 / 3 / 6": "{violation_rate.$.s1.a2:%1} / {violation_rate.$.s3.a2:%1} / {violation_rate.$.s6.a2:%1}",
+            "jitter ms": "{jitter_ms.$.s1.short:.1f} / {jitter_ms.$.s3.short:.1f} / {jitter_ms.$.s6.short:.1f}"}),
+}
+
+
+def grid(results, words):
+    if words[0] not in GRIDS:
+        raise KeyError(f"no grid '{words[0]}'; there are {', '.join(GRIDS)}")
+    return GRIDS[words[0]].table(results)
+
+
+def disb_cpu(results, _words):
+    """DISB A to E on the CPU, for the systems that give way to real-time work."""
+    rows = []
+    for workload in "ABCDE":
+        metrics = results[f"2026-11-22-xeon-2core-disb-{workload}.json"]["metrics"]
+        for name, system in {"`reset`": "reset", "`reef`": "reef", "`lagoon`": "lagoon",
+                             "ONNX Runtime, nice 19": "onnxruntime-nice19"}.items():
+            idle = metrics.get(f"idle_while_ready_fraction.{system}")
+            rows.append([workload, name, *(f"{metrics[f'realtime_latency_vs_alone_{part}.{system}']:.2f}" for part in ("p50", "p99")),
+                         f"{metrics[f'best_effort_throughput_normalized.{system}']:.2f}", "" if idle is None else f"{idle:.3f}"])
+    return ["", "system", "latency / alone, p50", "p99", "best-effort throughput", "idle while ready"], rows
+
+
+def fleet(results, _words):
+    """Four runs of each placer on two CPU devices."""
+    runs = [results[f"2026-11-25-{EPYC}-fleet-{run}.json"]["metrics"] for run in (1, 2, 3, 4)]
+    rows = []
+    for placer in ("static", "least-loaded", "lagoon", "inss"):
+        late = [100 * run[f"violation_rate.{placer}"] for run in runs]
+        p99, moves = ([run[f"{name}.{placer}"] for run in runs] for name in ("latency_ms_p99", "moves"))
+        middle = sorted(late)
+        rows.append([f"`{placer}`", ", ".join(f"{one:.1f}" for one in late), f"{(middle[1] + middle[2]) / 2:.1f}",
+                     f"{min(p99):,.0f} to {max(p99):,.0f}", f"{min(moves):.0f} to {max(moves):.0f}"])
+    return ["placer", "late or failed in four runs, %", "median", "latency p99, ms", "moves"], rows
