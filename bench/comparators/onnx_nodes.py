@@ -197,20 +197,26 @@ def reason(result):
 
 
 def table(results):
-    """The table of docs/guide/ops.md: a row for each claimed op, and the refused ops."""
+    """What docs/guide/ops.md says: a row for each op of which some cases pass; those of which all or none pass in a line."""
     claimed = by_op(results)
     why = collections.defaultdict(dict)  # op -> reasons in the order of their cases
     for result in results:
         if result.op and result.status == "unsupported":
             why[result.op][reason(result)] = None
-    lines = ["| op | cases that pass | what keeps the others |", "| --- | --- | --- |"]
+    whole = [f"`{op}`" for op in claimed if op not in why]
+    lines = [*paragraph("All cases pass of: " + ", ".join(whole) + "."), "",
+             "| op | cases that pass | what keeps the others |", "| --- | --- | --- |"]
     for op, count in claimed.items():
-        reasons = "; ".join(text.replace("|", "\\|") for text in why[op])
-        lines.append(f"| `{op}` | {count['passed']} of {sum(count.values())} | {reasons} |")
+        if op in why:
+            reasons = "; ".join(text.replace("|", "\\|") for text in why[op])
+            lines.append(f"| `{op}` | {count['passed']} of {sum(count.values())} | {reasons} |")
     refused = sorted(op for op in why if op not in claimed)
-    sentence = "No case passes of: " + ", ".join(f"`{op}`" for op in refused) + "."
-    lines += ["", *textwrap.wrap(sentence, 100, break_on_hyphens=False)]
+    lines += ["", *paragraph("No case passes of: " + ", ".join(f"`{op}`" for op in refused) + ".")]
     return "\n".join(lines)
+
+
+def paragraph(text):
+    return textwrap.wrap(text, 100, break_on_hyphens=False)
 
 
 BEGIN = "<!-- written by `lagoon bench onnx-nodes --docs docs/guide/ops.md` -->"
