@@ -12,7 +12,7 @@
 #include "engine/engine_host.h"
 #include "policies/registry.h"
 #include "program/compile.h"
-#include "serving/repository.h"
+#include "serving/model/repository.h"
 
 namespace lagoon {
 namespace fs = std::filesystem;

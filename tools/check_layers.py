@@ -88,28 +88,33 @@ FOLDERS = {
     "cluster/learned": "base learn cluster cluster/interference cluster/placement",
     "cluster/sim": "base cluster cluster/interference cluster/placement",
     "trace": "base device sched",
-    "serving": "base cluster device engine plan program program/profile program/split sched sched/programs policies trace serving/config "
-               "serving/batch serving/fleet/fleet_report.h serving/plans serving/shares",
-    "serving/batch": "base cluster plan program sched serving serving/config",
+    "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/model "
+               "serving/plans serving/request serving/shares",
     "serving/config": "base cluster plan sched",
-    "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/shares",
-    "serving/shares": "base cluster device device/host plan sched serving serving/batch serving/config trace",
+    "serving/core": "base cluster device plan policies sched",
+    "serving/batch": "base cluster serving/config serving/core",
     "serving/plans": "base device plan program program/profile sched",
-    "server": "base plan policies sched serving serving/config serving/fleet serving/shares server/http server/fleet server/shares "
+    "serving/model": "base cluster device engine plan program program/profile program/split sched sched/programs serving/batch "
+                     "serving/config serving/core serving/plans",
+    "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/model serving/plans",
+    "serving/shares": "base cluster device device/host plan sched serving/config serving/core serving/model serving/request trace",
+    "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
+                     "serving/model",
+    "server": "base plan policies sched serving/config serving/core server/http server/fleet server/shares "
               "server/grpc/grpc_edge.h",
-    "server/fleet": "base serving serving/fleet server server/http",
-    "server/shares": "base cluster serving serving/shares server server/http",
-    "server/remote": f"base plan serving serving/config {EDGE} server/http server/grpc",
-    "server/http": f"base plan serving {EDGE}",
-    "server/grpc": f"base plan serving {EDGE} server/fleet/repository.h server/oip_json.h server/unserved.h",
+    "server/fleet": "base serving/core server server/http",
+    "server/shares": "base cluster serving/core server server/http",
+    "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
+    "server/http": f"base plan serving/core {EDGE}",
+    "server/grpc": f"base plan serving/core {EDGE} server/fleet/repository.h server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
-    "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving",
-    "bench/fleet": "base cluster/sim/draws.h program serving serving/fleet bench/client bench/measure bench/report",
-    "bench/live": "base device plan policies program server serving trace bench bench/client bench/measure bench/report",
+    "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
+    "bench/fleet": "base cluster/sim/draws.h program serving serving/core serving/fleet bench/client bench/measure bench/report",
+    "bench/live": "base device plan policies program server serving serving/core trace bench bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
-    "bench/robot": "base graph plan serving bench/client bench/measure bench/report",
+    "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
     "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
@@ -118,10 +123,10 @@ FOLDERS = {
     "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
-    "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/fleet",
+    "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet",
     "apps/bench": "base apps plan policies bench/report bench/robot",
     "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving serving/fleet server apps/serving "
+            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server apps/serving "
             "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/reload bench/report bench/shares bench/sim bench/split "
             "cluster/interference cluster/placement",
 }
@@ -134,6 +139,9 @@ TESTS = {
     "trace": "policies",
     "bench/sim": "bench/papers",
 }
+
+# Layers whose folders have an order: none may include, straight or by way of others, a folder that includes it.
+ORDERED = ("serving",)
 
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device, cluster
 # from its callers.
@@ -369,6 +377,22 @@ def unknown_folders(files, root):
                 yield f"FOLDERS lets {folder} include {place}, which does not exist; remove the name or write the right one"
 
 
+def circles(rules):
+    """Folders of an ordered layer from which the rules lead back to the folder itself."""
+    for folder in rules:
+        if layer(folder) not in ORDERED:
+            continue
+        reached, left = set(), [folder]
+        while left:
+            for place in rules[left.pop()].split():
+                place = parent(place) if "." in place else place
+                if layer(place) == layer(folder) and place not in reached:
+                    reached.add(place)
+                    left.append(place)
+        if folder in reached:
+            yield f"FOLDERS leads from {folder} back to {folder}; take out of the circle what both sides need, into a folder below"
+
+
 def full_folders(counts):
     for folder, count in counts.items():
         if count > MAX_FILES and folder != "bench/results":
@@ -404,6 +428,7 @@ def violations(root):
     for check in FILE_CHECKS:
         yield from check(files)
     yield from unknown_folders(files, root)
+    yield from circles(FOLDERS)
     yield from full_folders(counts)
     yield from wrong_rows(root, counts, (root / PAGE).read_text())
 
@@ -442,7 +467,9 @@ CASES = [
     (wrong_includes, {"src/program/idempotence/a.h": '"program/link/a.h"'}, {"src/program/idempotence/a.h": '"plan/plan.h"'}),
     (wrong_includes, {"src/sched/a.h": '"sched/programs/waitlist.h"'}, {"src/sched/programs/a.h": '"sched/job.h"'}),
     (wrong_includes, {"src/sched/a_test.cc": '"policies/registry.h"'}, {"src/trace/a_test.cc": '"policies/registry.h"'}),
-    (wrong_includes, {"src/serving/config/a.h": '"serving/core.h"'}, {"src/serving/a.h": '"serving/config/model_config.pb.h"'}),
+    (wrong_includes, {"src/serving/config/a.h": '"serving/core/inference.h"'}, {"src/serving/a.h": '"serving/config/model_config.pb.h"'}),
+    (wrong_includes, {"src/serving/core/a.h": '"serving/model/a.h"'}, {"src/serving/model/a.h": '"serving/core/inference.h"'}),
+    (wrong_includes, {"src/server/a.h": '"serving/open_core.h"'}, {"src/server/a.h": '"serving/core/inference.h"'}),
     (wrong_includes, {"src/server/http/a.h": '"server/grpc/grpc_edge.h"'}, {"src/server/a.h": '"server/grpc/grpc_edge.h"'}),
     (wrong_includes, {"src/server/grpc/a.h": '"server/http/http_message.h"'}, {"src/server/a.h": '"server/http/http_message.h"'}),
     (wrong_includes, {"src/server/http/a.h": '"server/server.h"'}, {"src/server/http/a.h": '"server/stages.h"'}),
@@ -485,6 +512,7 @@ def self_test():
         assert len(found) == 1, (check.__name__, bad, found)
         assert not in_folder(good, lambda root: check(sources(root))), (check.__name__, good)
     assert {check for check, _, _ in CASES} == set(FILE_CHECKS), "a check has no case that breaks it"
+    self_test_circles()
     self_test_folders()
     self_test_rows()
 
@@ -494,6 +522,12 @@ def self_test_types():
         // class Z {};
         void f() { struct Local {}; } class W final : public X { }; const char* s = "struct Q {"; }"""
     assert list(types(text)) == ["a::X", "a::E", "a::W"], list(types(text))
+
+
+def self_test_circles():
+    rules = {"serving": "base serving/a", "serving/a": "serving/b", "serving/b": "base", "base": "", "graph": "graph/x", "graph/x": "graph"}
+    assert not list(circles(rules)), list(circles(rules))
+    assert len(list(circles({**rules, "serving/b": "serving/c.h"}))) == 3
 
 
 def self_test_folders():

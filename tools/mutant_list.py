@@ -132,7 +132,7 @@ WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
 SUSPECTS = "src/server/remote/suspects.cc"
-PLAN_MAKER = "src/serving/plan_maker.cc"
+PLAN_MAKER = "src/serving/request/plan_maker.cc"
 ASKED = """  std::shared_ptr<RequestInFlight> asked;
   {
     const MutexLock lock(mutex_);
@@ -912,7 +912,7 @@ MUTANTS = [
     # What only a whole server shows.
     ("world-kernel-loaded-twice", "each compiled plan and reload takes handles of kernels for ever",
      "src/device/host/kernel_table.h", "if (found != handles_.end()) return found->second;", "", ["world"]),
-    ("world-rows-of-the-first-dim", "a request whose first size is 0 ends the process", "src/serving/served_model.h",
+    ("world-rows-of-the-first-dim", "a request whose first size is 0 ends the process", "src/serving/model/served_model.h",
      "return signature_.max_batch > 0 ? dims.front().front() : 1;",
      "return dims.empty() || dims.front().empty() ? 1 : dims.front().front();", ["world"]),
     ("world-plan-kept-under-a-later-key", "the key of a plan is read from the memory of a request that may have ended", PLAN_MAKER,
@@ -935,6 +935,6 @@ MUTANTS = [
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
      "  ExpireHeld(answers.finished);\n", "", ["world"]),
     ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",
-     "src/serving/in_flight.cc",
+     "src/serving/request/in_flight.cc",
      "  if (result.outcome == Outcome::kCancelled && table_.lost()) result.outcome = Outcome::kFailed;\n", "", ["world"]),
 ]

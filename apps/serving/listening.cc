@@ -106,7 +106,7 @@ void PrintPorts(const ListenWords& words, const Server& server) {
               metrics.c_str(), server.metrics_port());
 }
 
-void StopOnSignal(InferenceCore& core, Server& server, const sigset_t& signals, int drain_seconds) {
+void StopOnSignal(Inference& core, Server& server, const sigset_t& signals, int drain_seconds) {
   int received = 0;
   sigwait(&signals, &received);
   spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "server/server.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -38,6 +38,6 @@ void PrintPorts(const ListenWords& words, const Server& server);
 
 /// Waits for one of the signals, then answers what is in flight and stops. A second signal ends the
 /// process at once.
-void StopOnSignal(InferenceCore& core, Server& server, const sigset_t& signals, int drain_seconds);
+void StopOnSignal(Inference& core, Server& server, const sigset_t& signals, int drain_seconds);
 
 }  // namespace lagoon

@@ -17,8 +17,9 @@
 #include "base/log.h"
 #include "policies/registry.h"
 #include "server/server.h"
-#include "serving/core.h"
+#include "serving/core/scheduler_control.h"
 #include "serving/fleet/open_fleet.h"
+#include "serving/open_core.h"
 
 namespace lagoon {
 namespace {
@@ -35,7 +36,7 @@ struct ServeWords {
   Tracing tracing;
 };
 
-nlohmann::json Describe(const InferenceCore& core, const Server& server) {
+nlohmann::json Describe(const Inference& core, const Server& server) {
   nlohmann::json json = PortsOf(server);
   for (const ModelStatus& model : core.Models()) {
     json["models"][model.name] = {{"ready", model.state == ModelState::kReady},
@@ -55,11 +56,12 @@ std::string FirstExample(const std::string& folder) {
   return files.empty() ? std::string() : *std::min_element(files.begin(), files.end());
 }
 
-void PrintBanner(const ServeWords& words, const InferenceCore& core, const Server& server) {
-  std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion,
-              core.device().description.c_str(), core.device().units,
-              core.device().name == "cpu" ? "workers" : "multiprocessors",
-              ChoiceOf(core.scheduler()).Text().c_str());
+void PrintBanner(const ServeWords& words, Inference& core, const Server& server) {
+  const SchedulerControl& schedulers = *core.schedulers();  // every core that serves a device has
+  const DeviceInfo device = schedulers.device();
+  std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion, device.description.c_str(),
+              device.units, device.name == "cpu" ? "workers" : "multiprocessors",
+              ChoiceOf(schedulers.scheduler()).Text().c_str());
   std::printf("  %-20s %-8s %-13s %10s %10s  %s\n", "model", "version", "class", "load ms",
               "alone ms", "alone for");
   for (const ModelStatus& model : core.Models()) {
@@ -83,8 +85,8 @@ void PrintBanner(const ServeWords& words, const InferenceCore& core, const Serve
   std::fflush(stdout);
 }
 
-Result<std::unique_ptr<InferenceCore>> OpenCore(const ServeWords& words) {
-  if (words.fleet.empty()) return InferenceCore::Open(words.core);
+Result<std::unique_ptr<Inference>> OpenServed(const ServeWords& words) {
+  if (words.fleet.empty()) return OpenCore(words.core);
   LAGOON_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> devices,
                           ParseFleet(words.fleet, words.core.device));
   FleetOptions options;
@@ -110,7 +112,7 @@ void CheckWords(ServeWords& words) {
 }
 
 /// Dies if a model failed to load.
-void CheckModels(const InferenceCore& core) {
+void CheckModels(const Inference& core) {
   std::string failed;
   for (const ModelStatus& model : core.Models()) {
     if (model.state == ModelState::kReady || model.reason == kNotLoaded) continue;
@@ -122,7 +124,7 @@ void CheckModels(const InferenceCore& core) {
 void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
-  Result<std::unique_ptr<InferenceCore>> core = OpenCore(words);
+  Result<std::unique_ptr<Inference>> core = OpenServed(words);
   if (!core) {
     const std::string& folder = words.core.repository;
     Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));

@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "serving/open_core.h"
+
 namespace lagoon::bench {
 
 InferRequest RequestOf(const OnnxModel& model, const std::string& name, const GraphInputs& shapes) {
@@ -32,7 +34,7 @@ InferRequest RequestOf(const OnnxModel& model, const std::string& name, const Gr
   return request;
 }
 
-Answer Ask(InferenceCore& core, InferRequest request) {
+Answer Ask(Inference& core, InferRequest request) {
   auto promise = std::make_shared<std::promise<Answer>>();
   std::future<Answer> answer = promise->get_future();
   request.arrival = Now();
@@ -41,13 +43,13 @@ Answer Ask(InferenceCore& core, InferRequest request) {
   return answer.get();
 }
 
-Result<std::unique_ptr<InferenceCore>> Serve(const std::string& repository,
-                                             const std::string& scheduler, std::uint32_t workers) {
+Result<std::unique_ptr<Inference>> Serve(const std::string& repository,
+                                         const std::string& scheduler, std::uint32_t workers) {
   CoreOptions options;
   options.repository = repository;
   options.scheduler = scheduler;
   options.device.workers = workers;
-  return InferenceCore::Open(options);
+  return OpenCore(options);
 }
 
 }  // namespace lagoon::bench

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "graph/onnx_model.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon::bench {
 
@@ -17,10 +17,10 @@ using Answer = Result<InferResponse>;
 InferRequest RequestOf(const OnnxModel& model, const std::string& name, const GraphInputs& shapes);
 
 /// Sends the request now, and waits for its answer.
-Answer Ask(InferenceCore& core, InferRequest request);
+Answer Ask(Inference& core, InferRequest request);
 
 /// The models of a repository on a CPU. `workers`: 0: one per core.
-Result<std::unique_ptr<InferenceCore>> Serve(const std::string& repository,
-                                             const std::string& scheduler, std::uint32_t workers);
+Result<std::unique_ptr<Inference>> Serve(const std::string& repository,
+                                         const std::string& scheduler, std::uint32_t workers);
 
 }  // namespace lagoon::bench

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serving/core.h"
+#include "serving/core/request.h"
 
 namespace lagoon::bench {
 

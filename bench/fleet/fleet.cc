@@ -140,7 +140,7 @@ class FleetBench {
     const double slo_ms =
         options_.slo_ms > 0 ? options_.slo_ms : options_.slo_factor * ToMilliseconds(longest);
     slo_ = FromSeconds(slo_ms / 1e3);
-    const auto devices = static_cast<double>(fleet->Fleet()->devices.size());
+    const auto devices = static_cast<double>(fleet->ReadFleet().devices.size());
     arrivals_.models = static_cast<std::size_t>(options_.models);
     arrivals_.rate_per_s = options_.rate_per_s > 0
                                ? options_.rate_per_s
@@ -182,7 +182,7 @@ class FleetBench {
     metric("failed_requests", static_cast<double>(failures));
     metric("violation_rate",
            (static_cast<double>(late) + static_cast<double>(failures)) / requests);
-    metric("moves", static_cast<double>(fleet->Fleet()->unloads));
+    metric("moves", static_cast<double>(fleet->ReadFleet().unloads));
     if (latencies.empty()) return {};
     metric("latency_ms_p50", Percentile(latencies, 50));
     metric("latency_ms_p99", Percentile(latencies, 99));

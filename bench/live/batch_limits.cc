@@ -111,7 +111,7 @@ class OneModel {
   const BatchLimitsOptions& options_;
   std::unique_ptr<TemporaryRepository> repository_;
   std::unique_ptr<OnnxModel> onnx_;
-  std::unique_ptr<InferenceCore> core_;
+  std::unique_ptr<Inference> core_;
 };
 
 // When the limit was last further from `rows` than is allowed; -1: in the last quarter.

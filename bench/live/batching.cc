@@ -254,7 +254,7 @@ class ModelBenchmark {
   const std::string model_;
   Report& report_;
   std::unique_ptr<OnnxModel> onnx_;
-  std::unique_ptr<InferenceCore> core_;
+  std::unique_ptr<Inference> core_;
   double alone_ms_ = 0, capacity_ = 0;
   std::map<Key, std::vector<Window>> windows_;
 };

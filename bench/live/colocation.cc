@@ -20,6 +20,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
 #include "policies/registry.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon::bench {
 namespace {
@@ -68,8 +69,8 @@ class Combination {
   Result<std::vector<Served>> Measure(const WindowPlace& place);
   Result<std::vector<Served>> MeasureServed(const Side& side, bool open, std::size_t trial);
   Result<std::vector<Served>> MeasureOnnxRuntime(std::size_t side, bool open, std::size_t trial);
-  Served ClosedLoop(InferenceCore& core, const InferRequest& request, TimePoint begin) const;
-  Served OpenLoop(InferenceCore& core, const InferRequest& request, TimePoint begin,
+  Served ClosedLoop(Inference& core, const InferRequest& request, TimePoint begin) const;
+  Served OpenLoop(Inference& core, const InferRequest& request, TimePoint begin,
                   const std::vector<double>& arrivals) const;
   void AddMetrics(const WindowsResult& result, Evidence& evidence);
   void AddCase(std::size_t side, std::size_t group, const std::vector<std::size_t>& trials,
@@ -85,7 +86,7 @@ class Combination {
   std::vector<Side> sides_;
   std::vector<std::unique_ptr<OnnxModel>> files_;  // by model
   std::vector<double> slo_ms_, rates_;             // by model
-  std::unique_ptr<InferenceCore> whole_, shared_;  // without shares, and with them
+  std::unique_ptr<Inference> whole_, shared_;      // without shares, and with them
   std::vector<std::vector<std::unique_ptr<OnnxRuntimeProcess>>> sessions_;  // by setting, model
   std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<Served>>> outcomes_;
   std::map<std::size_t, double> gue_;                                 // by side
@@ -125,7 +126,7 @@ Status Combination::Open() {
     LAGOON_RETURN_IF_ERROR(
         shared.AddFile(model + "_joined", file, joined + parameter("lagoon.share", percent)));
   }
-  const bool by_weight = models_.size() > core->device().units;
+  const bool by_weight = models_.size() > core->schedulers()->device().units;
   core.reset();
   LAGOON_ASSIGN_OR_RETURN(whole_, Serve(whole.path(), "streams", options_.workers));
   const std::string shares = by_weight ? "weighted" : "shares";
@@ -194,12 +195,13 @@ Result<std::vector<Served>> Combination::Measure(const WindowPlace& place) {
 
 Result<std::vector<Served>> Combination::MeasureServed(const Side& side, bool open,
                                                        std::size_t trial) {
-  InferenceCore& core = side.shared ? *shared_ : *whole_;
-  if (ChoiceOf(core.scheduler()).Text() != side.scheduler) {
+  Inference& core = side.shared ? *shared_ : *whole_;
+  SchedulerControl& schedulers = *core.schedulers();
+  if (ChoiceOf(schedulers.scheduler()).Text() != side.scheduler) {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(side.scheduler));
     std::promise<Status> done;
-    core.SwitchScheduler(std::move(scheduler),
-                         [&](Status status) { done.set_value(std::move(status)); });
+    schedulers.SwitchScheduler(std::move(scheduler),
+                               [&](Status status) { done.set_value(std::move(status)); });
     LAGOON_RETURN_IF_ERROR(done.get_future().get());
   }
   std::vector<InferRequest> requests;
@@ -225,7 +227,7 @@ Result<std::vector<Served>> Combination::MeasureServed(const Side& side, bool op
 }
 
 // As many clients, each of which sends its next request when the last one is answered.
-Served Combination::ClosedLoop(InferenceCore& core, const InferRequest& request,
+Served Combination::ClosedLoop(Inference& core, const InferRequest& request,
                                TimePoint begin) const {
   const TimePoint end = begin + FromSeconds(options_.window_seconds);
   Mutex mutex;
@@ -251,7 +253,7 @@ Served Combination::ClosedLoop(InferenceCore& core, const InferRequest& request,
 }
 
 // Latencies count from the intended arrival.
-Served Combination::OpenLoop(InferenceCore& core, const InferRequest& request, TimePoint begin,
+Served Combination::OpenLoop(Inference& core, const InferRequest& request, TimePoint begin,
                              const std::vector<double>& arrivals) const {
   struct Shared {
     Mutex mutex;

@@ -13,7 +13,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
 #include "server/server.h"
-#include "serving/core.h"
+#include "serving/open_core.h"
 
 namespace lagoon::bench {
 namespace {
@@ -63,7 +63,7 @@ struct Series {
   std::vector<Timings> trials;
 };
 
-Result<std::vector<Series>> Connect(const InferenceCore& core, const Server& server,
+Result<std::vector<Series>> Connect(const Inference& core, const Server& server,
                                     const std::string& model, const std::string& suffix) {
   LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
   ClientTarget target{.address = "127.0.0.1",
@@ -142,8 +142,7 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   CoreOptions core_options;
   core_options.repository = repository.path();
   core_options.device.workers = options.workers;
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceCore> core,
-                          InferenceCore::Open(core_options));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Inference> core, OpenCore(core_options));
   ServerOptions server_options;
   server_options.http_port = server_options.grpc_port = server_options.metrics_port = 0;
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,

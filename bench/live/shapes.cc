@@ -16,7 +16,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
 #include "program/compile.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon::bench {
 namespace {
@@ -113,7 +113,7 @@ Status MeasureMemory(const ShapesOptions& options, const std::string& name, Repo
 /// ones, until it is stopped.
 class ChangingShapes {
  public:
-  ChangingShapes(InferenceCore& core, const OnnxModel& model, std::string name)
+  ChangingShapes(Inference& core, const OnnxModel& model, std::string name)
       : core_(core), model_(model), name_(std::move(name)) {}
 
   void Start() {
@@ -134,7 +134,7 @@ class ChangingShapes {
   }
 
  private:
-  InferenceCore& core_;
+  Inference& core_;
   const OnnxModel& model_;
   const std::string name_;
   int number_ = 0, answered_ = 0, failed_ = 0;
@@ -286,7 +286,7 @@ class RealTimeBenchmark {
   std::mt19937 random_;
   const int requests_;  // real-time requests per window
   std::unique_ptr<OnnxModel> real_time_, detector_;
-  std::unique_ptr<InferenceCore> core_;
+  std::unique_ptr<Inference> core_;
   Nanoseconds interval_{0};
 };
 

@@ -199,7 +199,7 @@ class RobotClient {
     });
   }
 
-  std::unique_ptr<InferenceCore> core_;  // transport "process"
+  std::unique_ptr<Inference> core_;  // transport "process"
   std::vector<Stream> streams_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "server/memory_budget.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 namespace {
@@ -160,7 +161,7 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
                   std::move(parsed->format),
                   {arrived.first_byte, arrived.received, Now()},
                   arrived.reply->NewCharge()};
-  if (pending.format.stages) pending.stamps.off_core = core_.SchedulerStatistics().off_core;
+  if (pending.format.stages) pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core;
   if (pending.charge != nullptr) {
     parsed->request.room = std::make_shared<ChargedRoom>(pending.charge);
   }
@@ -182,7 +183,7 @@ void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
     net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
       const auto keep = pending.reply;
       if (pending.format.stages) {
-        pending.stamps.off_core = core_.SchedulerStatistics().off_core - pending.stamps.off_core;
+        pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core - pending.stamps.off_core;
       }
       AnswerErrors(keep, [&] { Answer(std::move(pending), std::move(result)); });
     });

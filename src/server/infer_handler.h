@@ -8,7 +8,7 @@
 #include "server/http/http_message.h"
 #include "server/http/json_lane.h"
 #include "server/route.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -18,7 +18,7 @@ namespace lagoon {
 class InferHandler {
  public:
   /// All are borrowed. `pool`: the one that runs the connections.
-  InferHandler(InferenceCore& core, IoPool& pool, JsonLane& lane)
+  InferHandler(Inference& core, IoPool& pool, JsonLane& lane)
       : core_(core), pool_(pool), lane_(lane) {}
 
   void Handle(const Route& route, const HttpRequest& request,
@@ -43,7 +43,7 @@ class InferHandler {
   void PostAnswer(Pending pending, Result<InferResponse> result);
   void Answer(Pending pending, Result<InferResponse> result);
 
-  InferenceCore& core_;
+  Inference& core_;
   IoPool& pool_;
   JsonLane& lane_;
 };

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "server/fleet/fleet_metrics.h"
 #include "server/route.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 namespace {
@@ -178,7 +180,7 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
     spdlog::error("metrics: the models' statistics are missing: {}", models.error().message);
   }
   families.push_back(NotServedFamily(core_.Models()));
-  const DispatcherStats scheduler = core_.SchedulerStatistics();
+  const DispatcherStats scheduler = SchedulerStatisticsOf(core_);
   for (const SchedulerRow& row : kSchedulerRows) {
     const auto count = static_cast<double>(scheduler.*row.count);
     families.push_back(
@@ -189,8 +191,8 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
                       "threads or programs had their cores",
                       MetricType::Counter,
                       {Value(MetricType::Counter, ToMicroseconds(scheduler.off_core))}});
-  if (const Result<FleetReport> fleet = core_.Fleet()) {
-    std::ranges::move(FleetMetrics(*fleet), std::back_inserter(families));
+  if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
+    std::ranges::move(FleetMetrics(fleet->ReadFleet()), std::back_inserter(families));
   }
   return families;
 }

@@ -4,7 +4,7 @@
 
 #include "server/http/http_message.h"
 #include "server/oip_handler.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -13,19 +13,19 @@ namespace lagoon {
 class CoreMetrics final : public prometheus::Collectable {
  public:
   /// `core` is borrowed.
-  explicit CoreMetrics(const InferenceCore& core) : core_(core) {}
+  explicit CoreMetrics(Inference& core) : core_(core) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  const InferenceCore& core_;
+  Inference& core_;
 };
 
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
   /// All are borrowed. `fleet`: ServerOptions::fleet.
-  MetricsHandler(const InferenceCore& core, const AdminHandlers& handlers, HttpHandler* fleet)
+  MetricsHandler(Inference& core, const AdminHandlers& handlers, HttpHandler* fleet)
       : metrics_(core), handlers_(handlers), fleet_(fleet) {}
 
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;

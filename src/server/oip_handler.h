@@ -8,7 +8,7 @@
 #include "server/route.h"
 #include "server/scheduler_handler.h"
 #include "server/shares/share_handler.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -28,7 +28,7 @@ class OipHandler final : public HttpHandler {
   };
 
   /// All are borrowed.
-  OipHandler(InferenceCore& core, InferHandler& infer, const AdminHandlers& handlers,
+  OipHandler(Inference& core, InferHandler& infer, const AdminHandlers& handlers,
              const Options& options)
       : core_(core), infer_(infer), handlers_(handlers), options_(options) {}
 
@@ -47,7 +47,7 @@ class OipHandler final : public HttpHandler {
   HttpResponse Ready() const;
   HttpResponse ModelReady(const Route& route) const;
 
-  InferenceCore& core_;
+  Inference& core_;
   InferHandler& infer_;
   const AdminHandlers handlers_;
   const Options options_;

@@ -4,7 +4,12 @@
 #include <string>
 #include <string_view>
 
-#include "serving/core.h"
+#include "base/status.h"
+#include "serving/core/models.h"
+
+namespace inference {
+class ModelConfig;
+}
 
 namespace lagoon {
 

@@ -6,6 +6,8 @@
 #include "policies/registry.h"
 #include "server/route.h"
 #include "server/scheduler_json.h"
+#include "server/unserved.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 namespace {
@@ -31,10 +33,12 @@ void SchedulerHandler::Handle(const HttpRequest& request, const std::shared_ptr<
                            : HttpResponse::WrongMethod(request.target, "GET"));
   }
   if (request.method == http::verb::post) return Switch(request, reply);
-  if (request.method == http::verb::get) {
-    return reply->Send(HttpResponse::Json(SchedulerJson(core_.scheduler())));
+  if (request.method != http::verb::get) {
+    return reply->Send(HttpResponse::WrongMethod(request.target, "GET, POST"));
   }
-  reply->Send(HttpResponse::WrongMethod(request.target, "GET, POST"));
+  const SchedulerControl* const schedulers = core_.schedulers();
+  reply->Send(schedulers != nullptr ? HttpResponse::Json(SchedulerJson(schedulers->scheduler()))
+                                    : HttpResponse::Failure(NoScheduler()));
 }
 
 void SchedulerHandler::Switch(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
@@ -43,16 +47,18 @@ void SchedulerHandler::Switch(const HttpRequest& request, const std::shared_ptr<
   if (!choice) return reply->Send(HttpResponse::Failure(choice.error()));
   Result<Scheduler> scheduler = MakeScheduler(*choice);
   if (!scheduler) return reply->Send(HttpResponse::Failure(scheduler.error()));
+  SchedulerControl* const schedulers = core_.schedulers();
+  if (schedulers == nullptr) return reply->Send(HttpResponse::Failure(NoScheduler()));
   const SchedulerConfig config = scheduler->config;
   // The thread that finishes the last request under the old scheduler runs the callback; it may be
   // one of the device's.
   // `reply = reply`: a captured copy that can be moved from, so that the connection is released
   // before the pool.
-  core_.SwitchScheduler(*std::move(scheduler),
-                        [reply = reply, config, hold = pool_.Hold()](Status status) mutable {
-                          PostAnswer(std::move(reply), config, std::move(status));
-                          hold.reset();  // this thread has left the pool's code
-                        });
+  schedulers->SwitchScheduler(*std::move(scheduler),
+                              [reply = reply, config, hold = pool_.Hold()](Status status) mutable {
+                                PostAnswer(std::move(reply), config, std::move(status));
+                                hold.reset();  // this thread has left the pool's code
+                              });
 }
 
 }  // namespace lagoon

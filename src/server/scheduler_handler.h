@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "server/http/http_message.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -16,7 +16,7 @@ class SchedulerHandler {
   static constexpr std::size_t kMaxBodyBytes = 4096;
 
   /// Both are borrowed. `pool`: the one that runs the connections.
-  SchedulerHandler(InferenceCore& core, IoPool& pool) : core_(core), pool_(pool) {}
+  SchedulerHandler(Inference& core, IoPool& pool) : core_(core), pool_(pool) {}
 
   /// Handles any method; the answer is 405 for one that the path does not have.
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
@@ -24,7 +24,7 @@ class SchedulerHandler {
  private:
   void Switch(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
 
-  InferenceCore& core_;
+  Inference& core_;
   IoPool& pool_;
 };
 

@@ -21,7 +21,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kMaxRetainedBytes = std::size_t{32} << 20;
-// The longest delay of grpc.health.v1 behind InferenceCore::Ready.
+// The longest delay of grpc.health.v1 behind Inference::Ready.
 constexpr std::chrono::milliseconds kHealthPeriod{200};
 constexpr std::size_t kMaxScrapeConnections = 64;
 
@@ -46,7 +46,7 @@ ServerOptions Within(std::size_t descriptors, ServerOptions options) {
 
 class EdgeServer final : public Server {
  public:
-  EdgeServer(InferenceCore& core, const ServerOptions& options)
+  EdgeServer(Inference& core, const ServerOptions& options)
       : core_(core),
         options_(Within(DescriptorLimit(), options)),
         pool_(ThreadsOf(options)),
@@ -83,7 +83,7 @@ class EdgeServer final : public Server {
   void StopHealth();
   static void StopListener(const std::shared_ptr<HttpListener>& listener, TimePoint until);
 
-  InferenceCore& core_;
+  Inference& core_;
   const ServerOptions options_;
   IoPool pool_;  // sockets and timers must be destroyed before it
   JsonLane lane_;
@@ -200,7 +200,7 @@ void EdgeServer::Stop(TimePoint until) {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::Start(InferenceCore& core, const ServerOptions& options) {
+Result<std::unique_ptr<Server>> Server::Start(Inference& core, const ServerOptions& options) {
   auto server = std::make_unique<EdgeServer>(core, options);
   LAGOON_RETURN_IF_ERROR(server->Open());
   return Result<std::unique_ptr<Server>>(std::move(server));

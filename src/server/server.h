@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "server/http/http_message.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -44,7 +44,7 @@ class Server {
   /// nothing is served: kAlreadyExists, naming protocol, address and port, when a port is taken;
   /// kInvalidArgument when the address or a port cannot be used, or two protocols have the same
   /// port.
-  static Result<std::unique_ptr<Server>> Start(InferenceCore& core, const ServerOptions& options);
+  static Result<std::unique_ptr<Server>> Start(Inference& core, const ServerOptions& options);
   /// Stop(Now()) unless stopped.
   virtual ~Server() = default;
 
@@ -54,7 +54,7 @@ class Server {
   virtual int metrics_port() const = 0;
 
   /// From now on every HTTP answer announces the end of its connection and closes it. Call this
-  /// before InferenceCore::Drain(): the port stays open while the core answers requests in flight,
+  /// before Inference::Drain(): the port stays open while the core answers requests in flight,
   /// so that a client that comes now gets 503 and turns to another server. Any thread.
   virtual void AnnounceStop() = 0;
   /// Accepts nothing new, answers requests in flight, and closes. Requests that are not answered by

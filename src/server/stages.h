@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/time.h"
-#include "serving/core.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 
@@ -12,7 +12,7 @@ namespace lagoon {
 struct EdgeStamps {
   TimePoint first_byte;  // the first byte of the request arrived
   TimePoint received;    // its last byte arrived
-  TimePoint submitted;   // parsed; InferenceCore::Infer was called
+  TimePoint submitted;   // parsed; Inference::Infer was called
   /// DispatcherStats::off_core when it was submitted; before the rendering: its growth since. Only
   /// of requests that ask for their stages.
   Nanoseconds off_core{0};

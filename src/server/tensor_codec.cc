@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "serving/request_check.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/text.h"
+
 namespace lagoon {
 namespace {
 
@@ -66,6 +68,35 @@ std::string UnservedMessage(std::string_view extension) {
     return fmt::format("Triton's extension '{}' is not served; {}", row.name, row.instead);
   }
   return fmt::format("Triton's extension '{}' is not served", extension);
+}
+
+namespace {
+
+Error OfMembers(std::string_view what) {
+  return {
+      ErrorCode::kUnimplemented,
+      fmt::format("{} of the members' devices can be seen and changed at each member only", what)};
+}
+
+}  // namespace
+
+Error NoScheduler() { return OfMembers("the scheduler"); }
+
+Error NoShares() { return OfMembers("shares"); }
+
+Error NoRepository(std::string_view model, std::string_view change) {
+  return {ErrorCode::kUnimplemented,
+          fmt::format("model '{}' cannot be {}: the set of models is fixed", model, change)};
+}
+
+Error NoFleet() {
+  return {ErrorCode::kUnimplemented,
+          "the server serves one device; `lagoon serve --fleet` serves several"};
+}
+
+Error NoFleetFor(std::string_view placer) {
+  return {ErrorCode::kUnimplemented,
+          fmt::format("there is no use for placer {}: {}", Quoted(placer), NoFleet().message)};
 }
 
 }  // namespace lagoon

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace lagoon {
 
 // Triton's extensions that Lagoon does not serve. Their names are Triton's; a client that asks for
@@ -18,5 +20,15 @@ std::string_view UnservedExtensionOfRpc(std::string_view method);
 
 /// Names `extension` and what to use instead.
 std::string UnservedMessage(std::string_view extension);
+
+// The answers where the core has no such facet (Inference): kUnimplemented.
+
+Error NoScheduler();
+Error NoShares();
+/// `change`: "loaded" or "unloaded".
+Error NoRepository(std::string_view model, std::string_view change);
+Error NoFleet();
+/// `placer`: the one that a client has asked for.
+Error NoFleetFor(std::string_view placer);
 
 }  // namespace lagoon

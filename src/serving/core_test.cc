@@ -1,5 +1,3 @@
-#include "serving/core.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,11 +137,12 @@ TEST_F(CoreTest, SwitchesTheSchedulerWhileRequestsComeIn) {
     for (const std::string_view name : SchedulerNames()) {
       answered.wait(answered.load());  // at least one request is answered under each scheduler
       const auto switched = std::make_shared<std::promise<Status>>();  // outlives its set_value
-      core_->SwitchScheduler(*MakeScheduler(name),
-                             [switched](Status status) { switched->set_value(std::move(status)); });
+      core_->schedulers()->SwitchScheduler(*MakeScheduler(name), [switched](Status status) {
+        switched->set_value(std::move(status));
+      });
       const Status status = switched->get_future().get();
       EXPECT_TRUE(status) << name;
-      EXPECT_EQ(core_->scheduler().name, name);
+      EXPECT_EQ(core_->schedulers()->scheduler().name, name);
     }
     enough = true;
   }
@@ -205,7 +204,7 @@ TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
   InferRequest request = WithTimeout(SlowRequest(), 5ms);
   std::uint64_t asked = 0;
   // On a busy machine a request may expire before it starts.
-  while (core_->SchedulerStatistics().launches == 0) {
+  while (core_->schedulers()->SchedulerStatistics().launches == 0) {
     request.arrival = Now();
     const Answer answer = Ask(request);
     ++asked;
@@ -238,7 +237,7 @@ TEST_F(CoreTest, ARequestThatIsLateAlreadyIsAnsweredAtOnce) {
   Sent sent = Send(std::move(request));
   ASSERT_TRUE(sent.Answered());
   EXPECT_EQ(CodeOf(sent.answer.get()), ErrorCode::kDeadlineExceeded);
-  EXPECT_EQ(core_->SchedulerStatistics().launches, 0u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().launches, 0u);
   EXPECT_EQ(StatisticsOf("small").deadline_misses, 1u);
 }
 
@@ -252,7 +251,7 @@ TEST_F(CoreTest, ARequestThatWouldBeLateIsRefusedAtOnceIfTheSchedulerSaysSo) {
   const std::string& message = answer.error().message;
   EXPECT_THAT(message, MatchesRegex("model 'slow': would be late: .* take [0-9]+\\.[0-9]{3} ms"));
   EXPECT_GE(std::stod(message.substr(message.find("take ") + 5)), 1);
-  EXPECT_EQ(core_->SchedulerStatistics().launches, 0u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().launches, 0u);
   EXPECT_EQ(StatisticsOf("slow").too_late, 1u);
   EXPECT_EQ(StatisticsOf("slow").rejected, 1u);
   EXPECT_EQ(StatisticsOf("slow").deadline_misses, 0u);
@@ -393,7 +392,7 @@ TEST_F(CoreTest, ARealTimeRequestTakesTheUnitsFromBestEffortWork) {
   Open();
   Sent running = SendRunning();
   EXPECT_EQ(CodeOf(Ask(SmallRequest())), std::nullopt);
-  EXPECT_EQ(core_->SchedulerStatistics().revocations, 1u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 1u);
   EXPECT_FALSE(running.Answered());
   const Answer answer = running.answer.get();
   ASSERT_EQ(CodeOf(answer), std::nullopt);
@@ -410,7 +409,7 @@ TEST_F(CoreTest, ARequestMayLowerItsClass) {
   InferRequest request = SmallRequest();
   request.priority = 2;
   EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
-  EXPECT_EQ(core_->SchedulerStatistics().revocations, 0u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 0u);
   EXPECT_EQ(StatisticsOf("small").success.count, 1u);
 }
 
@@ -422,7 +421,7 @@ TEST_F(CoreTest, ARequestNeverRaisesItsClass) {
   InferRequest request = SmallRequest();
   request.priority = 1;
   EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
-  EXPECT_EQ(core_->SchedulerStatistics().revocations, 0u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 0u);
 }
 
 // ---- Wrong requests

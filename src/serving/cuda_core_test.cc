@@ -35,7 +35,7 @@ class CudaCoreTest : public testing::CoreTest {
                       .longest = std::chrono::milliseconds(20),
                       .tries = 3};
     options.on_gone = [this](const std::string&) { ++gone_; };
-    auto core = InferenceCore::Open(options);
+    auto core = OpenCore(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
   }
@@ -50,7 +50,7 @@ TEST_F(CudaCoreTest, AnswersAsTheCpuDoes) {
   repository_.AddModel("small", testing::SmallModel());
   repository_.AddModel("batch", testing::SmallBatchModel(), "max_batch_size: 3");
   OpenOnGpu();
-  EXPECT_EQ(core_->device().name, "cuda:0");
+  EXPECT_EQ(core_->schedulers()->device().name, "cuda:0");
   const auto answer = Ask(SmallRequest());
   ASSERT_TRUE(answer.has_value()) << answer.error().message;
   EXPECT_EQ(Floats(answer->outputs.at(0)), (std::vector<float>{5, -39}));
@@ -130,15 +130,16 @@ TEST_F(CudaCoreTest, ALostDeviceIsOpenedAgainWithItsModels) {
   repository_.AddModel("small", testing::SmallModel());
   OpenOnGpu();
   const auto switched = std::make_shared<std::promise<Status>>();  // outlives its set_value
-  core_->SwitchScheduler(*MakeScheduler("reset:depth=2"),
-                         [switched](Status status) { switched->set_value(std::move(status)); });
+  core_->schedulers()->SwitchScheduler(*MakeScheduler("reset:depth=2"), [switched](Status status) {
+    switched->set_value(std::move(status));
+  });
   ASSERT_TRUE(switched->get_future().get());
   for (int loss = 0; loss < 3; ++loss) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Ask(SmallRequest()).has_value());
     testing::EmulatedDriver().LoseContext(cuda::fake::kPassingFault);
     ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
     EXPECT_TRUE(core_->Ready());
-    EXPECT_EQ(ChoiceOf(core_->scheduler()).Text(), "reset:depth=2");
+    EXPECT_EQ(ChoiceOf(core_->schedulers()->scheduler()).Text(), "reset:depth=2");
     EXPECT_EQ(StatisticsOf("small").success.count, 1u) << "the statistics did not start anew";
   }
 }
@@ -180,7 +181,7 @@ TEST_F(CudaCoreTest, ADeviceThatDoesNotOpenAgainSaysWhyAndIsTriedAgain) {
   ASSERT_EQ(testing::CodeOf(refused), ErrorCode::kUnavailable);
   EXPECT_THAT(refused.error().message, HasSubstr("the server's log says why"));
   EXPECT_EQ(core_->Statistics("small", "").error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(core_->device().name, "cuda:0");
+  EXPECT_EQ(core_->schedulers()->device().name, "cuda:0");
   testing::EmulatedDriver().RefuseCall("", 0);
   ASSERT_NO_FATAL_FAILURE(AwaitAnswers());
   EXPECT_TRUE(core_->Ready());
@@ -246,7 +247,7 @@ TEST_F(CudaCoreTest, AMissingDriverIsAnErrorOfTheCore) {
   options.repository = repository_.path();
   options.device.name = "cuda:0";
   options.device.cuda_driver = "libno-such-driver.so.1";
-  const auto core = InferenceCore::Open(options);
+  const auto core = OpenCore(options);
   ASSERT_FALSE(core.has_value());
   EXPECT_THAT(core.error().message, HasSubstr("install NVIDIA's driver"));
 }

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "policies/registry.h"
 #include "program/parts.h"
-#include "serving/request_check.h"
+#include "serving/model/request_check.h"
 #include "trace/recorder.h"
 
 namespace lagoon {
@@ -183,10 +183,7 @@ DeviceCore::~DeviceCore() {
   shares_.reset();
   {
     const MutexLock changing(change_mutex_);
-    for (const auto& version : kept_) {
-      version->own.reset();
-      version->lowered.reset();
-    }
+    for (const auto& version : kept_) version->StopBatchers();
   }
   models_.StopBatchers();
   UntilMemorySuffices([&] { models_.StopPrograms(); });

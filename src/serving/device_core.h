@@ -10,21 +10,24 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "serving/batch/batcher.h"
-#include "serving/core.h"
-#include "serving/in_flight.h"
+#include "serving/core/models.h"
+#include "serving/core/request.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core_options.h"
 #include "serving/model_table.h"
-#include "serving/plan_maker.h"
+#include "serving/request/batcher.h"
+#include "serving/request/in_flight.h"
+#include "serving/request/plan_maker.h"
 #include "serving/shares/share_keeper.h"
 
 namespace lagoon {
 
 /// Opens the device, loads the models onto it and serves them. When the device is lost, requests in
 /// flight and all later ones are answered kUnavailable. The methods do what the methods of
-/// InferenceCore with the same names do.
+/// Inference and of its facets with the same names do.
 class DeviceCore {
  public:
-  /// As InferenceCore::Open. `on_lost` is called once, on any thread, when the device is lost.
+  /// As OpenCore(). `on_lost` is called once, on any thread, when the device is lost.
   static Result<std::unique_ptr<DeviceCore>> Open(const CoreOptions& options,
                                                   std::function<void()> on_lost);
   ~DeviceCore();
@@ -52,12 +55,12 @@ class DeviceCore {
   void Drain(TimePoint until);
   /// Loads one model while the others serve; blocks until the new version answers requests.
   /// Requests in flight for the version before are answered by that one, and then it is destroyed.
-  /// On an error the version before stays. The errors are those of InferenceCore::LoadModel. At
+  /// On an error the version before stays. The errors are those of RepositoryControl::LoadModel. At
   /// most one LoadModel() or UnloadModel() of a model at a time; those of different models may
   /// overlap.
   Status LoadModel(const std::string& name);
   /// Blocks until the requests in flight of the model are answered and its memory is free. The
-  /// errors are those of InferenceCore::UnloadModel.
+  /// errors are those of RepositoryControl::UnloadModel.
   Status UnloadModel(const std::string& name);
   /// The models that are loaded or that failed to load when the device was opened.
   std::vector<std::string> ModelNames() const { return models_.Names(); }

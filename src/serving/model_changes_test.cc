@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "serving/core/repository_control.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {
@@ -34,13 +35,13 @@ onnx::ModelProto ScaledModel(float factor) {
 
 class ModelChangesTest : public CoreTest {
  protected:
-  Status Load(const std::string& model) { return Wait(&InferenceCore::LoadModel, model); }
-  Status Unload(const std::string& model) { return Wait(&InferenceCore::UnloadModel, model); }
+  Status Load(const std::string& model) { return Wait(&RepositoryControl::LoadModel, model); }
+  Status Unload(const std::string& model) { return Wait(&RepositoryControl::UnloadModel, model); }
   std::future<Status> StartUnload(const std::string& model) {
-    return Start(&InferenceCore::UnloadModel, model);
+    return Start(&RepositoryControl::UnloadModel, model);
   }
   std::future<Status> StartLoad(const std::string& model) {
-    return Start(&InferenceCore::LoadModel, model);
+    return Start(&RepositoryControl::LoadModel, model);
   }
   void OpenWith(std::vector<std::string> models) {
     CoreOptions options;
@@ -49,7 +50,7 @@ class ModelChangesTest : public CoreTest {
     options.device.workers = 1;
     options.profile.runs = 1;
     options.engine = "none";
-    auto core = InferenceCore::Open(options);
+    auto core = OpenCore(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
   }
@@ -61,12 +62,12 @@ class ModelChangesTest : public CoreTest {
   }
 
  private:
-  using Change = void (InferenceCore::*)(const std::string&, std::function<void(Status)>);
+  using Change = void (RepositoryControl::*)(const std::string&, std::function<void(Status)>);
   std::future<Status> Start(Change change, const std::string& model) {
     auto promise = std::make_shared<std::promise<Status>>();
     std::future<Status> done = promise->get_future();
-    (core_.get()->*change)(model,
-                           [promise](Status status) { promise->set_value(std::move(status)); });
+    (core_->repository()->*change)(
+        model, [promise](Status status) { promise->set_value(std::move(status)); });
     return done;
   }
   Status Wait(Change change, const std::string& model) { return Start(change, model).get(); }
@@ -266,7 +267,8 @@ TEST_F(ModelChangesTest, ChangesThatWaitAreAnsweredWhenTheCoreEnds) {
   std::vector<std::future<Status>> statuses;
   for (std::promise<Status>& promise : done) {
     statuses.push_back(promise.get_future());
-    core_->LoadModel("m", [&](Status status) { promise.set_value(std::move(status)); });
+    core_->repository()->LoadModel("m",
+                                   [&](Status status) { promise.set_value(std::move(status)); });
   }
   core_.reset();
   for (std::future<Status>& status : statuses) {

@@ -6,12 +6,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "serving/batch/batcher.h"
-#include "serving/plan_maker.h"
 
 namespace lagoon {
 namespace {
@@ -47,47 +44,11 @@ void LogFailed(const ModelStatus& status) {
 
 using Entry = ModelTable::Entry;
 
-/// InferRequest::priority of requests of the model's own class, and of those that lower it.
-constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
-
 Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
 std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
                                  const LoadOptions& options);
 
 }  // namespace
-
-LoadedVersion::LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version)
-    : model(std::move(loaded)), number(version) {}
-
-LoadedVersion::~LoadedVersion() = default;
-
-Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
-  if (Status added = model->AddQueues(dispatcher); !added) {
-    const Status removed = model->RemoveQueues(dispatcher);
-    LAGOON_CHECK(removed.has_value());  // no job has used the queues
-    return added;
-  }
-  if (!model->settings().batching.enabled) return {};
-  own = std::make_unique<Batcher>(*model, kOwnPriority, dispatcher, maker);
-  if (model->settings().job_class != JobClass::kRealTime) return {};
-  lowered = std::make_unique<Batcher>(*model, kLoweredPriority, dispatcher, maker);
-  return {};
-}
-
-Status LoadedVersion::Stop(Dispatcher& dispatcher, PlanMaker& maker) {
-  own.reset();
-  lowered.reset();
-  maker.Forget(*model);
-  return model->RemoveQueues(dispatcher);
-}
-
-std::vector<Batcher*> LoadedVersion::Batchers() const {
-  std::vector<Batcher*> batchers;
-  for (const auto* batcher : {&own, &lowered}) {
-    if (*batcher != nullptr) batchers.push_back(batcher->get());
-  }
-  return batchers;
-}
 
 void ModelTable::Entry::Lend(Version& version) { version.lender->Lend(std::move(version.loaded)); }
 
@@ -352,9 +313,7 @@ void ModelTable::StopBatchers() {
   for (auto& [name, entry] : models_) {
     for (auto& [number, version] : entry->versions) {
       if (version.lender == nullptr) continue;
-      const ModelLease lease = version.lender->Borrow();
-      lease->own.reset();
-      lease->lowered.reset();
+      version.lender->Borrow()->StopBatchers();
     }
   }
 }

@@ -87,12 +87,12 @@ TEST_F(RepositoryTest, AnUnreadableRepositoryIsAnError) {
   CoreOptions options;
   options.repository = repository_.path() + "/missing";
   options.device.workers = 1;
-  const auto missing = InferenceCore::Open(options);
+  const auto missing = OpenCore(options);
   ASSERT_FALSE(missing.has_value());
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
   repository_.WriteFile("file", "");
   options.repository = repository_.path() + "/file";
-  const auto file = InferenceCore::Open(options);
+  const auto file = OpenCore(options);
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().code, ErrorCode::kInvalidArgument);
 }
@@ -101,7 +101,7 @@ TEST_F(RepositoryTest, AnUnknownSchedulerIsAnError) {
   CoreOptions options;
   options.repository = repository_.path();
   options.scheduler = "magic";
-  const auto core = InferenceCore::Open(options);
+  const auto core = OpenCore(options);
   ASSERT_FALSE(core.has_value());
   EXPECT_THAT(core.error().message, AllOf(HasSubstr("magic"), HasSubstr("reset")));
 }

@@ -95,7 +95,7 @@ TEST_F(OutputsTest, A16BitFloatThatWouldHaveToBeTextIsRefusedBeforeAnythingIsCom
   InferRequest request = SmallRequest("half");
   request.form = OutputForm::kText;
   EXPECT_EQ(CodeOf(Ask(request)), ErrorCode::kUnimplemented);
-  EXPECT_EQ(core_->SchedulerStatistics().launches, 0u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().launches, 0u);
   EXPECT_EQ(CodeOf(Ask(SmallRequest("half"))), std::nullopt);  // as bytes
 }
 

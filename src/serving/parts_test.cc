@@ -99,7 +99,7 @@ TEST_F(PartsTest, BestEffortWorkWaitsBetweenTheParts) {
   repository_.AddModel("picks", PicksElements(), testing::kRealTime);
   Open();
   ExpectBits(Ask(Bits(0x0F)), 0x0F);
-  EXPECT_EQ(core_->SchedulerStatistics().holds, 1u);
+  EXPECT_EQ(core_->schedulers()->SchedulerStatistics().holds, 1u);
 }
 
 TEST_F(PartsTest, TheTimeAloneIsThatOfAllParts) {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "serving/plan_maker.h"
+#include "serving/request/plan_maker.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {

@@ -196,7 +196,7 @@ void City::Changed(const ModelChange& change, const Status& done) {
 
 void City::Look() {
   static_cast<void>(core_->Statistics("", ""));
-  static_cast<void>(core_->SchedulerStatistics());
+  static_cast<void>(core_->schedulers()->SchedulerStatistics());
   for (const ModelStatus& status : core_->Models()) {
     static_cast<void>(core_->Metadata(status.name, ""));
     static_cast<void>(core_->Config(status.name, ""));
@@ -219,9 +219,9 @@ void City::CheckShares() const {
 
 /// What is wrong with a share; empty if nothing is, or if shares are being changed.
 std::string City::WrongShare() const {
-  const Result<SharesReport> before = core_->Shares();
+  const Result<SharesReport> before = core_->shares()->ReadShares();
   const std::vector<UnitRange> ranges = const_cast<Devices&>(devices_).Shares();
-  const Result<SharesReport> after = core_->Shares();
+  const Result<SharesReport> after = core_->shares()->ReadShares();
   if (!before || !after || !SameShares(*before, *after)) return "";
   if (before->kind != ShareKind::kUnits) return "";
   {

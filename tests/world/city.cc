@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "policies/registry.h"
+#include "serving/core/repository_control.h"
 #include "serving/fleet/open_fleet.h"
 #include "world/allocations.h"
 #include "world/threads.h"
@@ -49,9 +50,8 @@ class Restless final : public Placer {
   std::size_t calls_ = 0;
 };
 
-Result<std::unique_ptr<InferenceCore>> OpenServer(const CoreOptions& options,
-                                                  std::uint32_t devices) {
-  if (devices < 2) return InferenceCore::Open(options);
+Result<std::unique_ptr<Inference>> OpenServer(const CoreOptions& options, std::uint32_t devices) {
+  if (devices < 2) return OpenCore(options);
   FleetOptions fleet;
   fleet.placer = "restless";
   fleet.make_placer = [](std::string_view) -> Result<std::unique_ptr<Placer>> {
@@ -171,8 +171,8 @@ void City::Change(const Event& event) {
     Changed({model, constant, load, failed}, status);
   };
   Exposed([&] {
-    load ? core_->LoadModel(event.model, std::move(done))
-         : core_->UnloadModel(event.model, std::move(done));
+    load ? core_->repository()->LoadModel(event.model, std::move(done))
+         : core_->repository()->UnloadModel(event.model, std::move(done));
   });
 }
 
@@ -189,7 +189,7 @@ void City::Switch(const Event& event) {
     --changes_;
     news_.NotifyAll();
   };
-  Exposed([&] { core_->SwitchScheduler(std::move(scheduler), std::move(done)); });
+  Exposed([&] { core_->schedulers()->SwitchScheduler(std::move(scheduler), std::move(done)); });
 }
 
 void City::Lose(const Event& event) {
@@ -248,7 +248,7 @@ void City::Act(const Event& event) {
         const MutexLock lock(mutex_);
         resized_ = true;
       }
-      Exposed([&] { static_cast<void>(core_->ResizeShare(event.model, "", wanted)); });
+      Exposed([&] { static_cast<void>(core_->shares()->ResizeShare(event.model, "", wanted)); });
       return;
     }
     case Event::Kind::kHold: {

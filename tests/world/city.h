@@ -13,7 +13,7 @@
 
 #include "base/mutex.h"
 #include "engine/testing/test_engine.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 #include "world/device.h"
 #include "world/models.h"
 #include "world/script.h"
@@ -107,7 +107,7 @@ class City {
   const std::function<void(const std::string&)>& violation_;
   Devices devices_;
   std::shared_ptr<testing::TestEngine> engine_ = std::make_shared<testing::TestEngine>();
-  std::unique_ptr<InferenceCore> core_;
+  std::unique_ptr<Inference> core_;
 
   mutable Mutex mutex_;
   CondVar news_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/tensor.h"
-#include "serving/core.h"
+#include "serving/core/request.h"
 
 namespace lagoon::world {
 

@@ -6,6 +6,8 @@
 #include "server/fleet/fleet_json.h"
 #include "server/fleet/repository.h"
 #include "server/unserved.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/repository_control.h"
 
 namespace lagoon {
 namespace {
@@ -31,7 +33,9 @@ void FleetHandler::Handle(const Route& route, const HttpRequest& request,
       }
       const Result<std::string> name = ParsePlacerJson(BodyOf(request));
       if (!name) return reply->Send(HttpResponse::Failure(name.error()));
-      const Status set = core_.SetPlacer(*name);
+      FleetControl* const fleet = core_.fleet();
+      if (fleet == nullptr) return reply->Send(HttpResponse::Failure(NoFleetFor(*name)));
+      const Status set = fleet->SetPlacer(*name);
       if (!set) return reply->Send(HttpResponse::Failure(set.error()));
       return HandleFleet(request, reply);
     }
@@ -41,9 +45,9 @@ void FleetHandler::Handle(const Route& route, const HttpRequest& request,
 }
 
 void FleetHandler::HandleFleet(const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
-  const Result<FleetReport> report = core_.Fleet();
-  reply->Send(report ? HttpResponse::Json(FleetJson(*report, Now()))
-                     : HttpResponse::Failure(report.error()));
+  const FleetControl* const fleet = core_.fleet();
+  reply->Send(fleet != nullptr ? HttpResponse::Json(FleetJson(fleet->ReadFleet(), Now()))
+                               : HttpResponse::Failure(NoFleet()));
 }
 
 void FleetHandler::HandleRepository(const Route& route, const HttpRequest& request,
@@ -65,8 +69,14 @@ void FleetHandler::HandleRepository(const Route& route, const HttpRequest& reque
   Change(route, reply);
 }
 
-/// The answer comes when the change is made, from a thread of the core.
+/// The answer to a change comes when the change is made, from a thread of the core.
 void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& reply) {
+  const bool load = route.kind == Route::Kind::kRepositoryLoad;
+  RepositoryControl* const repository = core_.repository();
+  if (repository == nullptr) {
+    return reply->Send(
+        HttpResponse::Failure(NoRepository(route.model, load ? "loaded" : "unloaded")));
+  }
   // `reply = reply`: a captured copy that can be moved from, so that the connection is released
   // before the pool.
   auto done = [reply = reply, model = route.model, hold = pool_.Hold()](Status status) mutable {
@@ -78,8 +88,8 @@ void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& 
               });
     hold.reset();  // this thread has left the pool's code
   };
-  if (route.kind == Route::Kind::kRepositoryLoad) return core_.LoadModel(route.model, done);
-  core_.UnloadModel(route.model, done);
+  if (load) return repository->LoadModel(route.model, done);
+  repository->UnloadModel(route.model, done);
 }
 
 }  // namespace lagoon

@@ -6,7 +6,7 @@
 
 #include "server/http/http_message.h"
 #include "server/route.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -19,7 +19,7 @@ class FleetHandler {
  public:
   /// Both are borrowed. `pool`: the one that runs the connections. `model_control`: clients may
   /// load and unload models.
-  FleetHandler(InferenceCore& core, IoPool& pool, bool model_control)
+  FleetHandler(Inference& core, IoPool& pool, bool model_control)
       : core_(core), pool_(pool), model_control_(model_control) {}
 
   bool model_control() const { return model_control_; }
@@ -34,7 +34,7 @@ class FleetHandler {
                         const std::shared_ptr<HttpReply>& reply);
   void Change(const Route& route, const std::shared_ptr<HttpReply>& reply);
 
-  InferenceCore& core_;
+  Inference& core_;
   IoPool& pool_;
   const bool model_control_;
 };

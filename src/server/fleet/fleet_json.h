@@ -6,7 +6,8 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "serving/core.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/models.h"
 
 namespace lagoon {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "serving/fleet/fleet_report.h"
+#include "serving/core/fleet_control.h"
 
 namespace lagoon {
 

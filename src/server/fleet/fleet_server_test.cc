@@ -72,6 +72,34 @@ TEST_F(FleetServer, AServerOfOneDeviceHasNoFleet) {
   EXPECT_THAT(AskMetricsPort(Get("/metrics")).body, Not(HasSubstr("lagoon_fleet")));
 }
 
+TEST_F(FleetServer, SaysWhatACoreWithoutFacetsLacks) {
+  core_.BecomeBare();
+  model_control_ = true;
+  Restart();
+  const auto expect = [&](const std::string& request, std::string_view why) {
+    const HttpTestResponse answer = AskMetricsPort(request);
+    EXPECT_EQ(answer.status, 501) << request;
+    EXPECT_THAT(ErrorOf(answer), HasSubstr(std::string(why)));
+  };
+  const char* const scheduler = "the scheduler of the members' devices can be seen and changed at";
+  expect(Get("/v2/scheduler"), scheduler);
+  expect(Post("/v2/scheduler", R"({"scheduler":"reef"})"), scheduler);
+  const char* const shares = "shares of the members' devices can be seen and changed at";
+  expect(Get("/v2/shares"), shares);
+  expect(Post("/v2/shares", R"({"tuning":false})"), shares);
+  expect(Post("/v2/models/twice/resize", R"({"units":1})"), shares);
+  expect(Get("/v2/fleet"), "the server serves one device");
+  expect(Post("/v2/fleet/placer", R"({"placer":"other"})"), "no use for placer 'other'");
+  EXPECT_EQ(AskMetricsPort(Post("/v2/scheduler", R"({"scheduler":"none"})")).status, 404);
+  for (const std::string change : {"load", "unload"}) {
+    const auto answer = Ask(Post("/v2/repository/models/twice/" + change, "{}"));
+    EXPECT_EQ(answer.status, 501);
+    EXPECT_EQ(ErrorOf(answer),
+              "model 'twice' cannot be " + change + "ed: the set of models is fixed");
+  }
+  EXPECT_THAT(AskMetricsPort(Get("/metrics")).body, HasSubstr("lagoon_launches_total 0"));
+}
+
 TEST_F(FleetServer, MetricsNameDeviceAndReplica) {
   core_.BecomeFleet();
   const std::string metrics = AskMetricsPort(Get("/metrics")).body;

@@ -11,7 +11,7 @@
 
 namespace lagoon {
 
-bool IsReady(const InferenceCore& core, bool strict) {
+bool IsReady(const Inference& core, bool strict) {
   if (!core.Ready()) return false;
   return !strict || std::ranges::all_of(core.Models(), [](const ModelStatus& model) {
     return model.state == ModelState::kReady || model.reason == kNotLoaded;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -19,12 +19,12 @@ struct RepositoryRow {
 };
 
 /// Whether the server is ready. `strict`: only if no model failed to load.
-bool IsReady(const InferenceCore& core, bool strict);
+bool IsReady(const Inference& core, bool strict);
 
 /// `ready_only`: without the models that are not ready.
 std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only);
 
-/// The error of InferenceCore::LoadModel() or UnloadModel() as clients may see it. One that may
+/// The error of RepositoryControl::LoadModel() or UnloadModel() as clients may see it. One that may
 /// name paths of the server is logged as it is.
 Error ForClients(const std::string& model, const Error& error);
 

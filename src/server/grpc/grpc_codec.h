@@ -4,7 +4,8 @@
 
 #include "server/grpc/grpc_service.pb.h"
 #include "server/stages.h"
-#include "serving/core.h"
+#include "serving/core/models.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 

@@ -61,7 +61,7 @@ GrpcEdge::~GrpcEdge() {
   if (server_ != nullptr) Stop(Now());
 }
 
-Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(InferenceCore& core, IoPool& pool,
+Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(Inference& core, IoPool& pool,
                                                   const Options& options) {
   std::unique_ptr<GrpcEdge> edge(new GrpcEdge);
   LAGOON_ASSIGN_OR_RETURN(edge->listener_, GrpcListener::Listen(pool, options.address, options.port,

@@ -9,7 +9,7 @@
 
 #include "server/grpc/grpc_listener.h"
 #include "server/io_pool.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -37,7 +37,7 @@ class GrpcEdge {
   /// Begins to serve. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
   /// kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument for a bad
   /// address.
-  static Result<std::unique_ptr<GrpcEdge>> Start(InferenceCore& core, IoPool& pool,
+  static Result<std::unique_ptr<GrpcEdge>> Start(Inference& core, IoPool& pool,
                                                  const Options& options);
   /// Stops at once.
   ~GrpcEdge();

@@ -12,6 +12,7 @@
 #include "base/inflate.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/memory_budget.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 namespace {
@@ -93,7 +94,7 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   auto parsed = ParseGrpcInfer(std::move(message));
   if (!parsed) return Refuse(parsed.error());
   stages_ = parsed->stages;
-  if (stages_) stamps_.off_core = core_.SchedulerStatistics().off_core;
+  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core;
   parsed->request.arrival = stamps_.first_byte;
   stamps_.submitted = Now();
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
@@ -132,7 +133,7 @@ void GrpcInferCall::Refuse(const Error& error) {
 
 void GrpcInferCall::Respond(Result<InferResponse> result) {
   if (!result) return Refuse(result.error());
-  if (stages_) stamps_.off_core = core_.SchedulerStatistics().off_core - stamps_.off_core;
+  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
   inference::ModelInferResponse message;
   FillGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, message);
   bool owned = false;

@@ -8,7 +8,7 @@
 #include "server/grpc/message_pool.h"
 #include "server/io_pool.h"
 #include "server/stages.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -19,7 +19,7 @@ using InferMessagePool = MessagePool<inference::ModelInferRequest>;
 /// pooled memory.
 class GrpcInferCall final : public grpc::ServerUnaryReactor {
  public:
-  GrpcInferCall(InferenceCore& core, IoPool& pool, grpc::CallbackServerContext& context,
+  GrpcInferCall(Inference& core, IoPool& pool, grpc::CallbackServerContext& context,
                 grpc::ByteBuffer& response)
       : core_(core), pool_(pool), context_(context), response_(response) {}
 
@@ -35,7 +35,7 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
   void Respond(Result<InferResponse> result);
   void Refuse(const Error& error);
 
-  InferenceCore& core_;
+  Inference& core_;
   IoPool& pool_;
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer& response_;

@@ -7,7 +7,7 @@
 #include "plan/element.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/tensor_codec.h"
-#include "serving/request_check.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 namespace {

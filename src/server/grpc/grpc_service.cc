@@ -5,6 +5,7 @@
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/unserved.h"
+#include "serving/core/repository_control.h"
 
 namespace lagoon {
 namespace {
@@ -105,26 +106,32 @@ grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
-  return Change(context, *request, &InferenceCore::LoadModel);
+  return Change(context, *request, &RepositoryControl::LoadModel);
 }
 
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
-  return Change(context, *request, &InferenceCore::UnloadModel);
+  return Change(context, *request, &RepositoryControl::UnloadModel);
 }
 
 template <typename Request>
 grpc::ServerUnaryReactor* GrpcService::Change(
     Context* context, const Request& request,
-    void (InferenceCore::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
+    void (RepositoryControl::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
   if (!options_.model_control) return Answer(context, NoModelControl());
   for (const auto& [name, value] : request.parameters()) {
     const lagoon::Status known = CheckRepositoryParameter(name);
     if (!known) return Answer(context, GrpcStatus(known.error()));
   }
+  RepositoryControl* const repository = core_.repository();
+  if (repository == nullptr) {
+    const bool load = change == &RepositoryControl::LoadModel;
+    const Error none = NoRepository(request.model_name(), load ? "loaded" : "unloaded");
+    return Answer(context, GrpcStatus(none));
+  }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  (core_.*change)(
+  (repository->*change)(
       request.model_name(), [reactor, model = request.model_name()](lagoon::Status status) {
         reactor->Finish(status ? grpc::Status::OK : GrpcStatus(ForClients(model, status.error())));
       });

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "server/grpc/grpc_infer_call.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -15,7 +15,7 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
     bool strict_readiness = false;  // see IsReady()
   };
 
-  GrpcService(InferenceCore& core, IoPool& pool, const Options& options)
+  GrpcService(Inference& core, IoPool& pool, const Options& options)
       : core_(core),
         pool_(pool),
         options_(options),
@@ -53,13 +53,13 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
  private:
   template <typename Request>
   Reactor* Change(Context* context, const Request& request,
-                  void (InferenceCore::*change)(const std::string&,
-                                                std::function<void(lagoon::Status)>));
+                  void (RepositoryControl::*change)(const std::string&,
+                                                    std::function<void(lagoon::Status)>));
 
   static constexpr std::size_t kMaxPooledMessages = 32;
   static constexpr std::size_t kMaxPooledMessageBytes = std::size_t{2} << 20;
 
-  InferenceCore& core_;
+  Inference& core_;
   IoPool& pool_;
   const Options options_;
   const std::shared_ptr<InferMessagePool> messages_;

@@ -7,7 +7,8 @@
 #include "server/http/http_message.h"
 #include "server/http/infer_json.h"
 #include "server/stages.h"
-#include "serving/core.h"
+#include "serving/core/models.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 

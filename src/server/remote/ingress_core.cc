@@ -12,16 +12,6 @@
 #include "serving/config/model_config.pb.h"
 
 namespace lagoon {
-namespace {
-
-tl::unexpected<Error> OfAMember(std::string_view what) {
-  return Fail(
-      ErrorCode::kUnimplemented,
-      fmt::format("{} of the members' devices can be seen and changed at each member only", what));
-}
-
-}  // namespace
-
 IngressCore::IngressCore(const IngressOptions& options)
     : options_(options),
       queue_(options.threads),
@@ -139,32 +129,6 @@ std::shared_ptr<IngressCore::Counts> IngressCore::CountsOf(const std::string& mo
   std::shared_ptr<Counts>& counts = counts_[model];
   if (counts == nullptr) counts = std::make_shared<Counts>();
   return counts;
-}
-
-SchedulerConfig IngressCore::scheduler() const {
-  SchedulerConfig config;
-  config.name = "ingress";
-  return config;
-}
-
-void IngressCore::SwitchScheduler(Scheduler /*scheduler*/, std::function<void(Status)> done) {
-  done(OfAMember("the scheduler"));
-}
-
-DeviceInfo IngressCore::device() const {
-  DeviceInfo info;
-  info.name = "ingress";
-  info.description = "members over gRPC";
-  return info;
-}
-
-Result<SharesReport> IngressCore::Shares() const { return OfAMember("shares"); }
-
-Status IngressCore::SetSharesRules(const SharesRules& /*rules*/) { return OfAMember("shares"); }
-
-Status IngressCore::ResizeShare(const std::string& /*model*/, const std::string& /*version*/,
-                                const ShareWanted& /*wanted*/) {
-  return OfAMember("shares");
 }
 
 }  // namespace lagoon

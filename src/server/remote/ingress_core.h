@@ -12,8 +12,8 @@
 #include "server/remote/ingress_members.h"
 #include "server/remote/routes.h"
 #include "server/remote/suspects.h"
-#include "serving/core.h"
-#include "serving/statistics.h"
+#include "serving/core/inference.h"
+#include "serving/core/statistics.h"
 
 namespace lagoon {
 
@@ -42,8 +42,9 @@ struct MemberState {
 ///
 /// Statistics() counts what clients asked for, and all of a member's time as compute_infer;
 /// inference_count counts requests, because the ingress does not know their rows. Metadata and
-/// Config come from a member that has the model. Settings of devices are kUnimplemented.
-class IngressCore final : public InferenceCore {
+/// Config come from a member that has the model. There are no facets: devices are seen and changed
+/// at their members.
+class IngressCore final : public Inference {
  public:
   explicit IngressCore(const IngressOptions& options);
   /// Cancels the requests in flight and waits for their answers.
@@ -65,14 +66,6 @@ class IngressCore final : public InferenceCore {
                                         const std::string& version) const override;
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override;
-  DispatcherStats SchedulerStatistics() const override { return {}; }
-  SchedulerConfig scheduler() const override;
-  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
-  DeviceInfo device() const override;
-  Result<SharesReport> Shares() const override;
-  Status SetSharesRules(const SharesRules& rules) override;
-  Status ResizeShare(const std::string& model, const std::string& version,
-                     const ShareWanted& wanted) override;
   RequestHandle Infer(InferRequest request, InferCallback callback) override;
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;

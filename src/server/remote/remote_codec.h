@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "server/grpc/grpc_service.pb.h"
-#include "serving/core.h"
+#include "serving/core/models.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 

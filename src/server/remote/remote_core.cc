@@ -270,38 +270,6 @@ void RemoteCore::Drain(TimePoint until) {
   while (calls_.size() + answering_ > 0) changed_.Wait(mutex_);
 }
 
-SchedulerConfig RemoteCore::scheduler() const {
-  SchedulerConfig config;
-  config.name = "remote";
-  return config;
-}
-
-void RemoteCore::SwitchScheduler(Scheduler /*scheduler*/, std::function<void(Status)> done) {
-  done(OfTheMember("the scheduler"));
-}
-
-DeviceInfo RemoteCore::device() const {
-  DeviceInfo info;
-  info.name = "remote";
-  info.description = member_;
-  return info;
-}
-
-Result<SharesReport> RemoteCore::Shares() const { return OfTheMember("shares"); }
-
-Status RemoteCore::SetSharesRules(const SharesRules& /*rules*/) { return OfTheMember("shares"); }
-
-Status RemoteCore::ResizeShare(const std::string& /*model*/, const std::string& /*version*/,
-                               const ShareWanted& /*wanted*/) {
-  return OfTheMember("shares");
-}
-
-tl::unexpected<Error> RemoteCore::OfTheMember(std::string_view what) const {
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("{}: {} of a member's device can be seen and changed at the member only",
-                          member_, what));
-}
-
 std::uint64_t RemoteCore::QueueOf(const std::string& model) const {
   MutexLock lock(mutex_);
   const auto own = in_flight_.find(model);

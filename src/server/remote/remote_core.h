@@ -14,7 +14,7 @@
 #include "base/mutex.h"
 #include "server/remote/remote_poll.h"
 #include "server/remote/remote_queue.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -34,12 +34,12 @@ struct RemoteOptions {
 /// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
 /// (Ready, Models, ModelReady, Statistics) is as old as the last poll. Metadata and Config ask the
 /// member once for each model, and block at most RemoteOptions::poll_timeout. A member that did not
-/// answer is not asked again for so long. Settings of the member's device (scheduler, shares) are
-/// kUnimplemented: they are changed at the member.
+/// answer is not asked again for so long. There are no facets: the member's device is seen and
+/// changed at the member.
 ///
 /// Requests: the deadline and a cancellation are passed on. A lost connection answers kUnavailable;
 /// it is connected again in the background. All of the member's time counts as compute_infer.
-class RemoteCore final : public InferenceCore {
+class RemoteCore final : public Inference {
  public:
   /// Returns at once, and is not ready until the first poll is answered. `queue` is borrowed.
   RemoteCore(RemoteQueue& queue, const RemoteOptions& options);
@@ -55,14 +55,6 @@ class RemoteCore final : public InferenceCore {
                                         const std::string& version) const override;
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override;
-  DispatcherStats SchedulerStatistics() const override { return {}; }
-  SchedulerConfig scheduler() const override;
-  void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
-  DeviceInfo device() const override;
-  Result<SharesReport> Shares() const override;
-  Status SetSharesRules(const SharesRules& rules) override;
-  Status ResizeShare(const std::string& model, const std::string& version,
-                     const ShareWanted& wanted) override;
   RequestHandle Infer(InferRequest request, InferCallback callback) override {
     return Send(request, [callback = std::move(callback)](Result<InferResponse> result, bool) {
       callback(std::move(result));
@@ -102,7 +94,6 @@ class RemoteCore final : public InferenceCore {
   /// A call leaves `calls_`; its answer follows, and then Answered().
   void Remove(std::uint64_t handle, const std::string& model) REQUIRES(mutex_);
   void Answered();
-  tl::unexpected<Error> OfTheMember(std::string_view what) const;
 
   const RemoteOptions options_;
   const std::string member_;  // for messages

@@ -97,13 +97,10 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
 }
 
 TEST_F(RemoteCoreTest, SettingsOfTheDeviceAreTheMembersOwn) {
-  EXPECT_EQ(remote_->Shares().error().code, ErrorCode::kUnimplemented);
-  EXPECT_EQ(remote_->SetSharesRules({}).error().code, ErrorCode::kUnimplemented);
-  EXPECT_EQ(remote_->ResizeShare("twice", "", {}).error().code, ErrorCode::kUnimplemented);
-  std::optional<Status> switched;
-  remote_->SwitchScheduler({}, [&](Status status) { switched = std::move(status); });
-  ASSERT_TRUE(switched);
-  EXPECT_EQ(switched->error().code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(remote_->schedulers(), nullptr);
+  EXPECT_EQ(remote_->shares(), nullptr);
+  EXPECT_EQ(remote_->repository(), nullptr);
+  EXPECT_EQ(remote_->fleet(), nullptr);
 }
 
 TEST_F(RemoteCoreTest, ErrorsOfTheMemberKeepTheirCodeAndMessage) {

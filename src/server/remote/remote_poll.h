@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
 #include "server/remote/remote_queue.h"
-#include "serving/core.h"
+#include "serving/core/models.h"
 
 namespace lagoon {
 

@@ -11,7 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/time.h"
-#include "serving/core.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 

@@ -1,6 +1,8 @@
 #include "server/shares/share_handler.h"
 
 #include "server/shares/share_json.h"
+#include "server/unserved.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 
@@ -18,18 +20,23 @@ void ShareHandler::Handle(const Route& route, const HttpRequest& request,
         Change(route, {reinterpret_cast<const char*>(request.body.data()), request.body.size()});
     if (!changed) return reply->Send(HttpResponse::Failure(changed.error()));
   }
-  const Result<SharesReport> report = core_.Shares();
+  const ShareControl* const shares = core_.shares();
+  if (shares == nullptr) return reply->Send(HttpResponse::Failure(NoShares()));
+  const Result<SharesReport> report = shares->ReadShares();
   reply->Send(report ? HttpResponse::Json(SharesJson(*report, Now()))
                      : HttpResponse::Failure(report.error()));
 }
 
 Status ShareHandler::Change(const Route& route, std::string_view body) {
+  ShareControl* const shares = core_.shares();
   if (route.kind == Route::Kind::kModelResize) {
     LAGOON_ASSIGN_OR_RETURN(const ShareWanted wanted, ParseResizeJson(body));
-    return core_.ResizeShare(route.model, route.version, wanted);
+    if (shares == nullptr) return tl::unexpected<Error>(NoShares());
+    return shares->ResizeShare(route.model, route.version, wanted);
   }
   LAGOON_ASSIGN_OR_RETURN(const SharesRules rules, ParseSharesJson(body));
-  return core_.SetSharesRules(rules);
+  if (shares == nullptr) return tl::unexpected<Error>(NoShares());
+  return shares->SetSharesRules(rules);
 }
 
 }  // namespace lagoon

@@ -6,7 +6,7 @@
 
 #include "server/http/http_message.h"
 #include "server/route.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
 
 namespace lagoon {
 
@@ -19,7 +19,7 @@ class ShareHandler {
   static constexpr std::size_t kMaxBodyBytes = 4096;
 
   /// Borrowed.
-  explicit ShareHandler(InferenceCore& core) : core_(core) {}
+  explicit ShareHandler(Inference& core) : core_(core) {}
 
   /// Handles any method of a route of kind kShares or kModelResize.
   void Handle(const Route& route, const HttpRequest& request,
@@ -28,7 +28,7 @@ class ShareHandler {
  private:
   Status Change(const Route& route, std::string_view body);
 
-  InferenceCore& core_;
+  Inference& core_;
 };
 
 }  // namespace lagoon

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "serving/shares/shares_report.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: an InferenceCore without a device, so that the edges can be tested alone.
+// For tests: an Inference without a device, so that the edges can be tested alone.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -16,7 +16,11 @@
 
 #include "base/mutex.h"
 #include "serving/config/model_config.pb.h"
-#include "serving/core.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/inference.h"
+#include "serving/core/repository_control.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 
@@ -32,7 +36,11 @@ namespace lagoon {
 /// [1,n]
 ///
 /// Requests are answered on a thread of the core's own; after Hold() only when Release() is called.
-class FakeCore final : public InferenceCore {
+class FakeCore final : public Inference,
+                       private SchedulerControl,
+                       private ShareControl,
+                       private RepositoryControl,
+                       private FleetControl {
  public:
   FakeCore() : worker_([this](const std::stop_token& stop) { Work(stop); }) {
     config_.set_name("twice");
@@ -117,14 +125,24 @@ class FakeCore final : public InferenceCore {
     report.replicas = {{"twice", 1, FleetReplicaReport::State::kRetiring, 0.25, 7, 2}};
     report.loads = 3;
   }
-  Result<FleetReport> Fleet() const override {
+  /// The core has no facet from now on.
+  void BecomeBare() {
     MutexLock lock(mutex_);
-    if (!fleet_) return InferenceCore::Fleet();
+    bare_ = true;
+  }
+  SchedulerControl* schedulers() override { return bare() ? nullptr : this; }
+  ShareControl* shares() override { return bare() ? nullptr : this; }
+  RepositoryControl* repository() override { return bare() ? nullptr : this; }
+  FleetControl* fleet() override {
+    MutexLock lock(mutex_);
+    return fleet_ && !bare_ ? this : nullptr;
+  }
+  FleetReport ReadFleet() const override {
+    MutexLock lock(mutex_);
     return *fleet_;
   }
   Status SetPlacer(const std::string& name) override {
     MutexLock lock(mutex_);
-    if (!fleet_) return InferenceCore::SetPlacer(name);
     if (name != "other") return Fail(ErrorCode::kNotFound, "there is no placer '" + name + "'");
     fleet_->placer = name;
     return {};
@@ -194,7 +212,7 @@ class FakeCore final : public InferenceCore {
     stats.off_core = std::chrono::microseconds(9);
     return stats;
   }
-  Result<SharesReport> Shares() const override {
+  Result<SharesReport> ReadShares() const override {
     MutexLock lock(mutex_);
     return shares_;
   }
@@ -250,6 +268,10 @@ class FakeCore final : public InferenceCore {
   void Drain(TimePoint) override { SetReady(false); }
 
  private:
+  bool bare() const {
+    MutexLock lock(mutex_);
+    return bare_;
+  }
   void Change(const std::string& what, const std::string& model,
               const std::function<void(Status)>& done) {
     if (model == "absent") return done(Fail(ErrorCode::kNotFound, "no model 'absent'"));
@@ -376,6 +398,7 @@ class FakeCore final : public InferenceCore {
   bool held_ GUARDED_BY(mutex_) = false;
   bool ready_ GUARDED_BY(mutex_) = true;
   std::optional<FleetReport> fleet_ GUARDED_BY(mutex_);
+  bool bare_ GUARDED_BY(mutex_) = false;
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
   std::jthread worker_;
 };

@@ -12,7 +12,7 @@
 
 #include "base/time.h"
 #include "serving/config/batching_settings.h"
-#include "serving/core.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 

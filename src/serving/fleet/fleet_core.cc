@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "policies/registry.h"
 #include "serving/config/model_config.pb.h"
+#include "serving/core/repository_control.h"
 #include "serving/fleet/fleet_sums.h"
 
 namespace lagoon {
@@ -38,6 +39,18 @@ class AllAnswers {
   const std::function<void(Status)> done_;
 };
 
+/// Whether a fleet can place replicas on the member.
+Status CheckFacets(const FleetMember& member) {
+  const auto lacks = [&](const char* what) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("device '{}' cannot be of a fleet: it has no {}", member.name, what));
+  };
+  if (member.core->repository() == nullptr) return lacks("repository");
+  if (member.core->shares() == nullptr) return lacks("shares");
+  if (member.core->schedulers() == nullptr) return lacks("scheduler");
+  return {};
+}
+
 }  // namespace
 
 FleetCore::FleetCore(FleetOptions options, std::vector<FleetMember> members)
@@ -49,6 +62,7 @@ FleetCore::FleetCore(FleetOptions options, std::vector<FleetMember> members)
 Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
                                                    std::vector<FleetMember> members) {
   if (members.empty()) return Fail(ErrorCode::kInvalidArgument, "a fleet needs a device, has none");
+  for (const FleetMember& member : members) LAGOON_RETURN_IF_ERROR(CheckFacets(member));
   std::unique_ptr<FleetCore> fleet(new FleetCore(std::move(options), std::move(members)));
   for (const FleetModel& model : fleet->options_.models) {
     fleet->known_[model.name] = std::make_unique<Known>(model);
@@ -78,9 +92,9 @@ std::vector<ModelStatus> FleetCore::Models() const {
 }
 
 /// The core of the first member that serves the model; null if there is none.
-const InferenceCore* FleetCore::Serving(const std::string& model) const {
+const Inference* FleetCore::Serving(const std::string& model) const {
   for (const FleetRoute& route : routes_.Of(model)) {
-    const InferenceCore& core = *members_[route.member].core;
+    const Inference& core = *members_[route.member].core;
     if (core.ModelReady(model, "")) return &core;
   }
   return nullptr;
@@ -96,21 +110,21 @@ Error FleetCore::NoReplica(const std::string& model) const {
 }
 
 Status FleetCore::ModelReady(const std::string& model, const std::string& version) const {
-  const InferenceCore* const core = Serving(model);
+  const Inference* const core = Serving(model);
   if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
   return core->ModelReady(model, version);
 }
 
 Result<ModelMetadata> FleetCore::Metadata(const std::string& model,
                                           const std::string& version) const {
-  const InferenceCore* const core = Serving(model);
+  const Inference* const core = Serving(model);
   if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
   return core->Metadata(model, version);
 }
 
 Result<inference::ModelConfig> FleetCore::Config(const std::string& model,
                                                  const std::string& version) const {
-  const InferenceCore* const core = Serving(model);
+  const Inference* const core = Serving(model);
   if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
   return core->Config(model, version);
 }
@@ -144,11 +158,14 @@ Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& mo
 
 DispatcherStats FleetCore::SchedulerStatistics() const {
   std::vector<DispatcherStats> all;
-  for (const FleetMember& member : members_) all.push_back(member.core->SchedulerStatistics());
+  for (const FleetMember& member : members_)
+    all.push_back(member.core->schedulers()->SchedulerStatistics());
   return SumOf(all);
 }
 
-SchedulerConfig FleetCore::scheduler() const { return members_.front().core->scheduler(); }
+SchedulerConfig FleetCore::scheduler() const {
+  return members_.front().core->schedulers()->scheduler();
+}
 
 void FleetCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
   const std::string choice = ChoiceOf(scheduler.config).Text();
@@ -163,22 +180,22 @@ void FleetCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)>
       answer(tl::unexpected<Error>(made.error()));
       continue;
     }
-    member.core->SwitchScheduler(*std::move(made), answer);
+    member.core->schedulers()->SwitchScheduler(*std::move(made), answer);
   }
 }
 
 DeviceInfo FleetCore::device() const {
   std::vector<DeviceInfo> all;
-  for (const FleetMember& member : members_) all.push_back(member.core->device());
+  for (const FleetMember& member : members_) all.push_back(member.core->schedulers()->device());
   return SumOf(all);
 }
 
-Result<SharesReport> FleetCore::Shares() const {
+Result<SharesReport> FleetCore::ReadShares() const {
   SharesReport joined;
   bool any = false;
   Error first;
   for (const FleetMember& member : members_) {
-    Result<SharesReport> report = member.core->Shares();
+    Result<SharesReport> report = member.core->shares()->ReadShares();
     if (!report) {
       first = report.error();
       continue;
@@ -198,7 +215,7 @@ Result<SharesReport> FleetCore::Shares() const {
 Status FleetCore::SetSharesRules(const SharesRules& rules) {
   Status first;
   for (const FleetMember& member : members_) {
-    const Status set = member.core->SetSharesRules(rules);
+    const Status set = member.core->shares()->SetSharesRules(rules);
     if (!set && first) first = set;
   }
   return first;
@@ -209,19 +226,20 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
   const std::vector<FleetRoute> routes = routes_.Of(model);
   if (routes.empty()) return tl::unexpected<Error>(NoReplica(model));
   const MutexLock lock(share_mutex_);
-  std::vector<std::pair<InferenceCore*, ShareResize>> before;  // of the members that have resized
+  std::vector<std::pair<ShareControl*, ShareResize>> before;  // of the members that have resized
   for (const FleetRoute& route : routes) {
     const FleetMember& member = members_[route.member];
-    const Result<SharesReport> report = member.core->Shares();
-    if (Status resized = member.core->ResizeShare(model, version, wanted); !resized) {
-      for (auto& [core, share] : before) {
-        (void)core->ResizeShare(share.model, share.version, share.wanted);
+    ShareControl& shares = *member.core->shares();
+    const Result<SharesReport> report = shares.ReadShares();
+    if (Status resized = shares.ResizeShare(model, version, wanted); !resized) {
+      for (auto& [changed, share] : before) {
+        (void)changed->ResizeShare(share.model, share.version, share.wanted);
       }
       return Annotate(fmt::format("device '{}'", member.name), Error(resized.error()));
     }
     if (!report) continue;
     for (ShareResize& share : SharesBefore(*report, model, version)) {
-      before.emplace_back(member.core.get(), std::move(share));
+      before.emplace_back(&shares, std::move(share));
     }
   }
   known_.at(model)->resized = {version, wanted};
@@ -247,7 +265,7 @@ RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
     return RequestHandle{};
   }
   const RequestHandle handle = begun->handle;
-  InferenceCore& core = *members_[begun->member].core;
+  Inference& core = *members_[begun->member].core;
   const RequestHandle of_member =
       core.Infer(std::move(request),
                  [this, handle, callback = std::move(callback)](Result<InferResponse> answer) {
@@ -271,7 +289,7 @@ void FleetCore::Drain(TimePoint until) {
 
 Status FleetCore::SetPlacer(const std::string& name) { return keeper_->SetPlacer(name); }
 
-Result<FleetReport> FleetCore::Fleet() const {
+FleetReport FleetCore::ReadFleet() const {
   FleetReport report;
   const PlacementKeeper::Report decided = keeper_->Read();
   report.placer = decided.placer;
@@ -281,7 +299,7 @@ Result<FleetReport> FleetCore::Fleet() const {
   report.unloads = unloads_.load();
   report.failed_loads = failed_loads_.load();
   for (const FleetMember& member : members_) {
-    const DeviceInfo info = member.core->device();
+    const DeviceInfo info = member.core->schedulers()->device();
     report.devices.push_back({member.name, info.description, member.core->Ready(), info.units,
                               member.room.memory_bytes});
   }

@@ -13,20 +13,23 @@
 
 #include "base/mutex.h"
 #include "cluster/placement/placer.h"
-#include "serving/core.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/inference.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core/share_control.h"
 #include "serving/fleet/fleet_routes.h"
 #include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
-#include "serving/shares/load_recorder.h"
+#include "serving/model/load_recorder.h"
 
 namespace lagoon {
 
-/// A device of a fleet: the core that serves on it, in this process or on another machine. Its
-/// LoadModel() and UnloadModel() must work, and Ready() says whether the device is there.
+/// A device of a fleet: the core that serves on it, in this process or on another machine. It has a
+/// repository, shares and a scheduler, and Ready() says whether the device is there.
 struct FleetMember {
   std::string name;  // unique in the fleet, for people
-  std::unique_ptr<InferenceCore> core;
+  std::unique_ptr<Inference> core;
   GpuView room;  // what a placer may use of it
 };
 
@@ -57,7 +60,7 @@ struct FleetOptions {
 /// one by the next decision. A member that comes back offers what it has loaded again: models
 /// without a replica are served there, and other replicas are unloaded.
 ///
-/// What the methods of InferenceCore say of a fleet:
+/// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
 /// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
 /// - ModelReady(), Metadata(), Config(): of the first member that serves the model.
@@ -66,16 +69,20 @@ struct FleetOptions {
 /// - SchedulerStatistics(): sums. scheduler(): that of the first member, as all have the same.
 ///   SwitchScheduler() switches all members, and reports the first error after all are through.
 /// - device(): units, memory and limits are sums.
-/// - Shares(): one row per replica; kind and rules are the first member's. SetSharesRules() sets
-///   the rules of all members, ResizeShare() moves the share of every replica of the model. A share
-///   that is tuned ("auto") is the placer's, if that decides about shares.
-/// - LoadModel(), UnloadModel(): kUnimplemented, as the placer decides.
+/// - ReadShares(): one row per replica; kind and rules are the first member's. SetSharesRules()
+///   sets the rules of all members, ResizeShare() moves the share of every replica of the model. A
+///   share that is tuned ("auto") is the placer's, if that decides about shares.
+/// - repository(): null, as the placer decides what is loaded.
 ///
 /// Any thread may call any method.
-class FleetCore final : public InferenceCore, private PlacementHost {
+class FleetCore final : public Inference,
+                        public SchedulerControl,
+                        public ShareControl,
+                        public FleetControl,
+                        private PlacementHost {
  public:
-  /// Models that members serve already are their replicas. kInvalidArgument: there is no member.
-  /// Else the errors of PlacementKeeper::Start().
+  /// Models that members serve already are their replicas. kInvalidArgument: there is no member, or
+  /// one lacks a facet. Else the errors of PlacementKeeper::Start().
   static Result<std::unique_ptr<FleetCore>> Make(FleetOptions options,
                                                  std::vector<FleetMember> members);
   /// Cancels what is in flight; the placement under way ends first.
@@ -94,7 +101,7 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   SchedulerConfig scheduler() const override;
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;
-  Result<SharesReport> Shares() const override;
+  Result<SharesReport> ReadShares() const override;
   Status SetSharesRules(const SharesRules& rules) override;
   Status ResizeShare(const std::string& model, const std::string& version,
                      const ShareWanted& wanted) override;
@@ -102,8 +109,12 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
 
-  Result<FleetReport> Fleet() const override;
+  FleetReport ReadFleet() const override;
   Status SetPlacer(const std::string& name) override;
+
+  SchedulerControl* schedulers() override { return this; }
+  ShareControl* shares() override { return this; }
+  FleetControl* fleet() override { return this; }
 
  private:
   /// What is known of a model, measured or from its config.
@@ -125,9 +136,9 @@ class FleetCore final : public InferenceCore, private PlacementHost {
   using Places = std::map<std::string, std::vector<FleetRoute>>;
 
   FleetCore(FleetOptions options, std::vector<FleetMember> members);
-  static void Learn(Known& known, const InferenceCore& core, const ModelStatus& status);
+  static void Learn(Known& known, const Inference& core, const ModelStatus& status);
   const LatencyModel& LatencyOf(Nanoseconds standalone);
-  const InferenceCore* Serving(const std::string& model) const;
+  const Inference* Serving(const std::string& model) const;
   Error NoReplica(const std::string& model) const;
 
   // PlacementHost: on the keeper's thread.

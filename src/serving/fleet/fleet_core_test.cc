@@ -129,13 +129,13 @@ class FleetCoreTest : public ::testing::Test {
   void Await(Condition condition) {
     while (!condition()) std::this_thread::yield();
   }
-  std::uint64_t Decisions() { return fleet_->Fleet()->decisions; }
+  std::uint64_t Decisions() { return fleet_->ReadFleet().decisions; }
   void AwaitDecisions(std::uint64_t more) {
     const std::uint64_t until = Decisions() + more;
     Await([&] { return Decisions() >= until; });
   }
   bool Serves(std::size_t member, const std::string& model) {
-    const FleetReport report = *fleet_->Fleet();
+    const FleetReport report = fleet_->ReadFleet();
     return std::ranges::any_of(report.replicas, [&](const FleetReplicaReport& replica) {
       return replica.model == model && replica.device == member &&
              replica.state == FleetReplicaReport::State::kServing;
@@ -176,7 +176,7 @@ TEST_F(FleetCoreTest, AMoveLoadsSwitchesAnswersAndUnloadsInThisOrder) {
   EXPECT_EQ(before.answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   fakes_[0]->AnswerAll();
   EXPECT_TRUE(before.answer.get().has_value());
-  Await([&] { return fleet_->Fleet()->unloads == 1; });
+  Await([&] { return fleet_->ReadFleet().unloads == 1; });
   EXPECT_THAT(fakes_[0]->Changes(), ElementsAre("unload a"));
   EXPECT_THAT(fakes_[1]->Changes(), ElementsAre("load a"));
   EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"b"});
@@ -221,7 +221,7 @@ TEST_F(FleetCoreTest, RequestsThatHoldUpAMoveForLongAreCancelled) {
   Sent endless = Send("a");
   wishes_.Want({{"a", 1}});
   EXPECT_EQ(endless.answer.get().error().code, ErrorCode::kCancelled);
-  Await([&] { return fleet_->Fleet()->unloads == 1; });
+  Await([&] { return fleet_->ReadFleet().unloads == 1; });
   EXPECT_THAT(fakes_[0]->Changes(), ElementsAre("unload a"));
 }
 
@@ -232,7 +232,8 @@ TEST_F(FleetCoreTest, DevicesOfUnlikeSpeedGiveOneLatencyModel) {
   fakes_[1]->SetStandalone(std::chrono::milliseconds(7));
   AwaitDecisions(200);
   EXPECT_LE(wishes_.Latencies(), before + 1);
-  EXPECT_EQ(fleet_->Fleet()->models[0].standalone, std::chrono::milliseconds(7)) << "the longest";
+  EXPECT_EQ(fleet_->ReadFleet().models[0].standalone, std::chrono::milliseconds(7))
+      << "the longest";
   // Times that are measured anew scatter, and come back.
   for (int i = 0; i < 50; ++i) {
     fakes_[1]->SetStandalone(std::chrono::microseconds(7000 + 10 * i));
@@ -274,11 +275,11 @@ TEST_F(FleetCoreTest, ALoadThatFailsLeavesTheOldReplica) {
   Make({{"a"}, {}}, {{"a", 10}});
   fakes_[1]->RefuseToLoad("a");
   wishes_.Want({{"a", 1}});
-  Await([&] { return fleet_->Fleet()->failed_loads == 1; });
+  Await([&] { return fleet_->ReadFleet().failed_loads == 1; });
   AwaitDecisions(5);
   EXPECT_EQ(Ask("a"), std::nullopt);
   EXPECT_TRUE(Serves(0, "a"));
-  EXPECT_EQ(fleet_->Fleet()->failed_loads, 1u) << "it is tried again after a pause only";
+  EXPECT_EQ(fleet_->ReadFleet().failed_loads, 1u) << "it is tried again after a pause only";
   EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"a"});
 }
 
@@ -294,7 +295,7 @@ TEST_F(FleetCoreTest, ModelsOfALostMemberAppearElsewhere) {
   EXPECT_EQ(Ask("a"), std::nullopt);
   EXPECT_EQ(Ask("b"), std::nullopt);
   EXPECT_TRUE(fleet_->Ready());
-  EXPECT_FALSE(fleet_->Fleet()->devices[0].ready);
+  EXPECT_FALSE(fleet_->ReadFleet().devices[0].ready);
   // The member comes back with what it had: those models are served elsewhere now.
   fakes_[0]->Recover();
   Await([&] { return fakes_[0]->Loaded().empty(); });
@@ -315,7 +316,7 @@ TEST_F(FleetCoreTest, APlacementThatADeviceCannotHoldIsRefusedAndNamed) {
   Make({{"a"}, {"b"}}, {{"a", 600}, {"b", 600}});
   wishes_.Want({{"b", 0}});
   AwaitDecisions(5);
-  const FleetReport report = *fleet_->Fleet();
+  const FleetReport report = fleet_->ReadFleet();
   ASSERT_TRUE(report.last);
   EXPECT_FALSE(report.last->applied);
   EXPECT_THAT(report.last->reason, HasSubstr("1200 bytes of 1000"));
@@ -375,11 +376,11 @@ TEST_F(FleetCoreTest, DrainingRefusesNewRequestsAndAnswersOthers) {
 
 TEST_F(FleetCoreTest, ThePlacerIsSetByName) {
   Make({{"a"}, {}}, {{"a", 10}});
-  EXPECT_EQ(fleet_->Fleet()->placer, "wishes");
+  EXPECT_EQ(fleet_->ReadFleet().placer, "wishes");
   ASSERT_TRUE(fleet_->SetPlacer("static"));
-  EXPECT_EQ(fleet_->Fleet()->placer, "static");
+  EXPECT_EQ(fleet_->ReadFleet().placer, "static");
   EXPECT_EQ(fleet_->SetPlacer("best").error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(fleet_->Fleet()->placer, "static");
+  EXPECT_EQ(fleet_->ReadFleet().placer, "static");
 }
 
 TEST_F(FleetCoreTest, ThePlacerDecidesAboutSharesThatAreTuned) {
@@ -452,6 +453,17 @@ TEST_F(FleetCoreTest, SharesMakeRoomForAModelThatComes) {
   wishes_.WantGranules({{"a", 40}, {"b", 60}});
   wishes_.Want({{"b", 0}});
   Await([&] { return fakes_[0]->ShareOf("a") == 0.4 && fakes_[0]->ShareOf("b") == 0.6; });
+}
+
+TEST_F(FleetCoreTest, AMemberMustBeAbleToLoadModels) {
+  auto core = std::make_unique<FakeMember>(std::set<std::string>{"a"});
+  core->HaveNoRepository();
+  std::vector<FleetMember> members;
+  members.push_back({"fixed", std::move(core), {}});
+  const auto fleet = FleetCore::Make({}, std::move(members));
+  ASSERT_FALSE(fleet);
+  EXPECT_EQ(fleet.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(fleet.error().message, HasSubstr("'fixed' cannot be of a fleet: it has no repo"));
 }
 
 TEST_F(FleetCoreTest, AFleetNeedsADevice) {

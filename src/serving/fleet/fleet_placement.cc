@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "serving/config/model_config.pb.h"
+#include "serving/core/repository_control.h"
 #include "serving/fleet/fleet_core.h"
 #include "serving/fleet/fleet_sums.h"
 
@@ -55,7 +56,7 @@ Nanoseconds MillisecondsOf(const inference::ModelConfig& config, const std::stri
 
 }  // namespace
 
-void FleetCore::Learn(Known& known, const InferenceCore& core, const ModelStatus& status) {
+void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& status) {
   if (const Result<inference::ModelConfig> config = core.Config(status.name, status.version)) {
     known.most_rows = config->max_batch_size();
     Nanoseconds slo = MillisecondsOf(*config, "lagoon.slo_ms");
@@ -92,9 +93,9 @@ void FleetCore::FollowMembers(TimePoint now) {
   std::set<Replica> there, strays;
   std::map<std::string, Nanoseconds> longest;  // of the devices that have the model
   for (std::size_t member = 0; member < members_.size(); ++member) {
-    const InferenceCore& core = *members_[member].core;
+    Inference& core = *members_[member].core;
     ready_[member] = core.Ready();
-    shares_[member] = core.Shares().value_or(SharesReport());
+    shares_[member] = core.shares()->ReadShares().value_or(SharesReport());
     if (!ready_[member]) continue;
     for (const ModelStatus& status : core.Models()) {
       if (status.state != ModelState::kReady) continue;
@@ -236,7 +237,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
       if (leaving_.erase({model, route.member}) > 0) continue;  // it is still there
       auto promise = std::make_shared<std::promise<Status>>();
       loading.emplace_back(Replica(model, route.member), promise->get_future());
-      members_[route.member].core->LoadModel(
+      members_[route.member].core->repository()->LoadModel(
           model, [promise](Status status) { promise->set_value(std::move(status)); });
     }
   }
@@ -331,19 +332,19 @@ void FleetCore::ResizeAgain(const Replica& replica) {
   const MutexLock lock(share_mutex_);
   const auto& resized = known_.at(replica.first)->resized;
   if (!resized) return;
-  const Status again =
-      members_[replica.second].core->ResizeShare(replica.first, resized->first, resized->second);
+  const Status again = members_[replica.second].core->shares()->ResizeShare(
+      replica.first, resized->first, resized->second);
   if (again) return;
   spdlog::warn("fleet: the share of model '{}' on '{}' is not what an operator has set: {}",
                replica.first, members_[replica.second].name, again.error().message);
 }
 
 void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted) {
-  InferenceCore& core = *members_[member].core;
-  const Result<SharesReport> report = core.Shares();
+  ShareControl& shares = *members_[member].core->shares();
+  const Result<SharesReport> report = shares.ReadShares();
   if (!report) return;  // the device is lost
   for (const ShareResize& resize : SharesToSet(*report, wanted)) {
-    const Status resized = core.ResizeShare(resize.model, resize.version, resize.wanted);
+    const Status resized = shares.ResizeShare(resize.model, resize.version, resize.wanted);
     if (resized || resized.error().message == share_problem_) continue;
     share_problem_ = resized.error().message;
     spdlog::warn("fleet: a share on '{}' stays as it is: {}", members_[member].name,
@@ -377,7 +378,7 @@ void FleetCore::Unload(const std::vector<Replica>& replicas) {
   std::vector<std::pair<Replica, std::future<Status>>> unloading;
   for (const Replica& replica : replicas) {
     const auto& [model, member] = replica;
-    InferenceCore& core = *members_[member].core;
+    Inference& core = *members_[member].core;
     {
       const MutexLock lock(mutex_);
       if (auto counts = core.Statistics(model, "")) {
@@ -392,7 +393,8 @@ void FleetCore::Unload(const std::vector<Replica>& replicas) {
     }
     auto promise = std::make_shared<std::promise<Status>>();
     unloading.emplace_back(replica, promise->get_future());
-    core.UnloadModel(model, [promise](Status status) { promise->set_value(std::move(status)); });
+    core.repository()->UnloadModel(
+        model, [promise](Status status) { promise->set_value(std::move(status)); });
   }
   for (auto& [replica, done] : unloading) {
     const Status unloaded = done.get();

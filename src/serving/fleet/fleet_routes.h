@@ -16,7 +16,7 @@
 
 namespace lagoon {
 
-enum class RequestHandle : std::uint64_t;  // serving/core.h
+enum class RequestHandle : std::uint64_t;  // serving/core/inference.h
 
 /// A replica that takes requests.
 struct FleetRoute {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/shares/shares_report.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 
@@ -16,7 +16,7 @@ struct ReplicaShare {
   std::optional<double> part;  // of the device, above 0; empty: the device tunes the share
 };
 
-/// A call of InferenceCore::ResizeShare().
+/// A call of ShareControl::ResizeShare().
 struct ShareResize {
   std::string model, version;
   ShareWanted wanted;

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "serving/core.h"
+#include "serving/core/models.h"
+#include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "serving/repository.h"
+#include "serving/model/repository.h"
 
 namespace lagoon {
 namespace {
@@ -116,9 +116,9 @@ Result<std::unique_ptr<FleetCore>> OpenFleet(const CoreOptions& options,
     of_device.models = names[i];
     of_device.trace = nullptr;  // a recorder follows one device
     const std::string name = NameOf(i, devices[i]);
-    Result<std::unique_ptr<InferenceCore>> core = InferenceCore::Open(of_device);
+    Result<std::unique_ptr<Inference>> core = OpenCore(of_device);
     if (!core) return Annotate(fmt::format("device '{}' of the fleet", name), core.error());
-    const auto memory = static_cast<std::int64_t>((*core)->device().memory_bytes);
+    const auto memory = static_cast<std::int64_t>((*core)->schedulers()->device().memory_bytes);
     FleetMember member;
     member.name = name;
     member.core = *std::move(core);

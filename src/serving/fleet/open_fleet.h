@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/core.h"
 #include "serving/fleet/fleet_core.h"
+#include "serving/open_core.h"
 
 namespace lagoon {
 
@@ -21,7 +21,7 @@ Result<std::vector<DeviceChoice>> ParseFleet(std::string_view words, const Devic
 /// with the least memory in use. FleetOptions::models is filled from the repository: the memory of
 /// a replica is taken for twice the size of the model's largest version. CPU devices share the
 /// machine's memory evenly. `options.device`, `options.models` and `options.trace` are not used.
-/// The errors are those of InferenceCore::Open() and name the device.
+/// The errors are those of OpenCore() and name the device.
 Result<std::unique_ptr<FleetCore>> OpenFleet(const CoreOptions& options,
                                              const std::vector<DeviceChoice>& devices,
                                              FleetOptions fleet);

@@ -99,7 +99,7 @@ TEST_F(OpenFleetTest, ModelsAreSpreadOverTheDevices) {
   for (const char* model : {"a", "b", "c", "d"}) repository_.AddModel(model, SmallModel());
   repository_.AddModel("broken", SmallModel(), "nonsense");
   OpenWith("cpu:1,cpu:1", {});
-  const FleetReport report = *fleet_->Fleet();
+  const FleetReport report = fleet_->ReadFleet();
   ASSERT_EQ(report.devices.size(), 2u);
   EXPECT_EQ(report.devices[0].name, "0/cpu:1");
   EXPECT_EQ(report.replicas.size(), 4u);
@@ -135,12 +135,12 @@ TEST_F(OpenFleetTest, NoRequestFailsWhileModelsAreSwappedUnderLoad) {
       while (!stop) failed += !Ask(SmallRequest(model)).has_value();
     });
   }
-  while (fleet_->Fleet()->unloads < 12) std::this_thread::yield();
+  while (fleet_->ReadFleet().unloads < 12) std::this_thread::yield();
   stop = true;
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(failed.load(), 0);
-  EXPECT_GE(fleet_->Fleet()->loads, 12u);
-  EXPECT_EQ(fleet_->Fleet()->failed_loads, 0u);
+  EXPECT_GE(fleet_->ReadFleet().loads, 12u);
+  EXPECT_EQ(fleet_->ReadFleet().failed_loads, 0u);
 }
 
 TEST_F(OpenFleetTest, SharesOfADeviceFollowThePlacer) {
@@ -161,7 +161,7 @@ TEST_F(OpenFleetTest, SharesOfADeviceFollowThePlacer) {
     while (units != wanted) {
       std::this_thread::yield();
       units.clear();
-      const SharesReport report = *fleet_->Shares();
+      const SharesReport report = *fleet_->ReadShares();
       for (const ModelShare& row : report.models) {
         if (row.fixed) units[row.model] = row.units.count;
       }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "serving/fleet/fleet_report.h"
+#include "serving/core/fleet_control.h"
 #include "serving/fleet/placement_judge.h"
 #include "serving/fleet/placer_runner.h"
 

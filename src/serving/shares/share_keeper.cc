@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
-#include "serving/batch/batcher.h"
-#include "serving/served_model.h"
+#include "serving/model/served_model.h"
+#include "serving/request/batcher.h"
 #include "trace/recorder.h"
 
 namespace lagoon {

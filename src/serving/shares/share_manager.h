@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "cluster/share_tuner.h"
 #include "serving/config/share_settings.h"
-#include "serving/shares/shares_report.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 

@@ -14,7 +14,7 @@ using namespace lagoon::testing;
 class SharesTest : public CoreTest {
  protected:
   ModelShare ShareOf(const std::string& model) {
-    const auto report = core_->Shares();
+    const auto report = core_->shares()->ReadShares();
     EXPECT_TRUE(report) << report.error().message;
     for (const ModelShare& share : report->models) {
       if (share.model == model) return share;
@@ -47,7 +47,7 @@ TEST_F(SharesTest, SharesThatAddUpToMoreThanTheDeviceAreRefusedAtTheStart) {
   options.repository = repository_.path();
   options.device.workers = 4;
   options.engine = "none";
-  const auto core = InferenceCore::Open(options);
+  const auto core = OpenCore(options);
   ASSERT_FALSE(core);
   EXPECT_EQ(core.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(core.error().message.find("110"), std::string::npos) << core.error().message;
@@ -94,9 +94,9 @@ TEST_F(SharesTest, MovesWhileRequestsRunLoseNone) {
   for (int i = 0; i < 200; ++i) {
     const int before = answered.load();
     // Of two units one each; then b's share goes, and a has both.
-    ASSERT_TRUE(core_->ResizeShare("a", "", {.units = 1, .part = {}}));
+    ASSERT_TRUE(core_->shares()->ResizeShare("a", "", {.units = 1, .part = {}}));
     while (answered.load() < before + 3) std::this_thread::yield();
-    ASSERT_TRUE(core_->ResizeShare("b", "", {.units = {}, .part = 0.5 - 0.1 * (i % 3)}));
+    ASSERT_TRUE(core_->shares()->ResizeShare("b", "", {.units = {}, .part = 0.5 - 0.1 * (i % 3)}));
   }
   stop = true;
   clients.clear();
@@ -108,9 +108,9 @@ TEST_F(SharesTest, MovesWhileRequestsRunLoseNone) {
 TEST_F(SharesTest, ResizingAnUnknownModelOrTooMuchChangesNothing) {
   repository_.AddModel("a", SmallModel(), Parameter("lagoon.share", "50"));
   Open("shares");
-  EXPECT_EQ(core_->ResizeShare("nobody", "", {.units = 1, .part = {}}).error().code,
+  EXPECT_EQ(core_->shares()->ResizeShare("nobody", "", {.units = 1, .part = {}}).error().code,
             ErrorCode::kNotFound);
-  const Status wrong = core_->ResizeShare("a", "", {.units = 3, .part = {}});
+  const Status wrong = core_->shares()->ResizeShare("a", "", {.units = 3, .part = {}});
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("'a'"), std::string::npos) << wrong.error().message;
   EXPECT_EQ(ShareOf("a").units.count, 1u);
@@ -126,9 +126,9 @@ TEST_F(SharesTest, ATraceGetsEveryDecision) {
   options.device.workers = 2;
   options.engine = "none";
   options.trace = &recorder;
-  auto core = InferenceCore::Open(options);
+  auto core = OpenCore(options);
   ASSERT_TRUE(core) << core.error().message;
-  ASSERT_TRUE((*core)->ResizeShare("a", "", {.units = 2, .part = {}}));
+  ASSERT_TRUE((*core)->shares()->ResizeShare("a", "", {.units = 2, .part = {}}));
   core->reset();
   const auto notes = recorder.share_notes();
   ASSERT_EQ(notes.size(), 2u);

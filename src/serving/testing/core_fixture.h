@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "serving/core.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core/share_control.h"
+#include "serving/open_core.h"
 #include "serving/testing/model_files.h"
 
 namespace lagoon::testing {
@@ -74,7 +76,7 @@ class CoreTest : public ::testing::Test {
     options.max_wait = max_wait_;
     options.engine = engine_ == nullptr ? "none" : "";
     options.engine_host = engine_;
-    auto core = InferenceCore::Open(options);
+    auto core = OpenCore(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
   }
@@ -97,9 +99,9 @@ class CoreTest : public ::testing::Test {
 
   /// Sends a request of the slow model and returns when it runs.
   Sent SendRunning() {
-    const std::uint64_t before = core_->SchedulerStatistics().launches;
+    const std::uint64_t before = core_->schedulers()->SchedulerStatistics().launches;
     Sent sent = Send(SlowRequest());
-    while (core_->SchedulerStatistics().launches == before) std::this_thread::yield();
+    while (core_->schedulers()->SchedulerStatistics().launches == before) std::this_thread::yield();
     return sent;
   }
   /// The reason why the model is not served, as in ModelStatus.
@@ -120,7 +122,7 @@ class CoreTest : public ::testing::Test {
   TestRepository repository_;
   std::shared_ptr<EngineHost> engine_;  // before Open(); null: there is none
   Nanoseconds max_wait_{0};             // before Open(); no limit, as machines may be slow
-  std::unique_ptr<InferenceCore> core_;
+  std::unique_ptr<Inference> core_;
 };
 
 }  // namespace lagoon::testing

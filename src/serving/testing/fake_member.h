@@ -16,11 +16,17 @@
 #include "base/mutex.h"
 #include "policies/registry.h"
 #include "serving/config/model_config.pb.h"
-#include "serving/core.h"
+#include "serving/core/inference.h"
+#include "serving/core/repository_control.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon::testing {
 
-class FakeMember final : public InferenceCore {
+class FakeMember final : public Inference,
+                         public SchedulerControl,
+                         public ShareControl,
+                         public RepositoryControl {
  public:
   explicit FakeMember(std::set<std::string> loaded) : loaded_(std::move(loaded)) {}
 
@@ -50,6 +56,8 @@ class FakeMember final : public InferenceCore {
     const MutexLock lock(mutex_);
     refused_.insert(model);
   }
+  /// Before the member is in a fleet.
+  void HaveNoRepository() { has_repository_ = false; }
   /// ResizeShare() fails.
   void RefuseToResize() {
     const MutexLock lock(mutex_);
@@ -169,7 +177,10 @@ class FakeMember final : public InferenceCore {
     info.memory_bytes = 1000;
     return info;
   }
-  Result<SharesReport> Shares() const override {
+  SchedulerControl* schedulers() override { return this; }
+  ShareControl* shares() override { return this; }
+  RepositoryControl* repository() override { return has_repository_ ? this : nullptr; }
+  Result<SharesReport> ReadShares() const override {
     const MutexLock lock(mutex_);
     SharesReport report;
     report.kind = ShareKind::kWeight;
@@ -290,6 +301,7 @@ class FakeMember final : public InferenceCore {
     flight.callback(std::move(response));
   }
 
+  bool has_repository_ = true;
   mutable Mutex mutex_;
   std::set<std::string> loaded_ GUARDED_BY(mutex_);
   std::set<std::string> refused_ GUARDED_BY(mutex_);

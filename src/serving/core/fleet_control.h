@@ -1,0 +1,77 @@
+#pragma once
+
+// The devices of a fleet and what they serve, as /v2/fleet shows them.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+
+namespace lagoon {
+
+struct FleetDeviceReport {
+  std::string name;  // unique in the fleet
+  std::string description;
+  bool ready = false;             // false: lost, or draining
+  std::uint32_t units = 0;        // compute units
+  std::int64_t memory_bytes = 0;  // as the placer sees it
+};
+
+/// A copy of a model on a device.
+struct FleetReplicaReport {
+  enum class State : std::uint8_t {
+    kServing,
+    kRetiring,  // answers the requests that it has, and gets no more
+  };
+  std::string model;
+  std::size_t device = 0;  // index in FleetReport::devices
+  State state = State::kServing;
+  double fraction = 0;         // of the model's arrivals; 0 if it retires
+  std::uint64_t requests = 0;  // that it was given since the fleet began
+  std::size_t in_flight = 0;   // of those, not answered yet
+};
+
+struct FleetModelReport {
+  std::string model;
+  std::optional<double> rows_per_s;  // that arrive, as measured; empty: not known yet
+  Nanoseconds slo{0};                // as the placer sees it
+  Nanoseconds standalone{0};         // of a batch of one row; 0: not known
+  std::int64_t memory_bytes = 0;     // of a replica, an estimate
+};
+
+/// What the placer decided last, and what became of that.
+struct FleetDecisionReport {
+  std::string placer;
+  bool applied = false;
+  std::string reason;   // why it was applied or not
+  Nanoseconds took{0};  // of the placer
+  TimePoint at{};
+};
+
+struct FleetReport {
+  std::string placer;
+  std::vector<FleetDeviceReport> devices;
+  std::vector<FleetModelReport> models;      // by name
+  std::vector<FleetReplicaReport> replicas;  // by model, then device
+  std::optional<FleetDecisionReport> last;   // empty: nothing was decided yet
+  std::uint64_t decisions = 0;
+  std::uint64_t loads = 0;         // replicas that were loaded since the fleet began
+  std::uint64_t unloads = 0;       // replicas that were unloaded
+  std::uint64_t failed_loads = 0;  // replicas that could not be loaded
+};
+
+/// The placement of a fleet. Any thread may call any method.
+class FleetControl {
+ public:
+  virtual ~FleetControl() = default;
+
+  virtual FleetReport ReadFleet() const = 0;
+  /// The placer of the next decisions. kNotFound: unknown, with the list.
+  virtual Status SetPlacer(const std::string& name) = 0;
+};
+
+}  // namespace lagoon

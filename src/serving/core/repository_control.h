@@ -1,0 +1,37 @@
+#pragma once
+
+// Loading and unloading models while others serve.
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+
+namespace lagoon {
+
+/// Any thread may call any method.
+class RepositoryControl {
+ public:
+  virtual ~RepositoryControl() = default;
+
+  /// Loads the model as the repository has it now, while other models serve. `done` is called once,
+  /// on any thread, when the model answers requests. If the model was loaded before, requests in
+  /// flight are answered by what was loaded before, which is freed then. On an error what was
+  /// loaded before stays. The changes of one model are made in order; those of different models may
+  /// overlap, so that a load of minutes does not hold up others.
+  ///
+  /// kNotFound: the repository has no such model. kInvalidArgument: the model cannot be served, or
+  /// a job program runs it; the message may name paths of the server. kUnimplemented: a job
+  /// program. kUnavailable: the device is lost, or too many changes wait.
+  ///
+  /// The shares of the device's other models make room at once. A tuned share of the model begins
+  /// as when the server started; the others go on from what they have, and fixed ones and sizes
+  /// that ResizeShare() gave stay.
+  virtual void LoadModel(const std::string& model, std::function<void(Status)> done) = 0;
+  /// Requests that come from now on find no such model. `done` is called once, on any thread, when
+  /// the requests in flight are answered and the model's memory is free. A request that waits for a
+  /// batch then cannot be cancelled. kNotFound: the model is not loaded. Otherwise as LoadModel.
+  virtual void UnloadModel(const std::string& model, std::function<void(Status)> done) = 0;
+};
+
+}  // namespace lagoon

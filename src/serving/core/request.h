@@ -1,0 +1,91 @@
+#pragma once
+
+// A client's request, and its answer.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "base/unfilled.h"
+#include "plan/tensor.h"
+#include "sched/job.h"
+
+namespace lagoon {
+
+struct InputTensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;
+  std::span<const std::byte> data;  // dense row-major, little-endian; borrowed from `payload`
+};
+
+/// How the edge will write an output.
+enum class OutputForm : std::uint8_t {
+  kBytes,  // as it lies in memory
+  kText,   // as JSON numbers; 16-bit floats, which have none, are refused before computing
+};
+
+/// Where the edge counts the memory of an answer. One request at a time.
+class AnswerRoom {
+ public:
+  virtual ~AnswerRoom() = default;
+  /// Called before the core allocates outputs, on any thread: they will take `bytes` in all, more
+  /// than in the call before. kUnavailable: there is no room, and the request is refused.
+  virtual Status Take(std::size_t bytes) = 0;
+};
+
+struct InferRequest {
+  std::string model;
+  std::string version;  // empty: the latest
+  std::string id;       // echoed
+  /// 0: the model's class. 1: real-time if the model is. 2 or more: best-effort.
+  std::uint64_t priority = 0;
+  Nanoseconds timeout{0};  // counted from `arrival`; 0: none
+  TimePoint arrival;       // when the edge had the first byte
+  std::vector<InputTensor> inputs;
+  std::vector<std::string> outputs;  // empty: all
+  std::vector<OutputForm> forms;     // one per entry of `outputs`; `form` for those beyond its end
+  OutputForm form = OutputForm::kBytes;
+  // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
+  // next request finds the buffer free.
+  std::shared_ptr<const void> payload;
+  /// Null: the memory of the answer is not counted.
+  std::shared_ptr<AnswerRoom> room = {};
+};
+
+struct OutputTensor {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  Dims dims;
+  UnfilledBytes data;
+};
+
+struct InferResponse {
+  std::string model;
+  std::string version;
+  std::string id;
+  std::vector<OutputTensor> outputs;
+  JobResult job;  // stamps of every stage
+  /// Until the plans for the request's shapes were ready. 0: they were.
+  Nanoseconds plan_wait{0};
+  /// Of that, the time behind job.posted: between the parts of a model.
+  Nanoseconds plan_wait_between{0};
+};
+
+/// Called exactly once, on any thread; hand over to a thread of your own. Must not throw. Where
+/// memory runs out for a request, the error is kResourceExhausted.
+using InferCallback = std::function<void(Result<InferResponse>)>;
+
+/// Names a request in flight, for Cancel.
+enum class RequestHandle : std::uint64_t {};
+
+/// A client's shape for a message. A shape of more than 16 dims is shown as their number only.
+std::string ShownShape(const Dims& dims);
+
+}  // namespace lagoon

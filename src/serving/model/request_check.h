@@ -1,0 +1,31 @@
+#pragma once
+
+// Checks whether a request fits a model, and binds its tensors to those of the model.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serving/core/request.h"
+#include "serving/model/signature.h"
+
+namespace lagoon {
+
+struct RequestBinding {
+  std::vector<Dims> dims;                          // by input of the signature
+  std::vector<std::span<const std::byte>> inputs;  // the same: the request's own bytes
+  /// The outputs of the answer, in order, as indexes into Signature::outputs.
+  std::vector<std::size_t> outputs;
+};
+
+/// kUnimplemented names an output whose type has no text form, if text is asked for
+/// (InferRequest::form). kInvalidArgument names model, tensor and both values, for:
+///
+/// - an input or output that is unknown, missing or given twice;
+/// - a wrong type, shape or number of bytes;
+/// - an empty batch, a batch above the model's maximum, or inputs of different batches.
+Result<RequestBinding> BindRequest(const InferRequest& request, const Signature& signature);
+
+}  // namespace lagoon

@@ -1,0 +1,472 @@
+#include "serving/model/served_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "program/compile.h"
+#include "program/parts.h"
+#include "program/profile/versions.h"
+#include "program/split/apply_parts.h"
+#include "serving/batch/wanted_rows.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::uint64_t kLowestRealTimePriority = 1;
+
+/// Plans that no other thread uses yet may be changed.
+LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
+
+/// The interface of a served model says the number of dims of each input.
+Status CheckRanks(const OnnxModel& model) {
+  for (const DeclaredTensor& input : model.inputs()) {
+    if (input.shape_known) continue;
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("input '{}' has no shape in the model's file. A server needs to know the "
+                    "number of its dims: write a shape with open dims into the file (`lagoon "
+                    "infer` runs the file as it is)",
+                    input.name));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows) {
+  for (Dims& dims : shapes) dims.front() = rows;
+  return shapes;
+}
+
+ServedModel::ServedModel(ModelSource source, Nanoseconds max_wait)
+    : source_(std::move(source)),
+      max_wait_(max_wait),
+      recorder_(static_cast<std::size_t>(std::max(1, config().max_batch_size()))) {}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
+                                                       const LoadOptions& options) {
+  std::unique_ptr<ServedModel> model(new ServedModel(std::move(source), options.max_wait));
+  if (model->is_program() && !device.info().memory_on_host) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
+                            device.info().name));
+  }
+  LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
+                                             : model->Compile(device, options));
+  return model;
+}
+
+Status ServedModel::Compile(Device& device, const LoadOptions& load) {
+  const bool idle = load.open_idle == nullptr;
+  const ModelSource source = idle ? ModelSource() : source_;  // as it is before it is completed
+  ConfigFile& file = source_.file;
+  CompileOptions options;
+  options.model = name();
+  options.import.dimensions = file.settings.dimensions;
+  options.precision = file.settings.precision;
+  options.kernels = load.kernels;
+  options.many_shapes = true;
+  engine_ = EngineHost::Another(load.engine);
+  options.import.engine = engine_;
+  LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
+  const auto larger =
+      static_cast<std::size_t>(std::max<std::int64_t>(config().max_batch_size() - kReadyRows, 0));
+  plans_ = std::make_unique<ModelPlans>(
+      std::move(compiler), PlanCache::Limits{.plans = file.settings.max_plans + larger});
+  ProfileStore store = load.profile.store;
+  store.provisional = !idle;
+  plans_->UseProfiles(std::move(store), device.info());
+  LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
+  OpenEngine();
+  LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
+  LAGOON_RETURN_IF_ERROR(CompileAtLoad());
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(device, idle));
+  std::vector<TensorSpec> inputs;
+  for (const DeclaredTensor& input : plans_->model().inputs()) {
+    inputs.push_back({input.name, input.type, input.dims});
+  }
+  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs());
+  LAGOON_ASSIGN_OR_RETURN(
+      signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
+  LAGOON_RETURN_IF_ERROR(Profile(device, load, source));
+  LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
+  if (default_ != nullptr)
+    std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
+  return {};
+}
+
+/// Opens the engine if the model will need it, so that no request waits for that.
+void ServedModel::OpenEngine() {
+  if (engine_ == nullptr || !plans_->model().HasUnknownOps()) return;
+  const Status opened = engine_->OpenNow();
+  if (!opened) warnings_.push_back(opened.error().message);
+}
+
+/// What the plan's kernels of an engine mean for others; nothing for ops of earlier warnings.
+std::vector<std::string> ServedModel::OpaqueWarnings(const Plan& plan) {
+  std::vector<std::string> warnings;
+  for (const std::uint32_t index : plan.opaque) {
+    const OpaqueOp& op = *plan.ops[index].opaque;
+    bool is_new = false;
+    for (const std::string& name : op.ops()) is_new = warned_of_.insert(name).second || is_new;
+    if (!is_new) continue;
+    const std::string longest =
+        op.longest() == Nanoseconds(0)
+            ? "as long as a run takes (lagoon_opaque_us_max will tell)"
+            : fmt::format("up to {:.0f} us (the longest run so far)", ToMicroseconds(op.longest()));
+    warnings.push_back(fmt::format(
+        "{} runs {} in a kernel that cannot be interrupted: best-effort, it delays real-time "
+        "requests by {}. Lagoon does not run it because {}",
+        engine_->name(), fmt::join(op.ops(), ", "), longest, op.why()));
+  }
+  return warnings;
+}
+
+/// Finds out what padding means for the outputs, and that it does not change them.
+Status ServedModel::PrepareBuckets(Device& device, bool idle) {
+  if (buckets_.empty()) return {};
+  if (default_ == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("lagoon.buckets of {}: no plan could be made at load, so that Lagoon "
+                            "does not know what padding does; lagoon.shapes gives the shapes",
+                            buckets_.Names()));
+  }
+  std::vector<Dims> shapes;
+  for (const PlanTensor& input : plan()->inputs) shapes.push_back(input.spec.dims);
+  LAGOON_RETURN_IF_ERROR(buckets_.FindOutputs(plans_->model(), shapes));
+  return idle ? CheckPadding(buckets_, *plans_, shapes, device) : Status{};  // else ProfileBeside()
+}
+
+Status ServedModel::CompileAtLoad() {
+  LAGOON_ASSIGN_OR_RETURN(const auto shapes, ShapesAtLoad(plans_->model()));
+  for (const std::vector<Dims>& dims : shapes) {
+    auto plan = plans_->CompileAtLoad(dims);
+    if (!plan && !plans_->deciding().empty()) {
+      // The first request says the contents.
+      warnings_.push_back(fmt::format("no plan is ready: {}", plan.error().message));
+      return {};
+    }
+    if (!plan) return tl::unexpected(std::move(plan).error());
+    pinned_.push_back(*std::move(plan));
+  }
+  if (shapes.empty()) return CompileGuess();
+  default_ = pinned_.front();
+  return {};
+}
+
+/// Compiles for shapes that may be right, to find out whether the model can be served at all, and
+/// to pack its weights.
+Status ServedModel::CompileGuess() {
+  std::optional<Error> first;
+  for (const GraphInputs& guess : plans_->model().Guesses()) {
+    auto plan = plans_->CompileAtLoad(guess.dims);
+    if (plan) {
+      default_ = *std::move(plan);
+      return {};
+    }
+    if (!first) first = std::move(plan).error();
+  }
+  // What no shape can mend.
+  if (first->code == ErrorCode::kUnimplemented && plans_->deciding().empty()) {
+    return tl::unexpected(*std::move(first));
+  }
+  warnings_.push_back(
+      fmt::format("no plan is ready, as the model's file leaves shapes open "
+                  "(lagoon.shapes gives them); a first guess says: {}",
+                  first->message));
+  return {};
+}
+
+Status ServedModel::LoadProgram() {
+  inference::ModelConfig& config = source_.file.config;
+  LAGOON_ASSIGN_OR_RETURN(const DeclaredTensors tensors, TensorsOf(config));
+  LAGOON_ASSIGN_OR_RETURN(signature_,
+                          CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
+  LAGOON_ASSIGN_OR_RETURN(library_, JobLibrary::Load(source_.path));
+  // A plan without ops holds the tensors of the program.
+  auto loaded = std::make_shared<LoadedPlan>();
+  loaded->plan.model = name();
+  for (const TensorSpec& input : tensors.inputs) loaded->plan.inputs.push_back({input, {}, {}});
+  for (const TensorSpec& output : tensors.outputs) loaded->plan.outputs.push_back({output, {}, {}});
+  default_ = std::make_shared<ServedPlan>();
+  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) default_->inputs.push_back(i);
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) default_->links.results.push_back(i);
+  default_->links.sizes.resize(tensors.outputs.size());
+  default_->loaded = std::move(loaded);
+  return {};
+}
+
+Status ServedModel::AddQueues(Dispatcher& dispatcher) {
+  queues_.reserve(2);  // where memory runs out, no queue stays that is not known here
+  LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
+  lowered_queue_ = queue_;
+  if (settings().job_class == JobClass::kRealTime) {
+    LAGOON_ASSIGN_OR_RETURN(lowered_queue_,
+                            AddQueue(dispatcher, JobClass::kBestEffort, lowered_instances_));
+  }
+  return AddPlans(dispatcher);
+}
+
+Status ServedModel::RemoveQueues(Dispatcher& dispatcher) {
+  for (; !queues_.empty(); queues_.pop_back()) {
+    LAGOON_RETURN_IF_ERROR(dispatcher.RemoveQueue(queues_.back()));
+  }
+  return {};
+}
+
+/// Makes the plans of the load known. A guess is kept like a plan of a request.
+Status ServedModel::AddPlans(Dispatcher& dispatcher) {
+  const auto add = [&](const std::shared_ptr<ServedPlan>& plan, bool pinned) -> Status {
+    if (plan != first_) LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+    plans_->Keep(plan, pinned);
+    return {};
+  };
+  for (const auto& plan : pinned_) LAGOON_RETURN_IF_ERROR(add(plan, /*pinned=*/true));
+  return pinned_.empty() && default_ != nullptr ? add(default_, /*pinned=*/false) : Status{};
+}
+
+Status ServedModel::Bind(ServedPlan& plan, Dispatcher& dispatcher) const {
+  LAGOON_ASSIGN_OR_RETURN(plan.own, dispatcher.AddPlan(queue_, plan.loaded));
+  if (lowered_queue_ == queue_) return {};
+  LAGOON_ASSIGN_OR_RETURN(plan.lowered, dispatcher.AddPlan(lowered_queue_, plan.loaded));
+  return {};
+}
+
+PlanKey ServedModel::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
+                           std::span<const std::span<const std::byte>> inputs) const {
+  return is_program() ? PlanKey() : plans_->KeyOf(before, dims, inputs);
+}
+
+std::shared_ptr<ServedPlan> ServedModel::FindPlan(const PlanKey& key) const {
+  return is_program() ? default_ : plans_->Find(key);
+}
+
+std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const {
+  auto plan = FindPlan(key);
+  return plan != nullptr && Outdated(plan->loaded->plan) ? nullptr : plan;
+}
+
+Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(const WantedPlan& wanted,
+                                                          Dispatcher& dispatcher,
+                                                          std::uint32_t units) {
+  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan, plans_->Compile(wanted, units));
+  if (plan == nullptr) return plan;
+  // The model was loaded, so that its requests are answered: at worst by a plan in one part.
+  const Status parts =
+      ApplyParts(settings().parts, plan->links.next.has_value(), Unshared(*plan).plan);
+  if (!parts) spdlog::warn("model '{}' version {}: {}", name(), version(), parts.error().message);
+  LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+  FreeUnboundData(Unshared(*plan).plan);
+  return plan;
+}
+
+void ServedModel::KeepPlan(std::shared_ptr<ServedPlan> plan) {
+  for (const std::string& warning : OpaqueWarnings(plan->loaded->plan)) {
+    spdlog::warn("model '{}' version {}: {}", name(), version(), warning);
+  }
+  plans_->Keep(std::move(plan), /*pinned=*/false);
+}
+
+bool ServedModel::IsLargerBatch(const std::vector<Dims>& dims) const {
+  const bool every_size = settings().shapes.empty() || !buckets_.empty();  // ShapesAtLoad()
+  if (is_program() || !every_size || RowsOf(dims) <= kReadyRows) return false;
+  return PeekPlan(KeyOf(nullptr, WithRows(dims, kReadyRows), {})) != nullptr;
+}
+
+bool ServedModel::MakesPlanFor(const std::vector<Dims>& dims) const {
+  return !is_program() && (!settings().refuse_other_shapes || IsLargerBatch(dims));
+}
+
+Error ServedModel::OtherShapeError() const {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("model '{}': these input shapes are not among those that it is served for "
+                      "(lagoon.shapes), and lagoon.other_shapes is 'refuse'",
+                      name())};
+}
+
+Result<QueueId> ServedModel::AddQueue(Dispatcher& dispatcher, JobClass job_class,
+                                      const std::vector<std::unique_ptr<Instance>>& instances) {
+  QueueOptions options;
+  options.name = fmt::format("{}/{}{}", name(), version(),
+                             job_class == settings().job_class ? "" : " best-effort");
+  options.job_class = job_class;
+  for (const auto& instance : instances) options.instances.push_back(instance.get());
+  options.max_pending = settings().max_queue_size;
+  options.overflow = settings().overflow;
+  if (job_class == JobClass::kBestEffort) options.max_wait = max_wait_;
+  options.weight = settings().share.weight.value_or(1);
+  if (settings().batching.enabled) {  // jobs are batches, and the batcher bounds the requests
+    options.max_pending = std::max<std::size_t>(options.max_pending, kMaxPlaces);
+    options.overflow = Overflow::kReject;
+  }
+  LAGOON_ASSIGN_OR_RETURN(const QueueId queue, dispatcher.AddQueue(std::move(options)));
+  queues_.push_back(queue);
+  return queue;
+}
+
+Status ServedModel::StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find) {
+  LAGOON_ASSIGN_OR_RETURN(host_, Host(settings().job_class, device, dispatcher, find));
+  if (settings().job_class == JobClass::kBestEffort) return {};
+  LAGOON_ASSIGN_OR_RETURN(lowered_host_, Host(JobClass::kBestEffort, device, dispatcher, find));
+  return {};
+}
+
+Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Device& device,
+                                                       Dispatcher& dispatcher,
+                                                       const FindModel& find) const {
+  const bool real_time = job_class == JobClass::kRealTime;
+  ProgramHostOptions options;
+  options.name = fmt::format("{}/{}{}", name(), version(),
+                             job_class == settings().job_class ? "" : " best-effort");
+  options.job_class = job_class;
+  for (const PlanTensor& input : plan()->inputs) options.inputs.push_back(input.spec);
+  for (const PlanTensor& output : plan()->outputs) options.outputs.push_back(output.spec);
+  for (const auto& [role, model_name] : settings().models) {
+    Result<const ServedModel*> model = find(model_name);
+    const std::string parameter = fmt::format("parameter 'lagoon.model.{}'", role);
+    if (!model) return Annotate(parameter, std::move(model).error());
+    if ((*model)->is_program()) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{}: '{}' is a job program itself; it takes a compiled model",
+                              parameter, model_name));
+    }
+    if (real_time && (*model)->settings().job_class != JobClass::kRealTime) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}' is best-effort, the job program real-time (PRIORITY_MAX): "
+                              "it would wait for best-effort work",
+                              parameter, model_name));
+    }
+    if ((*model)->plan() == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}' leaves its shapes open; its lagoon.shapes says for which a "
+                              "plan is ready",
+                              parameter, model_name));
+    }
+    const ServedPlan& plan = *(*model)->default_;
+    if (plan.links.next || plan.links.results.size() != plan.loaded->plan.outputs.size() ||
+        plan.loaded->plan.makes_outputs) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{}: shapes in '{}' depend on data, so that it runs in parts; a job "
+                              "program runs models of one part",
+                              parameter, model_name));
+    }
+    ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
+                        (*model)->plan()};
+    hosted.queue_plan = real_time || plan.lowered == nullptr ? plan.own.get() : plan.lowered.get();
+    options.models.push_back(std::move(hosted));
+  }
+  options.parameters = settings().parameters;
+  options.max_jobs = settings().instances;
+  options.max_pending = settings().max_queue_size;
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> program, library_->MakeProgram());
+  return ProgramHost::Create(std::move(options), std::move(program), device, dispatcher);
+}
+
+void ServedModel::StopProgram() {
+  host_.reset();
+  lowered_host_.reset();
+}
+
+Result<JobId> ServedModel::Post(JobSpec& spec, ServedPlan& plan, std::uint64_t priority,
+                                Dispatcher& dispatcher) {
+  if (!is_program()) {
+    spec.queue = QueueFor(priority);
+    spec.plan = spec.queue == queue_ ? plan.own.get() : plan.lowered.get();
+    return dispatcher.Post(spec);
+  }
+  const bool lowered = priority > kLowestRealTimePriority && lowered_host_ != nullptr;
+  return (lowered ? lowered_host_ : host_)->Post(spec);
+}
+
+void ServedModel::Cancel(JobId job, Dispatcher& dispatcher) {
+  if (!is_program()) return dispatcher.Cancel(job);
+  for (const auto* host : {&host_, &lowered_host_}) {
+    if (*host != nullptr) (*host)->Cancel(job);
+  }
+}
+
+QueueId ServedModel::QueueFor(std::uint64_t priority) const {
+  return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
+}
+
+Nanoseconds ServedModel::MaxWait(std::uint64_t priority) const {
+  const bool real_time =
+      settings().job_class == JobClass::kRealTime && priority <= kLowestRealTimePriority;
+  return real_time ? Nanoseconds(0) : max_wait_;
+}
+
+Status ServedModel::MoveShare(UnitRange units, Dispatcher& dispatcher) const {
+  LAGOON_RETURN_IF_ERROR(dispatcher.MoveShare(queue_, units));
+  if (lowered_queue_ == queue_) return {};
+  return dispatcher.MoveShare(lowered_queue_, units);
+}
+
+Status ServedModel::SetWeight(double weight, Dispatcher& dispatcher) const {
+  LAGOON_RETURN_IF_ERROR(dispatcher.SetWeight(queue_, weight));
+  if (lowered_queue_ == queue_) return {};
+  return dispatcher.SetWeight(lowered_queue_, weight);
+}
+
+std::string ServedModel::StandaloneFor() const {
+  std::vector<std::string> words;
+  if (plan() == nullptr) return {};
+  for (const PlanTensor& input : plan()->inputs) {
+    words.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
+  }
+  if (parts_alone_) words.push_back(fmt::format("{} parts", parts_alone_->parts));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string ServedModel::DeadlineWarning() const {
+  const Nanoseconds deadline = settings().deadline;
+  if (deadline > Nanoseconds(0) && Standalone() > deadline) {
+    return fmt::format(
+        "takes {:.3f} ms alone on the device ({}), above its lagoon.deadline_ms of {:.3f}",
+        ToMilliseconds(Standalone()), StandaloneFor(), ToMilliseconds(deadline));
+  }
+  const BatchLimitSettings& limit = settings().batching.limit;
+  if (limit.slo > Nanoseconds(0) && Standalone() > limit.Budget()) {
+    return fmt::format(
+        "takes {:.3f} ms alone on the device, so that no batch keeps its "
+        "lagoon.slo_ms of {:.3f}{}: batches of one row come nearest",
+        ToMilliseconds(Standalone()), ToMilliseconds(limit.slo),
+        limit.slo_of == SloOf::kRequest ? ", half of which is for waiting (lagoon.slo_of)" : "");
+  }
+  return "";
+}
+
+ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
+  ModelStatistics statistics;
+  statistics.name = name();
+  statistics.version = version();
+  if (engine_ != nullptr) statistics.opaque_max = engine_->longest();
+  recorder_.Read(statistics);
+  if (is_program()) {
+    for (const auto* host : {&host_, &lowered_host_}) {
+      if (*host != nullptr) statistics.pending += (*host)->Pending();
+    }
+    return statistics;
+  }
+  statistics.pending = dispatcher.Pending(queue_);
+  if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
+  return statistics;
+}
+
+ModelMetadata ServedModel::Metadata() const {
+  ModelMetadata metadata;
+  metadata.name = name();
+  metadata.platform = config().platform();
+  metadata.inputs = signature_.inputs;
+  metadata.outputs = signature_.outputs;
+  metadata.max_batch = signature_.max_batch;
+  return metadata;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,271 @@
+#include "serving/model/signature.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "serving/config/model_settings.h"
+
+namespace lagoon {
+namespace {
+
+/// Whether the first dim of `spec` can be a batch of 1 to `max_batch_size`.
+bool IsBatch(const TensorSpec& spec, int max_batch_size) {
+  if (spec.dims.empty()) return false;
+  return spec.dims.front() == -1 || (spec.dims.front() == 1 && max_batch_size == 1);
+}
+
+/// The dims that the config declares: those of `spec` without the batch dimension, if any.
+Result<Dims> ConfigDims(const char* kind, const TensorSpec& spec, int max_batch_size) {
+  if (max_batch_size == 0) return spec.dims;
+  if (!IsBatch(spec, max_batch_size)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("max_batch_size is {}, so the first dim of {} '{}' must be the batch, "
+                            "but the model has {} (-1: open); max_batch_size 0 makes dims complete",
+                            max_batch_size, kind, spec.name, ToString(spec.dims)));
+  }
+  return Dims(spec.dims.begin() + 1, spec.dims.end());
+}
+
+/// One side of the model, inputs or outputs: the same rules hold for both.
+template <typename Tensors>
+class Side {
+ public:
+  /// Narrows `specs` to the sizes that the config declares.
+  Side(const char* kind, std::vector<TensorSpec>& specs, int max_batch_size,
+       std::vector<std::string>& warnings)
+      : kind_(kind), specs_(specs), max_batch_size_(max_batch_size), warnings_(warnings) {}
+
+  /// Checks and completes each declared tensor. If none is declared, declares all.
+  Status Complete(Tensors& declared) {
+    if (declared.empty()) {
+      for (const TensorSpec& spec : specs_) declared.Add()->set_name(spec.name);
+    }
+    for (int i = 0; i < declared.size(); ++i) {
+      for (int j = 0; j < i; ++j) {
+        if (declared[i].name() == declared[j].name()) {
+          return Fail(ErrorCode::kInvalidArgument,
+                      fmt::format("{} '{}' is declared twice", kind_, declared[i].name()));
+        }
+      }
+      LAGOON_RETURN_IF_ERROR(CompleteTensor(declared[i]));
+    }
+    return {};
+  }
+
+ private:
+  template <typename Tensor>
+  Status CompleteTensor(Tensor& tensor) {
+    const auto spec = std::ranges::find(specs_, tensor.name(), &TensorSpec::name);
+    if (spec == specs_.end()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' is not in the model, which has {}", kind_, tensor.name(),
+                              QuotedNames(specs_)));
+    }
+    if (tensor.data_type() != inference::TYPE_INVALID &&
+        tensor.data_type() != ConfigType(spec->type)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' has data_type {}, the model has {}", kind_, tensor.name(),
+                              inference::DataType_Name(tensor.data_type()),
+                              inference::DataType_Name(ConfigType(spec->type))));
+    }
+    tensor.set_data_type(ConfigType(spec->type));
+    LAGOON_ASSIGN_OR_RETURN(Dims dims, ConfigDims(kind_, *spec, max_batch_size_));
+    if (tensor.dims_size() > 0) LAGOON_RETURN_IF_ERROR(Narrow(tensor, dims));
+    tensor.mutable_dims()->Assign(dims.begin(), dims.end());
+    std::copy(dims.rbegin(), dims.rend(), spec->dims.rbegin());
+    return {};
+  }
+
+  /// Checks the declared dims against `dims`, and sets open ones to what is declared.
+  template <typename Tensor>
+  Status Narrow(const Tensor& tensor, Dims& dims) {
+    const Dims declared(tensor.dims().begin(), tensor.dims().end());
+    bool same = declared.size() == dims.size();
+    bool fixed = false;
+    for (std::size_t i = 0; same && i < dims.size(); ++i) {
+      fixed = fixed || (declared[i] == -1 && dims[i] != -1);
+      same = declared[i] == dims[i] || declared[i] == -1 || (dims[i] == -1 && declared[i] > 0);
+    }
+    if (!same) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' has dims {}, the model has {}{}", kind_, tensor.name(),
+                              ToString(declared), ToString(dims),
+                              max_batch_size_ > 0 ? " behind the batch dimension" : ""));
+    }
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] == -1) dims[i] = declared[i];
+    }
+    if (fixed) {
+      warnings_.push_back(
+          fmt::format("{} '{}' has dims {} and is served as {}: the model fixes them", kind_,
+                      tensor.name(), ToString(declared), ToString(dims)));
+    }
+    return {};
+  }
+
+  const char* kind_;
+  std::vector<TensorSpec>& specs_;
+  int max_batch_size_;
+  std::vector<std::string>& warnings_;
+};
+
+/// Fills in the fields of a complete configuration other than the tensors.
+void FillRest(inference::ModelConfig& config) {
+  const bool program = config.backend() == kProgramBackend;
+  config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
+  if (!program) config.set_backend("lagoon");
+  if (config.version_policy().policy_choice_case() ==
+      inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
+    config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  }
+  if (config.default_model_filename().empty()) {
+    config.set_default_model_filename(program ? "job.so" : "model.onnx");
+  }
+  if (config.instance_group().empty()) {
+    config.add_instance_group()->set_count(program ? kDefaultCoroutines : 1);
+  }
+  int index = 0;
+  for (auto& group : *config.mutable_instance_group()) {
+    if (group.name().empty()) group.set_name(fmt::format("{}_{}", config.name(), index));
+    group.set_kind(inference::ModelInstanceGroup::KIND_CPU);
+    group.set_count(std::max(group.count(), 1));
+    ++index;
+  }
+  config.mutable_optimization();
+  // Clients take the presence of these fields as a sign that the feature is there.
+  config.clear_response_cache();
+  config.clear_model_transaction_policy();
+}
+
+// ---- Job programs, whose tensors only the configuration declares
+
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+constexpr DataType kNumbers[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+                                 DataType::kFloat64, DataType::kInt8,    DataType::kInt16,
+                                 DataType::kInt32,   DataType::kInt64,   DataType::kUInt8,
+                                 DataType::kUInt16,  DataType::kUInt32,  DataType::kUInt64,
+                                 DataType::kBool};
+
+template <typename Tensors>
+Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& tensor : tensors) {
+    TensorSpec& spec = specs.emplace_back();
+    spec.name = tensor.name();
+    spec.dims.assign(tensor.dims().begin(), tensor.dims().end());
+    const auto type = std::ranges::find(kNumbers, tensor.data_type(), ConfigType);
+    std::int64_t elements = 1;
+    for (const std::int64_t dim : spec.dims) {
+      elements = dim > 0 && elements <= kMaxElements / dim ? elements * dim : 0;
+      if (elements == 0) break;
+    }
+    if (spec.name.empty() || type == std::end(kNumbers) || elements == 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}' is {} {}; a job program's tensors have a name, a type of "
+                              "numbers and positive dims, of at most {} elements",
+                              kind, spec.name, inference::DataType_Name(tensor.data_type()),
+                              ToString(spec.dims), kMaxElements));
+    }
+    spec.type = *type;
+  }
+  return specs;
+}
+
+}  // namespace
+
+std::string QuotedNames(const std::vector<TensorSpec>& specs) {
+  std::string names;
+  for (const TensorSpec& spec : specs) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", Quoted(spec.name));
+  }
+  return names;
+}
+
+inference::DataType ConfigType(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return inference::TYPE_FP32;
+    case DataType::kFloat16:
+      return inference::TYPE_FP16;
+    case DataType::kBFloat16:
+      return inference::TYPE_BF16;
+    case DataType::kFloat64:
+      return inference::TYPE_FP64;
+    case DataType::kInt8:
+      return inference::TYPE_INT8;
+    case DataType::kInt16:
+      return inference::TYPE_INT16;
+    case DataType::kInt32:
+      return inference::TYPE_INT32;
+    case DataType::kInt64:
+      return inference::TYPE_INT64;
+    case DataType::kUInt8:
+      return inference::TYPE_UINT8;
+    case DataType::kUInt16:
+      return inference::TYPE_UINT16;
+    case DataType::kUInt32:
+      return inference::TYPE_UINT32;
+    case DataType::kUInt64:
+      return inference::TYPE_UINT64;
+    case DataType::kBool:
+      return inference::TYPE_BOOL;
+    case DataType::kString:
+      return inference::TYPE_STRING;
+  }
+  CheckFailed("a known DataType", __FILE__, __LINE__);
+}
+
+Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config) {
+  DeclaredTensors tensors;
+  LAGOON_ASSIGN_OR_RETURN(tensors.inputs, Declared("input", config.input()));
+  LAGOON_ASSIGN_OR_RETURN(tensors.outputs, Declared("output", config.output()));
+  if (tensors.outputs.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "config.pbtxt declares no output of the job program");
+  }
+  return tensors;
+}
+
+Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs,
+                                 inference::ModelConfig& config,
+                                 std::vector<std::string>& warnings) {
+  const int max_batch_size = config.max_batch_size();
+  if (max_batch_size > 0 && inputs.empty()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("max_batch_size is {}, but the model has no input whose first dim could "
+                    "be the batch; leave max_batch_size out",
+                    max_batch_size));
+  }
+  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelInput>>(
+                             "input", inputs, max_batch_size, warnings)
+                             .Complete(*config.mutable_input()));
+  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelOutput>>(
+                             "output", outputs, max_batch_size, warnings)
+                             .Complete(*config.mutable_output()));
+
+  Signature signature;
+  signature.inputs = inputs;
+  signature.max_batch = max_batch_size;
+  for (const TensorSpec& input : inputs) {
+    if (std::ranges::find(config.input(), input.name, &inference::ModelInput::name) ==
+        config.input().end()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("input '{}' of the model is not declared", input.name));
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (std::ranges::find(config.output(), outputs[i].name, &inference::ModelOutput::name) ==
+        config.output().end()) {
+      continue;
+    }
+    signature.outputs.push_back(outputs[i]);
+    signature.output_index.push_back(i);
+  }
+  FillRest(config);
+  return signature;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,489 @@
+#include "serving/request/batcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "base/guard.h"
+#include "program/parts.h"
+#include "serving/model/served_model.h"
+#include "serving/request/in_flight.h"
+#include "serving/request/plan_maker.h"
+
+namespace lagoon {
+namespace {
+
+/// Of Batcher::Times(): looked up one after the other.
+constexpr std::size_t kMostKnownTimes = 32;
+
+Nanoseconds Scaled(Nanoseconds time, double factor) {
+  return Nanoseconds(static_cast<std::int64_t>(factor * static_cast<double>(time.count())));
+}
+
+// The pause after a step that memory ran out in.
+constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
+
+/// The result of a request that no job has run.
+JobResult NotRun(Outcome outcome, TimePoint posted) {
+  JobResult result;
+  result.outcome = outcome;
+  const TimePoint now = Now();
+  result.posted = posted;
+  result.started = result.first_block = result.inputs_copied = now;
+  result.computed = result.finished = now;
+  return result;
+}
+
+}  // namespace
+
+bool FitsBatches(const ServedPlan& plan, std::int64_t rows) {
+  const Plan& of_rows = plan.loaded->plan;
+  if (plan.links.next || of_rows.makes_outputs || Assumes(of_rows)) return false;
+  const auto computed = [](const auto& size) { return size.has_value(); };
+  if (std::ranges::any_of(plan.links.sizes, computed)) return false;
+  const auto begins_with_rows = [rows](const PlanTensor& tensor) {
+    return !tensor.spec.dims.empty() && tensor.spec.dims.front() == rows;
+  };
+  return std::ranges::all_of(of_rows.inputs, begins_with_rows) &&
+         std::ranges::all_of(of_rows.outputs, begins_with_rows);
+}
+
+/// One job for several requests.
+class Batcher::Batch final : public JobClient {
+ public:
+  Batch(Batcher& batcher, std::vector<BatchMember> members_in, std::shared_ptr<ServedPlan> plan_in)
+      : members(std::move(members_in)), plan(std::move(plan_in)), batcher_(batcher) {
+    const Plan& of_rows = plan->loaded->plan;
+    parts.inputs.resize(of_rows.inputs.size());
+    parts.outputs.resize(of_rows.outputs.size());
+    for (const BatchMember& member : members) {
+      member.request->BindInBatch(plan, parts);
+      rows += member.rows;
+      deadline = std::max(deadline, member.deadline);
+    }
+    // The job reads the parts; these pointers only say which outputs are wanted.
+    inputs.assign(parts.inputs.size(), nullptr);
+    for (const std::vector<HostPart>& of_output : parts.outputs) {
+      const auto wanted =
+          std::ranges::find_if(of_output, [](auto part) { return part.data != nullptr; });
+      outputs.push_back(wanted == of_output.end() ? nullptr : wanted->data);
+    }
+  }
+
+  void Finished(const JobResult& result) override {
+    const std::shared_ptr<Batch> self = std::move(job_reference);  // until the end of the function
+    batcher_.Ended(*this, result);
+  }
+
+  std::vector<BatchMember> members;
+  const std::shared_ptr<ServedPlan> plan;
+  std::int64_t rows = 0;
+  TimePoint deadline;  // the latest of the members
+  JobParts parts;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::shared_ptr<Batch> job_reference;  // while the dispatcher has the job
+
+  // Under the batcher's mutex.
+  std::vector<RequestHandle> cancelled;
+  JobId job{};  // 0: not known yet
+  bool ended = false;
+
+ private:
+  Batcher& batcher_;
+};
+
+Batcher::Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatcher,
+                 PlanMaker& maker)
+    : model_(model),
+      priority_(priority),
+      dispatcher_(dispatcher),
+      maker_(maker),
+      max_wait_(model.MaxWait(priority)),
+      queue_(model.settings().batching, model.signature().max_batch),
+      limiter_(model.settings().batching.limit.MakeLimiter(model.signature().max_batch)) {
+  if (limiter_ != nullptr) queue_.SetMostRows(limiter_->Limit());
+  timer_ = std::jthread([this](const std::stop_token& stop) { RunTimer(stop); });
+}
+
+Batcher::~Batcher() {
+  timer_ = {};
+  const MutexLock lock(mutex_);
+  LAGOON_CHECK(queue_.size() == 0 && posted_ == 0);
+}
+
+void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
+                  const ServedPlan& plan) {
+  const ModelSettings& settings = model_.settings();
+  const BatchingSettings& batching = settings.batching;
+  BatchMember member{handle, request, model_.RowsOf(request->dims())};
+  member.shape = model_.KeyOf(nullptr, WithRows(request->dims(), 0), {});
+  member.came = Now();
+  member.deadline = request->deadline();
+  member.level = batching.LevelOf(request->priority());
+  const WaitPolicy& policy = batching.PolicyOf(member.level);
+  const bool has_own = policy.own_timeout && member.deadline != kNoDeadline;
+  if (policy.timeout > Nanoseconds(0) && !has_own) member.leaves = member.came + policy.timeout;
+  if (max_wait_ > Nanoseconds(0)) member.gives_up = member.came + max_wait_;
+  const auto refuse_late = [&](TimePoint end) {
+    JobResult result = NotRun(Outcome::kTooLate, member.came);
+    result.expected = end - member.came;
+    request->Finished(result);
+  };
+  const TimePoint end_alone = member.came + plan.loaded->plan.standalone;
+  if (end_alone > member.deadline) return refuse_late(end_alone);
+  std::vector<BatchMember> superseded;
+  bool full = false, cancelling = false;
+  std::size_t waiting = 0;
+  TimePoint end = end_alone;
+  {
+    const MutexLock lock(mutex_);
+    cancelling = cancelling_;
+    const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
+    if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
+    waiting = queue_.size();
+    full = waiting >= settings.max_queue_size ||
+           (policy.max_waiting > 0 && queue_.OfLevel(member.level) >= policy.max_waiting);
+    if (full && gives_way && !cancelling) {
+      bool found = false;
+      superseded = queue_.Take([&](const BatchMember& other) {
+        return other.level == member.level && !std::exchange(found, true);
+      });
+      full = superseded.empty();
+    }
+    if (!full && !cancelling && end <= member.deadline) queue_.Add(member);
+  }
+  for (const BatchMember& oldest : superseded) {
+    oldest.request->Finished(NotRun(Outcome::kSuperseded, oldest.came));
+  }
+  if (cancelling) return request->Finished(NotRun(Outcome::kCancelled, Now()));
+  if (end > member.deadline) return refuse_late(end);
+  if (full) {
+    return request->RefuseAwaited(
+        {ErrorCode::kUnavailable, fmt::format("model '{}': the queue is full: {} requests wait for "
+                                              "a batch",
+                                              model_.name(), waiting)});
+  }
+  Step();
+}
+
+bool Batcher::Cancel(RequestHandle handle) {
+  std::vector<BatchMember> waiting;
+  JobId job{};
+  bool found = false;
+  {
+    const MutexLock lock(mutex_);
+    waiting = queue_.Take([&](const BatchMember& member) { return member.handle == handle; });
+    const auto in_batch = in_batches_.find(handle);
+    found = !waiting.empty() || in_batch != in_batches_.end();
+    if (in_batch != in_batches_.end()) {
+      Batch& batch = *in_batch->second;
+      if (std::ranges::find(batch.cancelled, handle) == batch.cancelled.end()) {
+        batch.cancelled.push_back(handle);
+      }
+      if (batch.cancelled.size() == batch.members.size()) job = batch.job;
+    }
+  }
+  for (const BatchMember& member : waiting) {
+    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
+  }
+  if (job != JobId{}) dispatcher_.Cancel(job);
+  return found;
+}
+
+void Batcher::CancelAll() {
+  std::vector<BatchMember> waiting;
+  std::vector<RequestHandle> running;
+  {
+    const MutexLock lock(mutex_);
+    cancelling_ = true;
+    running.reserve(in_batches_.size());
+    waiting = queue_.Take([](const BatchMember&) { return true; });
+    for (const auto& [handle, batch] : in_batches_) running.push_back(handle);
+  }
+  for (const BatchMember& member : waiting) {
+    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
+  }
+  for (const RequestHandle handle : running) Cancel(handle);
+}
+
+std::size_t Batcher::Waiting() const {
+  const MutexLock lock(mutex_);
+  return queue_.size();
+}
+
+std::int64_t Batcher::MostRows() const {
+  const MutexLock lock(mutex_);
+  return limiter_ == nullptr ? model_.signature().max_batch : limiter_->Limit();
+}
+
+BatchNotice Batcher::TakeNotice() {
+  const MutexLock lock(mutex_);
+  return limiter_ == nullptr ? BatchNotice::kNone : limiter_->TakeNotice();
+}
+
+/// The plan for a batch of so many rows like `request`; null if there is none.
+std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request, std::int64_t rows,
+                                             bool to_run) const {
+  const PlanKey key = model_.KeyOf(nullptr, WithRows(request.dims(), rows), {});
+  auto plan = to_run ? model_.FindPlan(key) : model_.PeekPlan(key);
+  return plan != nullptr && FitsBatches(*plan, rows) ? plan : nullptr;
+}
+
+/// How much longer batches take than alone on the device, because of other work.
+double Batcher::Slowdown() const { return std::clamp(slowdown_.value().value_or(1), 1.0, 100.0); }
+
+/// When the request would be answered, behind those that wait and run. A request that would run at
+/// once counts as alone: if batches have been slow, it finds out whether they still are.
+TimePoint Batcher::ExpectedEnd(const BatchMember& member) {
+  Wanted not_made;
+  const bool idle = posted_ == 0 && queue_.size() == 0;
+  const Nanoseconds time = queue_.TimeWith(member, Times(idle ? 1 : Slowdown(), not_made));
+  return (posted_ > 0 ? std::max(busy_until_, member.came) : member.came) + time;
+}
+
+/// `wanted`: gets the plan that is to be made, if one is.
+BatchQueue::TimeOf Batcher::Times(double slowdown, Wanted& wanted) const {
+  wanted.most_rows = queue_.MostRows();
+  // Each answer once: the queue asks for every request that waits, and few of them differ.
+  struct Known {
+    std::string shape;
+    std::int64_t rows;
+    std::optional<Nanoseconds> time;
+  };
+  return [this, slowdown, &wanted, known = std::make_shared<std::vector<Known>>()](
+             const BatchMember& member, std::int64_t rows) -> std::optional<Nanoseconds> {
+    const auto same = [&](const Known& one) {
+      return one.rows == rows && one.shape == member.shape;
+    };
+    const auto found = std::ranges::find_if(*known, same);
+    if (found != known->end()) return found->time;
+    std::optional<Nanoseconds> time;
+    if (const auto plan = PlanFor(*member.request, rows, /*to_run=*/false)) {
+      time = Scaled(plan->loaded->plan.standalone, slowdown);
+      if (member.shape == wanted.shape) wanted.rows.Found(rows);
+    } else {
+      Want(member, rows, wanted);
+    }
+    if (known->size() < kMostKnownTimes) known->push_back({member.shape, rows, time});
+    return time;
+  };
+}
+
+void Batcher::Want(const BatchMember& member, std::int64_t rows, Wanted& wanted) const {
+  if (wanted.dims.empty()) {
+    std::vector<Dims> dims = WithRows(member.request->dims(), rows);
+    if (!model_.MakesPlanFor(dims)) return;
+    wanted.dims = std::move(dims);
+    wanted.shape = member.shape;
+  }
+  if (member.shape != wanted.shape) return;
+  const std::vector<std::int64_t>& preferred = model_.settings().batching.preferred;
+  const bool exact = rows == wanted.most_rows || std::ranges::binary_search(preferred, rows);
+  wanted.rows.Missing(rows, exact);
+}
+
+/// Answers what has expired, and posts batches until none is due or all places are taken. Where
+/// memory runs out, the rest is done after a pause.
+void Batcher::Step() {
+  const Status done = WithoutExceptions([&]() -> Status {
+    while (TakeStep()) continue;
+    return {};
+  });
+  if (done) return;
+  const MutexLock lock(mutex_);
+  next_time_ = std::min(next_time_, Now() + kRetryPause);
+  timer_wake_.NotifyOne();
+}
+
+/// False: no batch is due.
+bool Batcher::TakeStep() {
+  Wanted wanted;
+  BatchQueue::Expired expired;
+  std::vector<BatchMember> batch;
+  {
+    const MutexLock lock(mutex_);
+    const BatchQueue::TimeOf times = Times(Slowdown(), wanted);
+    const TimePoint now = Now();
+    const std::uint32_t places =
+        model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
+    expired = queue_.TakeExpired(now, times);
+    if (posted_ < places && !cancelling_) batch = queue_.TakeBatch(now, times);
+    if (!batch.empty()) {
+      ++posted_;  // Post() gives it back; nothing that throws comes before
+    } else if (next_time_ = queue_.NextTime(posted_ < places, times); next_time_ != kNoDeadline) {
+      timer_wake_.NotifyOne();
+    }
+  }
+  const bool again = !batch.empty();
+  Answer(expired);
+  if (again) Post(std::move(batch));
+  if (wanted.rows.Chosen() > 0) {
+    maker_.Prepare(model_, WithRows(std::move(wanted.dims), wanted.rows.Chosen()));
+  }
+  return again;
+}
+
+/// `why`: gives the reason. Does not throw.
+template <typename Why>
+void Batcher::Refuse(const BatchMember& member, ErrorCode code, Why why) {
+  Result<Error> error = WithoutExceptions([&]() -> Result<Error> {
+    return Error{code, fmt::format("model '{}': {}", model_.name(), why())};
+  });
+  member.request->RefuseAwaited(error ? *std::move(error) : std::move(error).error());
+}
+
+void Batcher::Answer(const BatchQueue::Expired& expired) {
+  for (const BatchMember& member : expired.deadline) {
+    member.request->Finished(NotRun(Outcome::kExpired, member.came));
+  }
+  for (const BatchMember& member : expired.given_up) {
+    member.request->Finished(NotRun(Outcome::kNotStarted, member.came));
+  }
+  for (const BatchMember& member : expired.queue_timeout) {
+    Refuse(member, ErrorCode::kUnavailable, [&] {
+      return fmt::format(
+          "no batch took the request within the {:.3f} ms of default_timeout_microseconds",
+          ToMilliseconds(model_.settings().batching.PolicyOf(member.level).timeout));
+    });
+  }
+}
+
+/// Takes a place that was counted in posted_. Does not throw.
+void Batcher::Post(std::vector<BatchMember> members) {
+  Result<std::shared_ptr<Batch>> batch = WithoutExceptions([&] { return MakeBatch(members); });
+  if (!batch || *batch == nullptr) {
+    {
+      const MutexLock lock(mutex_);
+      --posted_;
+    }
+    for (const BatchMember& member : members) {
+      if (!batch) {
+        Refuse(member, batch.error().code, [&] { return batch.error().message; });
+      } else {
+        maker_.Make(member.request);
+      }
+    }
+    return;
+  }
+  const Result<JobId> job = WithoutExceptions([&] { return PostBatch(*batch); });
+  if (job) return;
+  (*batch)->job_reference.reset();
+  {
+    const MutexLock lock(mutex_);
+    Leave(**batch);
+  }
+  for (const BatchMember& member : (*batch)->members) {
+    Refuse(member, job.error().code, [&] { return job.error().message; });
+  }
+}
+
+/// Null: the plan went meanwhile, so that each request waits for a plan of its own.
+Result<std::shared_ptr<Batcher::Batch>> Batcher::MakeBatch(std::vector<BatchMember>& members) {
+  std::int64_t rows = 0;
+  for (const BatchMember& member : members) rows += member.rows;
+  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().request, rows, /*to_run=*/true);
+  if (plan == nullptr) return nullptr;
+  return std::make_shared<Batch>(*this, std::move(members), std::move(plan));
+}
+
+/// After an error or an exception no job was posted.
+Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
+  {
+    const MutexLock lock(mutex_);
+    for (const BatchMember& member : batch->members) in_batches_[member.handle] = batch.get();
+    busy_until_ =
+        std::max(busy_until_, Now()) + Scaled(batch->plan->loaded->plan.standalone, Slowdown());
+  }
+  batch->job_reference = batch;
+  JobSpec spec;
+  spec.deadline = batch->deadline;
+  spec.inputs = batch->inputs;
+  spec.outputs = batch->outputs;
+  spec.parts = &batch->parts;
+  spec.client = batch.get();
+  Result<JobId> job = model_.Post(spec, *batch->plan, priority_, dispatcher_);
+  if (!job) return job;
+  bool cancel = false;
+  {
+    const MutexLock lock(mutex_);
+    batch->job = *job;
+    cancel = !batch->ended && batch->cancelled.size() == batch->members.size();
+  }
+  if (cancel) dispatcher_.Cancel(*job);
+  return job;
+}
+
+void Batcher::Leave(const Batch& batch) {
+  for (const BatchMember& member : batch.members) in_batches_.erase(member.handle);
+  --posted_;
+}
+
+void Batcher::Learn(const Batch& batch, const JobResult& result) {
+  const Nanoseconds took = result.finished - result.started;
+  const Nanoseconds alone = batch.plan->loaded->plan.standalone;
+  if (alone > Nanoseconds(0)) {
+    slowdown_.Add(static_cast<double>(took.count()) / static_cast<double>(alone.count()));
+  }
+  if (limiter_ == nullptr) return;
+  try {
+    limiter_->Batch(batch.rows, took, result.finished);
+  } catch (const std::bad_alloc&) {
+    return;  // the limiter learns from the next batch
+  }
+  queue_.SetMostRows(limiter_->Limit());
+}
+
+/// The next batch is posted before this one's requests are answered, so that the device has work.
+void Batcher::Ended(Batch& batch, const JobResult& result) {
+  std::vector<RequestHandle> cancelled;
+  {
+    const MutexLock lock(mutex_);
+    Leave(batch);
+    batch.ended = true;
+    if (result.outcome == Outcome::kDone) Learn(batch, result);
+    if (posted_ == 0) busy_until_ = {};
+    cancelled.swap(batch.cancelled);
+  }
+  Step();
+  bool counted = false;
+  for (const BatchMember& member : batch.members) {
+    JobResult own = result;
+    const bool done = result.outcome == Outcome::kDone;
+    if (std::ranges::find(cancelled, member.handle) != cancelled.end()) {
+      own.outcome = Outcome::kCancelled;
+    } else if (done && result.finished > member.deadline) {
+      own.outcome = Outcome::kExpired;
+    }
+    const bool counts = own.outcome == Outcome::kDone && !std::exchange(counted, true);
+    member.request->FinishedInBatch(own, {batch.rows, counts});
+  }
+}
+
+void Batcher::RunTimer(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    timer_wake_.NotifyAll();
+  });
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (stop.stop_requested()) return;  // asked under the mutex: the wake may not come before it
+      if (next_time_ == kNoDeadline) {
+        timer_wake_.Wait(mutex_);
+        continue;
+      }
+      if (Now() < next_time_) {
+        timer_wake_.WaitUntil(mutex_, next_time_);
+        continue;
+      }
+      next_time_ = kNoDeadline;  // Step() sets it again
+    }
+    Step();
+  }
+}
+
+}  // namespace lagoon

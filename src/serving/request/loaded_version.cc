@@ -1,0 +1,54 @@
+#include "serving/request/loaded_version.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "serving/request/batcher.h"
+#include "serving/request/plan_maker.h"
+
+namespace lagoon {
+namespace {
+
+/// InferRequest::priority of requests of the model's own class, and of those that lower it.
+constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
+
+}  // namespace
+
+LoadedVersion::LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version)
+    : model(std::move(loaded)), number(version) {}
+
+LoadedVersion::~LoadedVersion() = default;
+
+Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
+  if (Status added = model->AddQueues(dispatcher); !added) {
+    const Status removed = model->RemoveQueues(dispatcher);
+    LAGOON_CHECK(removed.has_value());  // no job has used the queues
+    return added;
+  }
+  if (!model->settings().batching.enabled) return {};
+  own = std::make_unique<Batcher>(*model, kOwnPriority, dispatcher, maker);
+  if (model->settings().job_class != JobClass::kRealTime) return {};
+  lowered = std::make_unique<Batcher>(*model, kLoweredPriority, dispatcher, maker);
+  return {};
+}
+
+void LoadedVersion::StopBatchers() {
+  own.reset();
+  lowered.reset();
+}
+
+Status LoadedVersion::Stop(Dispatcher& dispatcher, PlanMaker& maker) {
+  StopBatchers();
+  maker.Forget(*model);
+  return model->RemoveQueues(dispatcher);
+}
+
+std::vector<Batcher*> LoadedVersion::Batchers() const {
+  std::vector<Batcher*> batchers;
+  for (const auto* batcher : {&own, &lowered}) {
+    if (*batcher != nullptr) batchers.push_back(batcher->get());
+  }
+  return batchers;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,44 @@
+#pragma once
+
+// A version of a model that serves requests, with its batchers.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/lender.h"
+#include "base/status.h"
+#include "serving/model/served_model.h"
+
+namespace lagoon {
+
+class Batcher;
+class PlanMaker;
+
+/// A version that serves requests.
+struct LoadedVersion {
+  LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version);
+  ~LoadedVersion();
+
+  /// Gives the model its queues, and batchers if requests are joined. Not for a program. On an
+  /// error the queues are removed again.
+  Status Start(Dispatcher& dispatcher, PlanMaker& maker);
+  /// The opposite. No request may be left. An error: the device was lost, so that the model must
+  /// live as long as the dispatcher.
+  Status Stop(Dispatcher& dispatcher, PlanMaker& maker);
+  /// No request may wait or run. Start() is not called again.
+  void StopBatchers();
+  /// Those that there are.
+  std::vector<Batcher*> Batchers() const;
+
+  std::unique_ptr<ServedModel> model;
+  const std::int64_t number;
+  /// Join requests of the model's own class, and those of a real-time model that lower their class.
+  /// Null: not joined. They are destroyed before the model.
+  std::unique_ptr<Batcher> own, lowered;
+};
+
+/// The right to use a version. Unloading the version waits until all leases have ended.
+using ModelLease = Lender<LoadedVersion>::Lease;
+
+}  // namespace lagoon

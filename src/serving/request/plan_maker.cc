@@ -1,0 +1,456 @@
+#include "serving/request/plan_maker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guard.h"
+#include "base/log.h"
+
+namespace lagoon {
+namespace {
+
+constexpr int kLowestPriority = 19;  // a nice value
+// After memory ran out, until it is tried again.
+constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
+
+/// Memory that ran out says nothing about the plan, which the next request tries again, nor does an
+/// end that was asked for. A plan that is over a limit has the code of memory that ran out and
+/// another message: it stays over the limit.
+bool IsAboutThePlan(const Error& error) {
+  const bool memory =
+      error.code == ErrorCode::kResourceExhausted && error.message.ends_with("out of memory");
+  return !memory && error.code != ErrorCode::kCancelled;
+}
+
+JobResult Ended(Outcome outcome) {
+  JobResult result;
+  result.outcome = outcome;
+  const TimePoint now = Now();
+  result.posted = result.started = result.first_block = now;
+  result.inputs_copied = result.computed = result.finished = now;
+  return result;
+}
+
+}  // namespace
+
+PlanMaker::~PlanMaker() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    for (auto& [model, orders] : orders_) GiveUp(orders.orders);
+    work_.NotifyAll();
+    news_.NotifyAll();
+  }
+  {
+    const MutexLock lock(continued_mutex_);
+    continuing_stopped_ = true;
+    continued_news_.NotifyAll();
+  }
+  compiler_ = {};
+  publisher_ = {};
+  continuer_ = {};
+  CancelAll();
+}
+
+void PlanMaker::Start() {
+  if (!publisher_.joinable()) {
+    publisher_ = std::jthread([this](const std::stop_token& stop) { PublishPlans(stop); });
+  }
+  if (!compiler_.joinable()) {
+    compiler_ = std::jthread([this](const std::stop_token& stop) { CompileOrders(stop); });
+  }
+}
+
+/// The order for this plan; one that is being given up does not count.
+PlanMaker::Orders::iterator PlanMaker::Find(Orders& orders, const PlanKey& key) {
+  return std::ranges::find_if(orders, [&](const std::shared_ptr<Order>& order) {
+    return order->wanted.key == key && !order->stop.stop_requested();
+  });
+}
+
+std::shared_ptr<PlanMaker::Order> PlanMaker::NewOrder(WantedPlan wanted, bool prepare) {
+  auto order = std::make_shared<Order>();
+  order->wanted = std::move(wanted);
+  order->wanted.inputs.work.stop = order->stop.get_token();
+  order->prepare = prepare;
+  return order;
+}
+
+/// Drops the orders that wait, and tells those that are being compiled to end.
+void PlanMaker::GiveUp(Orders& orders) {
+  std::erase_if(orders,
+                [](const auto& order) { return !order->compiling && order->requests.empty(); });
+  for (const std::shared_ptr<Order>& order : orders) order->stop.request_stop();
+}
+
+/// No request waits for the plan any more.
+void PlanMaker::LeaveOrder(ModelOrders& orders, Order& order) {
+  if (!order.stop.request_stop() || !order.compiling) return;
+  try {
+    orders.given_up.push_back(order.wanted.key);
+  } catch (const std::bad_alloc&) {
+    return;  // then it may be given up once more
+  }
+  if (orders.given_up.size() > kMaxShapes) orders.given_up.pop_front();
+}
+
+/// Why no order of the request is taken. `again`: it has waited for a plan before.
+std::optional<Error> PlanMaker::RefusalOf(ModelOrders& orders, const PlanKey& key,
+                                          const RequestInFlight& request, bool again) {
+  const auto refuse = [&](std::string why) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("model '{}': {}", request.model().name(), std::move(why))};
+  };
+  if (stopping_) return refuse("the server is shutting down");
+  if (const Error* const failed = orders.failed.Find(key, Now())) return *failed;
+  if (orders.requests >= request.model().settings().max_queue_size) {
+    return refuse(
+        fmt::format("{} requests wait for plans for new input shapes; try again", orders.requests));
+  }
+  const bool is_new = Find(orders.orders, key) == orders.orders.end();
+  if (!is_new || orders.orders.size() < kMaxShapes || again) return {};
+  if (request.model().IsLargerBatch(request.dims())) return {};
+  return refuse(
+      fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size()));
+}
+
+RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
+  Result<RequestHandle> handle = WithoutExceptions([&] { return TakeOrder(request); });
+  if (handle) return *handle;
+  request->RefuseAwaited(std::move(handle).error());
+  return RequestHandle{};
+}
+
+/// After an error or an exception no order has the request.
+Result<RequestHandle> PlanMaker::TakeOrder(const std::shared_ptr<RequestInFlight>& request) {
+  ServedModel& model = request->model();
+  // A request that comes a second time keeps its handle.
+  const bool again = request->awaited() != RequestHandle{};
+  const RequestHandle handle = again ? request->awaited() : NewHandle();
+  if (!request->Await(handle)) return RequestHandle{};
+  // Now, while the request and its data are there for certain.
+  WantedPlan wanted = request->Wanted();
+  const MutexLock lock(mutex_);
+  ModelOrders& orders = orders_[&model];
+  std::optional<Error> refusal = RefusalOf(orders, wanted.key, *request, again);
+  if (refusal) return tl::unexpected<Error>(*std::move(refusal));
+  Start();
+  auto order = Find(orders.orders, wanted.key);
+  if (order == orders.orders.end()) {
+    const bool to_the_end = std::erase(orders.given_up, wanted.key) > 0;
+    order = orders.orders.insert(order, NewOrder(std::move(wanted), to_the_end));
+  }
+  (*order)->requests.push_back({handle, request, request->deadline()});
+  ++orders.requests;
+  work_.NotifyOne();
+  if (request->deadline() != kNoDeadline) news_.NotifyOne();
+  return handle;
+}
+
+void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
+  WantedPlan wanted = model.Want(nullptr, shapes, {});
+  const MutexLock lock(mutex_);
+  ModelOrders& orders = orders_[&model];
+  if (stopping_ || orders.orders.size() >= kMaxShapes) return;
+  if (orders.failed.Find(wanted.key, Now()) != nullptr) return;
+  if (Find(orders.orders, wanted.key) != orders.orders.end()) return;
+  Start();
+  orders.orders.push_back(NewOrder(std::move(wanted), /*prepare=*/true));
+  work_.NotifyOne();
+}
+
+void PlanMaker::Forget(ServedModel& model) {
+  const MutexLock lock(mutex_);
+  const auto found = orders_.find(&model);
+  if (found == orders_.end()) return;
+  Orders& orders = found->second.orders;
+  GiveUp(orders);
+  while (!orders.empty() && !stopping_) published_.Wait(mutex_);
+  orders_.erase(found);
+}
+
+template <typename Which>
+std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
+  std::size_t count = 0;
+  for (const auto& [model, orders] : orders_) {
+    for (const std::shared_ptr<Order>& order : orders.orders) {
+      count += static_cast<std::size_t>(std::ranges::count_if(order->requests, which));
+    }
+  }
+  std::vector<Waiting> taken;
+  taken.reserve(count);  // where memory runs out, no request is lost
+  for (auto& [model, orders] : orders_) {
+    for (const std::shared_ptr<Order>& order : orders.orders) {
+      const auto rest = std::stable_partition(order->requests.begin(), order->requests.end(),
+                                              [&](const Waiting& w) { return !which(w); });
+      orders.requests -= static_cast<std::size_t>(order->requests.end() - rest);
+      taken.insert(taken.end(), std::make_move_iterator(rest),
+                   std::make_move_iterator(order->requests.end()));
+      order->requests.erase(rest, order->requests.end());
+      if (order->requests.empty() && !order->prepare) LeaveOrder(orders, *order);
+    }
+    std::erase_if(orders.orders, [](const auto& order) {
+      return order->stop.stop_requested() && !order->compiling;
+    });
+  }
+  return taken;
+}
+
+bool PlanMaker::Cancel(RequestHandle handle) {
+  std::vector<Waiting> taken;
+  {
+    const MutexLock lock(mutex_);
+    taken = Take([&](const Waiting& waiting) { return waiting.handle == handle; });
+  }
+  for (const Waiting& waiting : taken) waiting.request->Finished(Ended(Outcome::kCancelled));
+  return !taken.empty();
+}
+
+void PlanMaker::CancelAll() {
+  std::vector<Waiting> taken;
+  {
+    const MutexLock lock(mutex_);
+    taken = Take([](const Waiting&) { return true; });
+  }
+  for (const Waiting& waiting : taken) waiting.request->Finished(Ended(Outcome::kCancelled));
+}
+
+// ---- The compiling thread
+
+void PlanMaker::CompileOrders(const std::stop_token&) {
+  // For this thread only: in Linux each thread has a nice value.
+  ::setpriority(PRIO_PROCESS, 0, kLowestPriority);
+  while (true) {
+    ServedModel* model = nullptr;
+    std::shared_ptr<Order> order;
+    // Made here, so that no plan is lost where memory runs out.
+    std::list<Made> made;
+    const Status room = WithoutExceptions([&made]() -> Status {
+      made.push_back({nullptr, nullptr, Fail(ErrorCode::kCancelled, "")});
+      return {};
+    });
+    {
+      const MutexLock lock(mutex_);
+      if (!room && !stopping_) work_.WaitUntil(mutex_, Now() + kRetryPause);
+      if (!room && !stopping_) continue;
+      while (!stopping_ && (order = NextOrder(model)) == nullptr) work_.Wait(mutex_);
+      if (stopping_) return;
+      order->compiling = true;
+    }
+    made.front() = Compile(*model, order);
+    const MutexLock lock(mutex_);
+    made_.splice(made_.end(), made);
+    news_.NotifyOne();
+  }
+}
+
+/// The first order of the model whose turn it is: the next one behind `last_` that has orders.
+std::shared_ptr<PlanMaker::Order> PlanMaker::NextOrder(ServedModel*& model) {
+  auto at = orders_.upper_bound(last_);
+  for (std::size_t i = 0; i < orders_.size(); ++i, ++at) {
+    if (at == orders_.end()) at = orders_.begin();
+    const auto order = std::ranges::find_if(
+        at->second.orders, [](const auto& waiting) { return !waiting->compiling; });
+    if (order == at->second.orders.end()) continue;
+    model = last_ = at->first;
+    return *order;
+  }
+  return nullptr;
+}
+
+/// Whatever goes wrong is the plan's error: other models need this thread.
+PlanMaker::Made PlanMaker::Compile(ServedModel& model, const std::shared_ptr<Order>& order) {
+  Made made{&model, order, Fail(ErrorCode::kCancelled, "")};
+  if (order->stop.stop_requested()) return made;
+  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });
+  return made;
+}
+
+// ---- The publishing thread
+
+TimePoint PlanMaker::NextDeadline() const {
+  TimePoint next = kNoDeadline;
+  for (const auto& [model, orders] : orders_) {
+    for (const auto& order : orders.orders) {
+      for (const Waiting& waiting : order->requests) next = std::min(next, waiting.deadline);
+    }
+  }
+  return next;
+}
+
+void PlanMaker::PublishPlans(const std::stop_token&) {
+  bool goes_on = true;
+  while (goes_on) {
+    const Status done = WithoutExceptions([&]() -> Status {
+      goes_on = PublishNext();
+      return {};
+    });
+    if (done) continue;
+    const MutexLock lock(mutex_);
+    if (!stopping_) news_.WaitUntil(mutex_, Now() + kRetryPause);
+  }
+}
+
+/// False: the maker stops. Where it throws, it may be called again.
+bool PlanMaker::PublishNext() {
+  std::list<Made> made;
+  std::vector<Waiting> expired;
+  {
+    const MutexLock lock(mutex_);
+    while (!stopping_ && made_.empty()) {
+      const TimePoint deadline = NextDeadline();
+      if (deadline <= Now()) break;
+      if (deadline == kNoDeadline) {
+        news_.Wait(mutex_);
+      } else {
+        news_.WaitUntil(mutex_, deadline);
+      }
+    }
+    if (stopping_) return false;
+    const TimePoint now = Now();
+    expired = Take([now](const Waiting& waiting) { return waiting.deadline <= now; });
+    made.swap(made_);
+  }
+  for (const Waiting& waiting : expired) waiting.request->Finished(Ended(Outcome::kExpired));
+  for (const Made& one : made) Publish(one);
+  return true;
+}
+
+/// Remembers that the plan could not be made. True: it is the first time, and no answer says so.
+bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
+  if (!IsAboutThePlan(error)) return false;
+  try {
+    const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
+    return is_new && made.order->requests.empty();
+  } catch (const std::bad_alloc&) {
+    return false;  // then the plan is tried again sooner
+  }
+}
+
+/// Does not throw.
+void PlanMaker::Publish(const Made& made) {
+  const std::shared_ptr<ServedPlan> plan = made.plan ? *made.plan : nullptr;
+  const auto keep = [&]() -> Status {
+    if (plan != nullptr) made.model->KeepPlan(plan);
+    return {};
+  };
+  Status kept = WithoutExceptions(keep);  // else the plan is for the requests that wait only
+  const Status ignored = WithoutExceptions([&] { return LogFailure(made); });
+  std::vector<Waiting> requests;
+  bool warn = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!made.plan) warn = NoteFailure(made, made.plan.error());
+    if (const auto orders = orders_.find(made.model); orders != orders_.end()) {
+      if (plan != nullptr) orders->second.failed.Remove(plan->key);
+      requests = std::move(made.order->requests);
+      orders->second.requests -= requests.size();
+      std::erase(orders->second.orders, made.order);
+    }
+    published_.NotifyAll();
+  }
+  for (const Waiting& waiting : requests) {
+    Status posted = WithoutExceptions([&] { return PostWaiting(made, waiting.request); });
+    if (!posted) waiting.request->RefuseAwaited(std::move(posted).error());
+  }
+  if (warn) kept = WithoutExceptions([&] { return WarnOf(made); });
+  if (!kept) spdlog::warn("a plan is not kept: {}", kept.error().message);
+}
+
+std::string PlanMaker::ShapesOf(const Made& made) {
+  std::vector<std::string> shapes;
+  for (const Dims& dims : made.order->wanted.inputs.dims) shapes.push_back(ToString(dims));
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+Status PlanMaker::LogFailure(const Made& made) {
+  if (made.plan || !IsAboutThePlan(made.plan.error())) return {};
+  if (!spdlog::should_log(spdlog::level::debug)) return {};
+  spdlog::debug("model '{}': no plan for inputs of shape {}: {}", made.model->name(),
+                ShapesOf(made), made.plan.error().message);
+  return {};
+}
+
+Status PlanMaker::WarnOf(const Made& made) {
+  spdlog::warn("no plan for inputs of shape {}, so that requests are not joined to them: {}",
+               ShapesOf(made), made.plan.error().message);
+  return {};
+}
+
+/// After an error or an exception nothing has the request.
+Status PlanMaker::PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request) {
+  if (!made.plan) return tl::unexpected<Error>(made.plan.error());
+  const std::shared_ptr<ServedPlan>& plan = *made.plan;
+  if (plan != nullptr && request->Key() == plan->key) {
+    RequestInFlight::PostAwaited(request, plan, dispatcher_);
+  } else if (auto other = made.model->FindFreshPlan(request->Key())) {
+    // The contents of an input turned out to decide the plan.
+    RequestInFlight::PostAwaited(request, std::move(other), dispatcher_);
+  } else {
+    Make(request);
+  }
+  return {};
+}
+
+// ---- Parts
+
+RequestHandle PlanMaker::Begin(const std::shared_ptr<RequestInFlight>& request,
+                               std::shared_ptr<ServedPlan> plan) {
+  // Later parts are other jobs, so the id of the first one is no handle.
+  const RequestHandle handle = NewHandle();
+  if (!request->Await(handle)) return RequestHandle{};
+  RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+  return handle;
+}
+
+void PlanMaker::Continue(std::shared_ptr<RequestInFlight> request) {
+  {
+    const MutexLock lock(continued_mutex_);
+    if (!continuing_stopped_) {
+      if (!continuer_.joinable()) {
+        continuer_ = std::jthread([this](const std::stop_token& stop) { ContinueRequests(stop); });
+      }
+      continued_.push_back(std::move(request));
+      continued_news_.NotifyOne();
+      return;
+    }
+  }
+  request->Finished(Ended(Outcome::kCancelled));
+}
+
+void PlanMaker::ContinueRequests(const std::stop_token&) {
+  while (true) {
+    std::shared_ptr<RequestInFlight> request;
+    bool stopped = false;
+    {
+      const MutexLock lock(continued_mutex_);
+      while (!continuing_stopped_ && continued_.empty()) continued_news_.Wait(continued_mutex_);
+      if (continued_.empty()) return;
+      request = std::move(continued_.front());
+      continued_.pop_front();
+      stopped = continuing_stopped_;
+    }
+    if (stopped) {
+      request->Finished(Ended(Outcome::kCancelled));
+      continue;
+    }
+    Status posted = WithoutExceptions([&] { return PostNextPart(request); });
+    if (!posted) request->RefuseAwaited(std::move(posted).error());
+  }
+}
+
+/// After an exception nothing has the request.
+Status PlanMaker::PostNextPart(const std::shared_ptr<RequestInFlight>& request) {
+  if (auto plan = request->model().FindFreshPlan(request->Key())) {
+    RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+  } else {
+    Make(request);
+  }
+  return {};
+}
+
+}  // namespace lagoon

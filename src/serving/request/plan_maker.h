@@ -1,0 +1,156 @@
+#pragma once
+
+// Compiles plans for new input shapes while the server runs.
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/time.h"
+#include "sched/dispatcher.h"
+#include "serving/plans/failed_plans.h"
+#include "serving/request/in_flight.h"
+
+namespace lagoon {
+
+/// Makes the plans for which requests wait, on a thread of its own below all others, and posts the
+/// requests then. Models take turns, and each has a bounded number of shapes and requests that
+/// wait. A request whose deadline passes meanwhile is answered at that time, and a plan that is
+/// being made is given up when the last request that waits for it has left: but not a second time,
+/// so that clients with short deadlines get it in the end. A plan that cannot be made is tried
+/// again after a pause only (FailedPlans). A second thread, of normal priority, does what takes
+/// locks that requests need: it publishes plans, posts and answers. A third one goes on with
+/// requests whose model runs in parts. Any thread may call any method.
+class PlanMaker {
+ public:
+  /// Most different shapes of one model that may wait. A request for one more is refused, unless
+  /// only its number of rows is new.
+  static constexpr std::size_t kMaxShapes = 16;
+
+  /// `dispatcher` outlives the maker.
+  PlanMaker(Dispatcher& dispatcher, std::uint32_t units) : dispatcher_(dispatcher), units_(units) {}
+  /// Cancels the requests that wait.
+  ~PlanMaker();
+  PlanMaker(const PlanMaker&) = delete;
+  PlanMaker& operator=(const PlanMaker&) = delete;
+
+  /// Posts the request when its plan is ready, or answers it with the reason why there will be
+  /// none. `table` is the request's.
+  RequestHandle Make(const std::shared_ptr<RequestInFlight>& request);
+
+  /// Posts a request whose model runs in parts: `plan` is that of the first one.
+  RequestHandle Begin(const std::shared_ptr<RequestInFlight>& request,
+                      std::shared_ptr<ServedPlan> plan);
+  /// Posts the next part of a request, whose plan is made if need be. Called when the part before
+  /// has finished, by a thread that must not wait for the maker.
+  void Continue(std::shared_ptr<RequestInFlight> request);
+
+  /// Makes a plan that no request waits for yet, if there is room for one more shape. A warning
+  /// says why it cannot be made, once. `shapes`: by input of the model.
+  void Prepare(ServedModel& model, const std::vector<Dims>& shapes);
+
+  /// Drops the orders of a model that is going away, and waits for the one that is being compiled.
+  /// No request of the model may be left.
+  void Forget(ServedModel& model);
+
+  /// Cancels a request that waits; false if no request of this handle does.
+  bool Cancel(RequestHandle handle);
+  void CancelAll();
+
+  /// A handle for a request that is no single job.
+  RequestHandle NewHandle() { return RequestHandle{next_.fetch_add(1) | kHandleBit}; }
+  /// True for handles of Make(), Begin() and NewHandle().
+  static bool IsHandle(RequestHandle handle) {
+    return (static_cast<std::uint64_t>(handle) & kHandleBit) != 0;
+  }
+
+ private:
+  // Ids of jobs stay below, and those of job programs have bit 63. Bits 56 to 62 belong to the
+  // core.
+  static constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 55;
+
+  struct Waiting {
+    RequestHandle handle{};
+    std::shared_ptr<RequestInFlight> request;
+    TimePoint deadline = kNoDeadline;
+  };
+  /// A plan to be made, and the requests of one model that wait for it.
+  struct Order {
+    WantedPlan wanted;
+    std::stop_source stop;  // requested when nobody wants the plan any more
+    std::vector<Waiting> requests = {};
+    bool compiling = false;
+    bool prepare = false;  // made even if no request waits
+  };
+  using Orders = std::deque<std::shared_ptr<Order>>;
+  struct ModelOrders {
+    Orders orders;
+    std::size_t requests = 0;
+    FailedPlans failed;
+    std::deque<PlanKey> given_up;  // plans that were being made; at most kMaxShapes
+  };
+
+  /// What the compiling thread has made, for the publishing thread.
+  struct Made {
+    ServedModel* model = nullptr;
+    std::shared_ptr<Order> order;
+    Result<std::shared_ptr<ServedPlan>> plan;
+  };
+
+  static Orders::iterator Find(Orders& orders, const PlanKey& key);
+  static std::shared_ptr<Order> NewOrder(WantedPlan wanted, bool prepare);
+  std::optional<Error> RefusalOf(ModelOrders& orders, const PlanKey& key,
+                                 const RequestInFlight& request, bool again) REQUIRES(mutex_);
+  static void GiveUp(Orders& orders);
+  static void LeaveOrder(ModelOrders& orders, Order& order);
+  bool NoteFailure(const Made& made, const Error& error) REQUIRES(mutex_);
+  Result<RequestHandle> TakeOrder(const std::shared_ptr<RequestInFlight>& request);
+  void Start() REQUIRES(mutex_);
+  void CompileOrders(const std::stop_token& stop);
+  void PublishPlans(const std::stop_token& stop);
+  std::shared_ptr<Order> NextOrder(ServedModel*& model) REQUIRES(mutex_);
+  Made Compile(ServedModel& model, const std::shared_ptr<Order>& order);
+  bool PublishNext();
+  void Publish(const Made& made);
+  static std::string ShapesOf(const Made& made);
+  /// Each failure, for the log of level "debug". Comes before NoteFailure().
+  static Status LogFailure(const Made& made);
+  static Status WarnOf(const Made& made);
+  Status PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request);
+  Status PostNextPart(const std::shared_ptr<RequestInFlight>& request);
+  void ContinueRequests(const std::stop_token& stop);
+  /// Takes requests out of their orders: those for which `which` is true.
+  template <typename Which>
+  std::vector<Waiting> Take(Which which) REQUIRES(mutex_);
+  TimePoint NextDeadline() const REQUIRES(mutex_);
+
+  Dispatcher& dispatcher_;
+  const std::uint32_t units_;
+  std::atomic<std::uint64_t> next_{1};
+  Mutex mutex_;
+  CondVar work_, news_;  // for the compiling thread; for the publishing one
+  CondVar published_;    // an order has ended
+  std::map<ServedModel*, ModelOrders> orders_ GUARDED_BY(mutex_);
+  ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
+  std::list<Made> made_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  // Requests whose next part is to be posted. A mutex of their own, which is never held by the
+  // compiling thread: the dispatcher's threads take it.
+  Mutex continued_mutex_;
+  CondVar continued_news_;
+  std::deque<std::shared_ptr<RequestInFlight>> continued_ GUARDED_BY(continued_mutex_);
+  bool continuing_stopped_ GUARDED_BY(continued_mutex_) = false;
+  // Last members: they stop before what they use is destroyed. Started by the first request.
+  std::jthread compiler_, publisher_, continuer_;
+};
+
+}  // namespace lagoon
