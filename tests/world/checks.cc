@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "serving/config/model_config.pb.h"
+#include "serving/core/scheduler_control.h"
+#include "serving/core/share_control.h"
 #include "serving/plans/failed_plans.h"
 #include "world/allocations.h"
 #include "world/city.h"
