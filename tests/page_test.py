@@ -49,8 +49,9 @@ def test_a_table_has_the_numbers_and_the_findings_that_fit(folder):
 
 def test_numbers_are_counted_by_verdict(folder):
     _, text = write(folder, "<!-- table counts -->\n<!-- end -->")
-    assert "| **REEF, all** | 1 | 1 | 1 |  |" in text
-    assert "| REEF 1 | 1 | 1 | 1 |  |" in text
+    assert "| REEF | 1 | 1 | 1 | 0 |" in text
+    _, text = write(folder, "<!-- table counts figures -->\n<!-- end -->")
+    assert "| REEF 1 | 1 | 1 | 1 | 0 |" in text
 
 
 def test_a_grid_has_the_first_report_that_knows_a_metric(folder):

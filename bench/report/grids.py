@@ -65,7 +65,8 @@ ZOO = ("alexnet", "bert_base", "bert_tiny", "densenet121", "densenet201", "disti
        "mobilenet_v2", "resnet152", "resnet18", "resnet34", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1",
        "vgg16", "vgg19", "vit_b_16", "yolov2", "yolov3")
 SIDES = {"`reset`": "reset", "`lagoon`": "lagoon", "`wait`": "wait"}
-ROBOT_SYSTEMS = {"plain": "plain", "nice19": "nice 19", "idle": "`SCHED_IDLE`", "cgroup": "control groups"}
+ROBOT = {"`lagoon`": "lagoon:lagoon", "`reset`": "lagoon:reset", "ONNX Runtime, `SCHED_IDLE`": "onnxruntime:idle",
+         "ONNX Runtime, control groups": "onnxruntime:cgroup"}
 OTHERS = {"ONNX Runtime, defaults": "onnxruntime-default", "spinning off": "onnxruntime-no-spinning",
           "a pinned thread each": "onnxruntime-pinned", "best-effort at nice 19": "onnxruntime-nice19"}
 CONTENTION = {"latency / alone, p50": "{realtime_latency_normalized_p50.$:i.2f}",
@@ -84,17 +85,6 @@ def shares(report, models, systems):
         "within SLO ": every(f"slo_kept.$.{models}-load.MODEL", ".2f")})
 
 
-def robot(kind, *systems):
-    """A camera beside background models, under schedulers of Lagoon and what the operating system offers."""
-    names = {system: f"`{system.removeprefix('lagoon:')}`" if system.startswith("lagoon:")
-             else f"ONNX Runtime, {ROBOT_SYSTEMS[system.removeprefix('onnxruntime:')]}" for system in systems}
-    times = lambda when: " / ".join(f"{{robot_latency_ms_{part}.$.{when}:.1f}}" for part in ("p50", "p90", "p99"))
-    report = "-".join(filter(None, (f"2026-11-26-{EPYC}-robot-camera", kind)))
-    return Grid(report, {name: system for system, name in names.items()}, {
-        "alone, p50 / p90 / p99 ms": times("alone"), "with the background": times("both"),
-        "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"})
-
-
 GRIDS = {
     "contention": Grid(f"2026-11-22-{EPYC}-contention", SIDES, {
         **CONTENTION, "preemption us, p50 / p90": "{preemption_us_p50.$:.0f} / {preemption_us_p90.$:.0f}",
@@ -110,8 +100,12 @@ GRIDS = {
         "p99": "{realtime_latency_vs_alone_p99.$:i.2f}",
         "best-effort throughput": "{best_effort_throughput_normalized.$:.2f}",
         "idle while ready": "{idle_while_ready_fraction.$:i.3f}"}),
-    "robot": robot("resize", "lagoon:lagoon", "lagoon:reset", "onnxruntime:idle", "onnxruntime:cgroup"),
-    "robot-before": robot("", "lagoon:lagoon", "lagoon:reset", *(f"onnxruntime:{name}" for name in ROBOT_SYSTEMS)),
+    "robot": Grid(f"2026-11-26-{EPYC}-robot-camera-resize", ROBOT, {
+        "alone, p50 / p90 / p99 ms": "{robot_latency_ms_p50.$.alone:.1f} / {robot_latency_ms_p90.$.alone:.1f} / "
+                                     "{robot_latency_ms_p99.$.alone:.1f}",
+        "with the background": "{robot_latency_ms_p50.$.both:.1f} / {robot_latency_ms_p90.$.both:.1f} / "
+                               "{robot_latency_ms_p99.$.both:.1f}",
+        "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"}),
     "isolation": Grid("2026-11-22-xeon-2core-isolation", {
         "none": "alone", "has a worse rank, nothing else": "priority", "blocks that have not begun leave": "guard",
         "blocks that run leave too": "abort"}, {
@@ -179,19 +173,6 @@ def grid(results, words):
     if words[0] not in GRIDS:
         raise KeyError(f"no grid '{words[0]}'; there are {', '.join(GRIDS)}")
     return GRIDS[words[0]].table(results)
-
-
-def disb_cpu(results, _words):
-    """DISB A to E on the CPU, for the systems that give way to real-time work."""
-    rows = []
-    for workload in "ABCDE":
-        metrics = results[f"2026-11-22-xeon-2core-disb-{workload}.json"]["metrics"]
-        for name, system in {"`reset`": "reset", "`reef`": "reef", "`lagoon`": "lagoon",
-                             "ONNX Runtime, nice 19": "onnxruntime-nice19"}.items():
-            idle = metrics.get(f"idle_while_ready_fraction.{system}")
-            rows.append([workload, name, *(f"{metrics[f'realtime_latency_vs_alone_{part}.{system}']:.2f}" for part in ("p50", "p99")),
-                         f"{metrics[f'best_effort_throughput_normalized.{system}']:.2f}", "" if idle is None else f"{idle:.3f}"])
-    return ["", "system", "latency / alone, p50", "p99", "best-effort throughput", "idle while ready"], rows
 
 
 def fleet(results, _words):

@@ -6,10 +6,10 @@ Usage: page.py [--page FILE]... [--results DIR] [--check]
 A table stands between a line "<!-- table NAME [WORDS] -->" and a line "<!-- end -->"; what stands between them is
 replaced, everything else is kept. Tables:
 - figure NAME [GLOB...]: the numbers of a figure beside the paper's (sim-figures.json), and the findings that fit a glob
-- counts: how many numbers of each paper are reproduced, and how many are inputs
+- counts [figures]: how many numbers of each paper, or of each figure, are reproduced, and how many are inputs
 - series NAME PANEL DIGITS: the lines of a panel of a figure
 - disb, sensitivity, split-jitter, split-systems, split-saved: tables.py
-- grid NAME, fleet, disb-cpu: grids.py
+- grid NAME, fleet: grids.py
 - corpus FILE: the models of the corpus
 With --check nothing is written, and the exit status is 1 if the page is not what would be written.
 """
@@ -26,7 +26,7 @@ import grids
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "history.md", "reproduction.md", "tables.md")),
+PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "reproduction.md", "tables.md")),
          ROOT / "bench" / "results" / "figures.md"]
 BEGIN, END = re.compile(r"<!-- table (\S+)((?: \S+)*) -->"), "<!-- end -->"
 
@@ -98,23 +98,24 @@ KINDS = (("set", "set"), ("reproduced", "reproduced within 25 %"), ("direction o
 PAPERS = {"reef": "REEF", "paella": "Paella", "gslice": "GSLICE", "inss": "InSS"}
 
 
-def counts_table(results, _words):
+def counts_table(results, words):
+    """How many numbers have which verdict: of each paper, or with the word `figures` of each figure."""
     counts = {}
     for figure in results["sim-figures.json"]["figures"]:
         paper, _, name = figure["name"].partition("-")
+        row = " ".join([PAPERS[paper], *([name.replace("table-", "Table ")] if words else [])])
         for entry in figure["paper"]:
             kind = next((name for name, _ in KINDS if entry["verdict"].startswith(name)), None)
             if kind is None:
                 raise PageError(f"{figure['name']}: '{entry['metric']}' has the verdict '{entry['verdict']}'")
-            for row in (f"**{PAPERS[paper]}, all**", f"{PAPERS[paper]} {name.replace('table-', 'Table ')}"):
-                counts.setdefault(row, collections.Counter())[kind] += 1
-    rows = [[row, *(kinds[name] or "" for name, _ in KINDS)] for row, kinds in counts.items()]
-    return table_of(["figure", *(title for _, title in KINDS)], rows)
+            counts.setdefault(row, collections.Counter())[kind] += 1
+    rows = [[row, *(kinds[name] for name, _ in KINDS)] for row, kinds in counts.items()]
+    return table_of(["", *(title for _, title in KINDS)], rows)
 
 
 TABLES = {"figure": figure_table, "counts": counts_table, "corpus": tables.corpus,
           **{name: lambda results, words, make=make: table_of(*make(results, words))
-             for name, make in {**tables.TABLES, "grid": grids.grid, "fleet": grids.fleet, "disb-cpu": grids.disb_cpu}.items()}}
+             for name, make in {**tables.TABLES, "grid": grids.grid, "fleet": grids.fleet}.items()}}
 
 
 def write_page(text, results):
