@@ -281,7 +281,7 @@ std::vector<double> Pool(const std::vector<const Trial*>& trials,
   return all;
 }
 
-// The schedulers with targets, and the targets (docs/results/tables.md).
+// The schedulers with targets, and the targets (bench/results/tables.md).
 constexpr const char* kJudged[] = {"reset", "lagoon"};
 constexpr double kMostTail = 1.10, kLeastShare = 0.90, kMostIdle = 0.02;
 

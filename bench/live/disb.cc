@@ -308,7 +308,7 @@ nlohmann::json ClientsJson(const DisbWorkload& workload) {
 
 // ---- All systems
 
-// Targets of docs/results/tables.md.
+// Targets of bench/results/tables.md.
 constexpr const char* kJudged = "lagoon";
 constexpr double kMostTail = 1.10, kMostIdle = 0.02;
 

@@ -1,4 +1,4 @@
-"""Tables of docs/results/tables.md: rows of a report's metrics. page.py writes them.
+"""Tables of bench/results/tables.md: rows of a report's metrics. page.py writes them.
 
 A cell is a text with fields {METRIC:FORM}. In METRIC, $ stands for the row's key. FORM is a format of Python, % and the
 number of digits (for a fraction as a percentage), or i and a format (for a median with its interval).
@@ -130,9 +130,6 @@ GRIDS = {
         "answers/s at a load of 10, one at a time / batches":
             "{throughput_ips.$.single.l1000:,.0f} / {throughput_ips.$.batched.l1000:,.0f}",
         "of the most answers": "{overload_goodput_fraction.$:i.2f}"}),
-    "slab": Grid(f"2026-11-24-{EPYC}-batching", same("25", "50", "100", "200"), {
-        "`slab`: ms / rows": "{slab_converge_ms.$:.0f} / {slab_rows.$:.0f}", "`aimd`: rows": "{aimd_rows.$:.0f}",
-        "`clipper`: rows": "{clipper_rows.$:.0f}"}),
     "shares-resnet18-bert": shares(f"2026-11-24-{EPYC}-shares", "resnet18+bert_tiny", (*ALL_SHARES, "onnxruntime-1-spin")),
     "shares-squeezenet-mobilenet": shares(f"2026-11-24-{EPYC}-shares", "squeezenet1_1+mobilenet_v2",
                                           (*ALL_SHARES, "onnxruntime-1-spin")),

@@ -26,8 +26,8 @@ import grids
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "reproduction.md", "tables.md")),
-         ROOT / "bench" / "results" / "figures.md"]
+PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "reproduction.md")),
+         *(ROOT / "bench" / "results" / name for name in ("figures.md", "tables.md"))]
 BEGIN, END = re.compile(r"<!-- table (\S+)((?: \S+)*) -->"), "<!-- end -->"
 
 

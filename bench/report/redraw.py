@@ -66,7 +66,7 @@ def run(lagoon, name, words):
 
 def draw(python, reports):
     """Draws the reports, and keeps the pictures that a page shows."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *page.PAGES]
     shown = set(re.findall(r"images/([\w.-]+\.svg)", "\n".join(page.read_text() for page in pages)))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, str(ROOT / "bench" / "plots" / "plot.py"), *reports, "--out", folder], check=True)
