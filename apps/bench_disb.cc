@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string_view>
 
 #include "apps/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
+#include "bench/client/onnxruntime_beside.h"
 #include "bench/live/disb.h"
 #include "bench/papers/disb_paper.h"
 #include "bench/sim/disb_sensitivity.h"
@@ -34,6 +37,8 @@ struct DisbWords {
   std::string scale = "small";
   std::vector<std::string> clients;  // empty: the default of the kind of device
   bool sensitivity = false;
+  std::vector<std::string> settings = {"plain", "nice19", "idle", "cgroup"};
+  Json skipped = Json::object();  // settings that the system does not permit, and why
 
   bool simulated() const { return device != "cpu" && !device.starts_with("cuda:"); }
   bench::DisbScale Scale() const {
@@ -110,10 +115,27 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   });
 }
 
+// The settings of ONNX Runtime that the system permits. Says which are skipped.
+std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
+  std::vector<std::string> permitted;
+  for (const std::string& setting : words.settings) {
+    if (!beside) break;
+    const Status status = bench::Permitted(setting);
+    if (status) {
+      permitted.push_back(setting);
+      continue;
+    }
+    words.skipped["onnxruntime-" + setting] = status.error().message;
+    std::fprintf(stderr, "ONNX Runtime under %s is skipped: %s\n", setting.c_str(),
+                 status.error().message.c_str());
+  }
+  return permitted;
+}
+
 // Dies if an option for real devices is given: on a simulated device it would have no effect.
 void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
-                           "--onnxruntime-worker", "--trace", "--cuda-driver"}) {
+                           "--onnxruntime-worker", "--settings", "--trace", "--cuda-driver"}) {
     const bool draws = std::string_view(name) == "--python" && command.count("--plot") > 0;
     if (command.count(name) > 0 && !draws) {
       Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name, device));
@@ -144,6 +166,15 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
                   "others (default: queue; on simulated devices both)")
       ->delimiter(',')
       ->check(CLI::IsMember({"queue", "newest"}));
+  command
+      .add_option("--settings", words.settings,
+                  "What keeps ONNX Runtime's background models low: plain (nothing), nice19, idle "
+                  "(SCHED_IDLE), cgroup (control groups by weight), fifo (SCHED_FIFO for the "
+                  "real-time ones). What the system does not permit is skipped")
+      ->delimiter(',')
+      ->check(CLI::IsMember(
+          std::vector<std::string>(std::begin(bench::kOsSettings), std::end(bench::kOsSettings))))
+      ->capture_default_str();
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
@@ -199,14 +230,15 @@ void AddDisbBenchmark(CLI::App& parent) {
     }
     options->zoo = common->zoo;
     options->device.name = words->device;
-    options->against_onnxruntime = common->BesideOnnxRuntime(options->device);
+    options->settings = SettingsOf(*words, common->BesideOnnxRuntime(options->device));
     options->onnxruntime = common->OnnxRuntime();
     configuration["scale"] = words->scale;
     configuration["workers"] = options->device.workers;
-    configuration["onnxruntime"] = options->against_onnxruntime;
+    configuration["onnxruntime"] = options->settings;
     options->trace = common->tracing.Start();
     RequireModels(*common, ModelsOf(*words, options->seed));
     Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {
+      report.Field("skipped", words->skipped);
       return RunDisbWorkloads(*words, *options, [&] { return RunDisb(*options, report); });
     });
     common->tracing.Finish();

@@ -81,63 +81,6 @@ def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):
     assert "has no file of a, b, c: `./run corpus --make --only 'a,b,c'` makes what is missing" in result.stderr
 
 
-DIGITS = REPOSITORY / "digits" / "1" / "model.onnx"
-ROBOT = {"--realtime": DIGITS, "--background": f"{DIGITS},{DIGITS}", "--rate": 400, "--seconds": 0.3, "--trials": 1,
-         "--python": sys.executable, "--onnxruntime-worker": ROOT / "bench" / "comparators" / "onnxruntime_worker.py"}
-
-
-def run_robot(lagoon, tmp_path, **words):
-    """`words` in place of the short settings; their names without dashes."""
-    options = ROBOT | {f"--{name}": value for name, value in words.items()}
-    return run_bench(lagoon, tmp_path, "robot", *(word for option in options.items() for word in option))
-
-
-def test_robot_compares_clients_of_their_own_with_the_operating_system(lagoon, tmp_path):
-    result, metrics = run_robot(lagoon, tmp_path, transport="grpc,http,process",
-                                systems="lagoon:reset,onnxruntime:idle,onnxruntime:fifo,onnxruntime:cgroup")
-    assert result.returncode == 0, result.stderr
-    report = json.loads((tmp_path / "report.json").read_text())
-    skipped = report["skipped"]
-    assert set(skipped) <= {"onnxruntime:fifo", "onnxruntime:cgroup"}
-    assert all("root" in why and f"{system} is skipped: {why}" in result.stderr for system, why in skipped.items())
-    assert [model["name"] for model in report["models"]] == ["digits", "digits-2", "digits-3"]
-    assert report["models"][0]["inputs"] == {"image": [1, 1, 8, 8]}
-    systems = [f"lagoon:reset@{transport}" for transport in ("grpc", "http", "process")] + ["onnxruntime:idle"]
-    for system in systems:
-        for name in ("latency_normalized_p50", "latency_normalized_p99", "late_fraction", "background_per_second", "background_work"):
-            value = f"robot_{name}.{system}"
-            assert metrics[f"{value}_low"] <= metrics[value] <= metrics[f"{value}_high"], value
-        assert 0 <= metrics[f"robot_late_fraction.{system}"] <= 1
-        assert metrics[f"robot_failed_requests.{system}"] == 0
-        for window in ("alone", "both"):
-            assert 0 < metrics[f"robot_latency_ms_p50.{system}.{window}"] <= metrics[f"robot_latency_ms_p99.{system}.{window}"]
-        assert metrics[f"robot_background_per_second.{system}.digits-2"] >= 0
-        assert metrics[f"robot_background_vs_best_os.{system}"] >= 0 and system in result.stderr
-    assert report["best_os"].startswith("onnxruntime:") and metrics["windows_repeated"] >= 0
-    assert metrics["robot_background_alone_per_second.digits-3"] > 0
-    judged = {target["metric"] for target in report["targets"]}
-    assert {f"robot_{name}.{systems[0]}" for name in ("latency_normalized_p99", "late_fraction", "background_vs_best_os")} <= judged
-
-
-@pytest.mark.parametrize("words, named", [
-    ({"systems": "frob:x"}, "'frob:x' is no system"),
-    ({"systems": "lagoon:frob"}, "'frob'"),
-    ({"systems": "onnxruntime:frob"}, "onnxruntime:plain|nice19|idle|cgroup|fifo"),
-    ({"systems": "lagoon:paella:depth=2,extra_blocks=-4"}, "extra_blocks"),
-    ({"rate": 1}, "fewer than 5"),
-    ({"realtime": "absent.onnx"}, "there is no file absent.onnx"),
-    ({"files": REPOSITORY, "background": "b,a"}, "`./run corpus --make --only 'a,b'` makes what is missing"),
-    ({"shape": "image"}, "INPUT=AxBxC"),
-    ({"shape": "image=1x1x8x9"}, "input 'image' has the shape [1,1,8,8]"),
-    ({"transport": "pigeon"}, "pigeon"),
-    ({"python": "no-such-python", "systems": "onnxruntime:idle"}, "--systems without onnxruntime leaves it out"),
-])
-def test_robot_says_what_is_wrong_before_it_measures(words, named, lagoon, tmp_path):
-    result, metrics = run_robot(lagoon, tmp_path, **words)
-    assert 0 < result.returncode < 128 and metrics is None
-    assert named in result.stderr
-
-
 def test_overhead_takes_a_model_with_an_open_batch(lagoon, zoo, tmp_path):
     folder = zoo("mobilenet_v2").parent.parent.parent
     result, metrics = run_bench(lagoon, tmp_path, "overhead", "--zoo", folder, "--model", "mobilenet_v2", "--requests", "10")

@@ -100,11 +100,11 @@ class OneModel {
       std::this_thread::sleep_for(kLook);  // samples the limit, which nothing announces
     }
     LAGOON_ASSIGN_OR_RETURN(const ModelStatistics last, Statistics());
-    const double seconds = std::chrono::duration<double>(end - quarter).count();
+    const double lasted = std::chrono::duration<double>(end - quarter).count();
     const auto batches = static_cast<double>(last.execution_count - at_quarter.execution_count);
     course.throughput =
-        static_cast<double>(last.inference_count - at_quarter.inference_count) / seconds;
-    if (batches > 0) course.batch_ms = 1000 * seconds / batches;
+        static_cast<double>(last.inference_count - at_quarter.inference_count) / lasted;
+    if (batches > 0) course.batch_ms = 1000 * lasted / batches;
     return {};
   }
 
@@ -115,15 +115,15 @@ class OneModel {
 };
 
 // When the limit was last further from `rows` than is allowed; -1: in the last quarter.
-double ConvergedMs(const Course& course, double rows, double seconds) {
+double ConvergedMs(const Course& course, double rows, double length) {
   const double allowed = std::max(kAllowedRows, kAllowedPart * rows);
   double settled_ms = 0;
   for (std::size_t i = 0; i < course.changes.size(); ++i) {
     if (std::abs(course.changes[i].rows - rows) <= allowed) continue;
     const bool last = i + 1 == course.changes.size();
-    settled_ms = last ? seconds * 1000 : course.changes[i + 1].ms;
+    settled_ms = last ? length * 1000 : course.changes[i + 1].ms;
   }
-  return settled_ms > 750 * seconds ? -1 : settled_ms;
+  return settled_ms > 750 * length ? -1 : settled_ms;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "bench/client/onnxruntime_beside.h"
 #include "bench/client/temporary_folder.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/seconds.h"
@@ -22,7 +23,6 @@ namespace {
 
 // The background runs for so long before a window counts. All clients know of the window by then.
 constexpr auto kSettle = std::chrono::milliseconds(500);
-constexpr double kMostTail = 1.10;
 
 // The windows of a trial.
 enum Window : std::size_t { kAlone, kBoth };
@@ -127,7 +127,7 @@ Status RobotBenchmark::ChooseSystems() {
   nlohmann::json skipped = nlohmann::json::object();
   std::string why;
   for (const RobotSystemName& name : names) {
-    const Status permitted = Permitted(name);
+    const Status permitted = Permitted(name.setting);
     if (permitted) {
       systems_.push_back({name, {}});
       continue;
@@ -257,24 +257,16 @@ void RobotBenchmark::WriteBackground(const System& system, Evidence& evidence) c
       system.Each([&](const Trial& trial) { return Work(trial); }));
 }
 
-// The setting that a user would choose: of those that keep the real-time promise, the one with the
-// most background work; if none does, the one with the shortest tail.
 const System* RobotBenchmark::BestOfOs() const {
-  const System* best = nullptr;
-  const auto keeps = [](const System& one) {
-    return one.tail.median <= kMostTail && one.late.median <= 0;
-  };
-  const auto work = [&](const System& one) {
-    return MiddleValue(one.Each([&](const Trial& trial) { return Work(trial); }));
-  };
+  std::vector<const System*> settings;
+  std::vector<SettingShown> shown;
   for (const System& one : systems_) {
     if (one.name.lagoon()) continue;
-    const bool better = best == nullptr || (keeps(one) && !keeps(*best)) ||
-                        (keeps(one) && keeps(*best) && work(one) > work(*best)) ||
-                        (!keeps(one) && !keeps(*best) && one.tail.median < best->tail.median);
-    if (better) best = &one;
+    settings.push_back(&one);
+    shown.push_back({one.tail.median, one.late.median > 0,
+                     MiddleValue(one.Each([&](const Trial& trial) { return Work(trial); }))});
   }
-  return best;
+  return settings.empty() ? nullptr : settings[BestSetting(shown)];
 }
 
 void RobotBenchmark::Judge(const System& system, const System* best, Evidence& evidence) const {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/client/onnxruntime.h"
+#include "bench/client/schedule_class.h"
 #include "bench/report/report.h"
-#include "bench/robot/schedule_class.h"
 #include "plan/tensor.h"
 
 namespace lagoon::bench {

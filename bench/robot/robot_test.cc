@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bench/client/onnxruntime_beside.h"
 #include "bench/robot/load.h"
 #include "bench/robot/systems.h"
 
@@ -62,6 +63,14 @@ TEST(RobotSystems, ATransportIsInTheNameWhereThereAreSeveral) {
   EXPECT_THAT(names({"grpc", "process"}),
               ElementsAre("lagoon:paella:depth=2@grpc", "lagoon:paella:depth=2@process",
                           "onnxruntime:idle"));
+}
+
+TEST(BestSetting, KeepsThePromiseThenDoesTheMostWork) {
+  EXPECT_EQ(BestSetting({{2.5, false, 9}, {1.1, false, 3}, {1.05, false, 4}, {1, true, 5}}), 2u);
+}
+
+TEST(BestSetting, HasTheShortestTailWhereNoneKeepsThePromise) {
+  EXPECT_EQ(BestSetting({{2.5, false, 9}, {1.3, true, 3}, {1.2, false, 1}}), 2u);
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include "bench/client/line_process.h"
+#include "bench/client/onnxruntime_beside.h"
+#include "bench/client/schedule_class.h"
 #include "bench/client/server_process.h"
 #include "bench/client/temporary_repository.h"
-#include "bench/robot/control_groups.h"
-#include "bench/robot/schedule_class.h"
 
 namespace lagoon::bench {
 namespace {
@@ -18,7 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kRealTime = "optimization { priority: PRIORITY_MAX }\n";
-constexpr const char* kSettings[] = {"plain", "nice19", "idle", "cgroup", "fifo"};
 constexpr int kWarmUp = 5;
 
 std::int64_t Nanos(TimePoint time) { return time.time_since_epoch().count(); }
@@ -166,11 +164,9 @@ class OnnxRuntimeSystem final : public RobotSystem {
                                                    const RobotOptions& options,
                                                    const RobotLoad& load) {
     std::unique_ptr<OnnxRuntimeSystem> opened(new OnnxRuntimeSystem(load));
-    if (system.setting == "cgroup") {
-      LAGOON_ASSIGN_OR_RETURN(opened->groups_, ControlGroups::Make());
-    }
+    LAGOON_ASSIGN_OR_RETURN(opened->processes_, OnnxRuntimeBeside::Open(system.setting));
     for (std::size_t stream = 0; stream < load.streams(); ++stream) {
-      Status added = opened->Add(stream, system.setting, options);
+      Status added = opened->Add(stream, options);
       if (added) continue;
       added.error().message += "; --systems without onnxruntime leaves it out";
       return tl::unexpected<Error>(std::move(added).error());
@@ -181,7 +177,7 @@ class OnnxRuntimeSystem final : public RobotSystem {
   Result<std::vector<StreamAnswers>> Measure(const RobotWindow& window) override {
     for (std::size_t stream = load_.streams(); stream-- > 0;) {  // the background first
       if (!window.active[stream]) continue;
-      OnnxRuntimeProcess& process = *processes_[stream];
+      OnnxRuntimeProcess& process = (*processes_)[stream];
       LAGOON_RETURN_IF_ERROR(load_.RealTime(stream)
                                  ? process.BeginOpenLoop(window.begin, window.arrivals_us[stream])
                                  : process.BeginLoop(window.start, window.end));
@@ -190,10 +186,10 @@ class OnnxRuntimeSystem final : public RobotSystem {
     for (std::size_t stream = 0; stream < load_.streams(); ++stream) {
       if (!window.active[stream]) continue;
       if (load_.RealTime(stream)) {
-        LAGOON_ASSIGN_OR_RETURN(auto answers, processes_[stream]->EndOpenLoop());
+        LAGOON_ASSIGN_OR_RETURN(auto answers, (*processes_)[stream].EndOpenLoop());
         all[stream].latencies_ms = Milliseconds(std::move(answers.from_arrival_us));
       } else {
-        LAGOON_ASSIGN_OR_RETURN(const std::vector<double> ends_us, processes_[stream]->EndLoop());
+        LAGOON_ASSIGN_OR_RETURN(const std::vector<double> ends_us, (*processes_)[stream].EndLoop());
         all[stream].per_second = PerSecond(ends_us, window);
       }
     }
@@ -203,26 +199,17 @@ class OnnxRuntimeSystem final : public RobotSystem {
  private:
   explicit OnnxRuntimeSystem(const RobotLoad& load) : load_(load) {}
 
-  Status Add(std::size_t stream, const std::string& setting, const RobotOptions& options) {
+  Status Add(std::size_t stream, const RobotOptions& options) {
     const RobotModel& model = load_.ModelOf(stream);
-    const bool real_time = load_.RealTime(stream);
     OnnxRuntimeOptions own = options.onnxruntime;
-    own.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    own.spinning = false;
     own.inputs = model.inputs;
-    if (setting == "nice19" && !real_time) own.nice = 19;
-    if (setting == "idle" && !real_time) own.policy = "idle";
-    if (setting == "fifo" && real_time) own.policy = "fifo";
-    LAGOON_ASSIGN_OR_RETURN(auto process, OnnxRuntimeProcess::Start(model.file, own));
-    if (groups_ != nullptr) LAGOON_RETURN_IF_ERROR(groups_->Add(process->pid(), real_time));
-    LAGOON_RETURN_IF_ERROR(process->Run(1, kWarmUp));
-    processes_.push_back(std::move(process));
-    return {};
+    LAGOON_RETURN_IF_ERROR(processes_->Add(model.file, load_.RealTime(stream), own));
+    const auto warm = (*processes_)[stream].Run(1, kWarmUp);
+    return warm ? Status() : tl::unexpected<Error>(warm.error());
   }
 
   const RobotLoad& load_;
-  std::unique_ptr<ControlGroups> groups_;  // removed when the processes have ended
-  std::vector<std::unique_ptr<OnnxRuntimeProcess>> processes_;  // by stream
+  std::unique_ptr<OnnxRuntimeBeside> processes_;  // by stream
 };
 
 std::optional<RobotSystemName> ParseRobotSystem(const std::string& word) {
@@ -232,9 +219,7 @@ std::optional<RobotSystemName> ParseRobotSystem(const std::string& word) {
   }
   if (!word.starts_with(kOnnxRuntime)) return {};
   RobotSystemName system{word, {}, {}, word.substr(kOnnxRuntime.size())};
-  const bool known = std::ranges::any_of(
-      kSettings, [&](const char* setting) { return system.setting == setting; });
-  if (!known) return {};
+  if (!IsOsSetting(system.setting)) return {};
   return system;
 }
 
@@ -248,7 +233,7 @@ Result<std::vector<RobotSystemName>> ParseRobotSystems(const std::vector<std::st
     if (!system) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("'{}' is no system: lagoon:SCHEDULER or onnxruntime:{}", word,
-                              fmt::join(kSettings, "|")));
+                              fmt::join(kOsSettings, "|")));
     }
     if (!system->lagoon()) systems.push_back(*system);
     for (const std::string& transport : transports) {
@@ -259,13 +244,6 @@ Result<std::vector<RobotSystemName>> ParseRobotSystems(const std::vector<std::st
     }
   }
   return systems;
-}
-
-Status Permitted(const RobotSystemName& system) {
-  if (system.setting == "fifo") return MayEnterFifo();
-  if (system.setting != "cgroup") return {};
-  const auto groups = ControlGroups::Make();
-  return groups ? Status() : tl::unexpected<Error>(groups.error());
 }
 
 Result<std::unique_ptr<RobotSystem>> OpenRobotSystem(const RobotSystemName& system,

@@ -25,9 +25,6 @@ struct RobotSystemName {
 Result<std::vector<RobotSystemName>> ParseRobotSystems(const std::vector<std::string>& words,
                                                        const std::vector<std::string>& transports);
 
-/// kUnavailable: the operating system does not permit the setting; the message says why.
-Status Permitted(const RobotSystemName& system);
-
 /// Streams of requests during one window, by stream of the load. All streams that are `active` run
 /// from `start`; what counts begins at `begin`.
 struct RobotWindow {

@@ -1,4 +1,4 @@
-#include "bench/robot/control_groups.h"
+#include "bench/client/control_groups.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

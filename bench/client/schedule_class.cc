@@ -1,4 +1,4 @@
-#include "bench/robot/schedule_class.h"
+#include "bench/client/schedule_class.h"
 
 #include <fmt/format.h>
 #include <sched.h>
