@@ -56,29 +56,37 @@ TEST(Normalize, RefusesBadSpecsByName) {
   testing::ExpectInvalid(MakeNormalize({.rows = 2, .row = 10, .inner = 3}), {"row 10", "of 3"});
 }
 
-TEST(Interpolate, AlongTheLastAndAnInnerAxis) {
-  for (const std::size_t inner : {1u, 5u, 6000u}) {
-    const InterpolateSpec spec{2, 3, 4, inner, 2, 9};
-    const Floats x = testing::RandomFloats(2 * 3 * inner);
-    const std::vector<std::int32_t> indices{0, 1, 1, 2, -1, 0, 2, 2};
-    const Floats weights{0.25f, 0.75f, 0.5f, 0.5f, 0, 0, 1, 0};
-    Doubles reference;
-    for (std::size_t o = 0; o < 2; ++o) {
-      for (std::size_t i = 0; i < 4; ++i) {
-        for (std::size_t j = 0; j < inner; ++j) {
-          double sum = 0;
-          for (std::size_t t = 0; t < 2 && indices[i * 2] >= 0; ++t) {
-            sum += double{weights[i * 2 + t]} *
-                   x[(o * 3 + std::size_t(indices[i * 2 + t])) * inner + j];
-          }
-          reference.push_back(indices[i * 2] < 0 ? 9 : sum);
-        }
+/// Every seventh pixel lies outside.
+void CheckInterpolate(const InterpolateSpec& spec) {
+  const Floats x = testing::RandomFloats(spec.outer * spec.in * spec.inner);
+  const Floats weights = testing::RandomFloats(spec.out * spec.taps);
+  std::vector<std::int32_t> indices(spec.out * spec.taps);
+  for (std::size_t at = 0; at < indices.size(); ++at) {
+    indices[at] =
+        at / spec.taps % 7 == 3 ? -1 : static_cast<std::int32_t>((at * 11 + at / 5) % spec.in);
+  }
+  Doubles reference;
+  for (std::size_t row = 0; row < spec.outer * spec.out; ++row) {
+    const std::size_t o = row / spec.out, first = row % spec.out * spec.taps;
+    for (std::size_t j = 0; j < spec.inner; ++j) {
+      double sum = 0;
+      for (std::size_t t = 0; t < spec.taps && indices[first] >= 0; ++t) {
+        const auto at = static_cast<std::size_t>(indices[first + t]);
+        sum += double{weights[first + t]} * x[(o * spec.in + at) * spec.inner + j];
       }
+      reference.push_back(indices[first] < 0 ? spec.fill : sum);
     }
-    Floats table(indices.size());  // the bytes of `indices`
-    std::memcpy(table.data(), indices.data(), indices.size() * sizeof(float));
-    testing::ExpectKernel([&] { return MakeInterpolate(spec); }, {x, table, weights}, reference,
-                          1e-6);
+  }
+  Floats table(indices.size());  // the bytes of `indices`
+  std::memcpy(table.data(), indices.data(), indices.size() * sizeof(float));
+  testing::ExpectKernel([&] { return MakeInterpolate(spec); }, {x, table, weights}, reference,
+                        1e-5);
+}
+
+TEST(Interpolate, AlongTheLastAndAnInnerAxis) {
+  for (const std::size_t taps : {2u, 3u, 4u}) {
+    for (const std::size_t inner : {1u, 5u, 6000u}) CheckInterpolate({2, 3, 4, inner, taps, 9});
+    for (const std::size_t out : {1u, 15u, 67u, 5000u}) CheckInterpolate({3, 40, out, 1, taps, 9});
   }
 }
 
