@@ -119,9 +119,8 @@ class DisbBenchmark {
       if (system.trials.size() <= place.trial) {
         system.trials.emplace_back(options_.workload.clients.size());
       }
-      LAGOON_RETURN_IF_ERROR(system.measure(windows_[place.round],
-                                            static_cast<DisbPart>(place.window),
-                                            system.trials[place.trial]));
+      LAGOON_RETURN_IF_ERROR(system.measure(
+          windows_[place.round], static_cast<DisbPart>(place.window), system.trials[place.trial]));
       progress.Step(system.name);
       return {};
     };
