@@ -94,7 +94,7 @@ HWY_INLINE V GatherTaps(const InterpolateArgs& args, const float* x, size_t at) 
   return hn::IfThenElse(outside, hn::Set(D(), args.fill), sum);
 }
 
-/// Computes y[o, part, 0] where `inner` is 1: the elements of a vector are pixels beside each other.
+/// Computes y[o, part, 0] where `inner` is 1: a vector holds pixels beside each other.
 HWY_INLINE void BlendPixels(const InterpolateArgs& args, size_t o, Range part) {
   size_t at = part.begin;
   if (args.taps == 2 || args.taps == 4) {
