@@ -152,7 +152,7 @@ RobotWindow RobotBenchmark::WindowOf(const std::function<bool(std::size_t)>& act
   return window;
 }
 
-// Of each model by itself, so that answers of different models can be added up.
+// Measures each model by itself, so that answers of different models can be added up.
 Status RobotBenchmark::MeasureBackgroundAlone() {
   const auto first =
       std::ranges::find_if(systems_, [](const auto& one) { return !one.name.lagoon(); });

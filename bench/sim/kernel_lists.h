@@ -28,8 +28,8 @@ struct SimModelStatistics {
   double mean_use = 0;      // mean fraction, weighted with time
   double most_use = 1;
   Nanoseconds block{0};  // time of a block of a kernel that fills the device; 0: half of the kernel
-  /// A block fills its unit, so that a kernel on half of its units takes twice as long.
-  /// False: four blocks fit into a unit, and do not slow each other down.
+  /// Whether a block fills its unit, so that a kernel on half of its units takes twice as long. If
+  /// not, four blocks fit into a unit, and do not slow each other down.
   bool whole_units = false;
   std::string_view source;
 };

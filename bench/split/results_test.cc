@@ -44,7 +44,7 @@ TEST(SplitResults, FiguresAreThoseOfAllTrialsTogether) {
   EXPECT_THAT(metrics.at("jitter_ms.split.s1.small").get<double>(), DoubleNear(4, 1e-9));
   EXPECT_THAT(metrics.at("jitter_ms.split.s1.large").get<double>(), DoubleNear(0, 1e-9));
   EXPECT_THAT(metrics.at("jitter_ms.split.s1.short").get<double>(), DoubleNear(4, 1e-9));
-  // Of three requests: 24 ms of 10 and 500 of 100 are late at 2; only the latter at 3.
+  // Two of three requests are late at 2: 24 ms of 10 and 500 of 100. At 3 only the latter is.
   EXPECT_THAT(metrics.at("violation_rate.split.s1.a2").get<double>(), DoubleNear(2.0 / 3, 1e-9));
   EXPECT_THAT(metrics.at("violation_rate.split.s1.a3").get<double>(), DoubleNear(1.0 / 3, 1e-9));
   EXPECT_EQ(metrics.at("violation_rate.split.s1.a20"), 0);
@@ -68,7 +68,7 @@ TEST(SplitResults, JudgesScenariosOneAndSixAgainstThePaperAndLagoonAgainstSplit)
   EXPECT_EQ(outcomes, expected);
 }
 
-// Of the baseline's requests 30 ms of 10 are late at 2; of split's 24 of 10 and 500 of 100 are late
+// The baseline's requests of 30 ms of 10 are late at 2. split's of 24 of 10 and 500 of 100 are late
 // at 2, and the latter up to 4.
 TEST(SplitResults, TheMostThatSplitSavesIsOverAllTargets) {
   SplitResults results = Results("s1", "");

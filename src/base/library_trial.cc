@@ -19,7 +19,8 @@ namespace lagoon {
 namespace {
 
 constexpr int kThrough = 77;  // exit code of a child in which the library did no harm
-// Of an error; less than PIPE_BUF, so that the child never waits for the parent to read.
+// The longest message of an error. Less than PIPE_BUF, so that the child never waits for the parent
+// to read.
 constexpr std::size_t kLongestMessage = 2048;
 
 /// What the child says: the error's code and its message, or success. A code is not negative.

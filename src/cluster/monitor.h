@@ -71,8 +71,7 @@ class LoadMonitor {
   void CloseWindow();
 
   const Nanoseconds window_;
-  std::optional<TimePoint> begin_;  // of the window
-  // Of the window.
+  std::optional<TimePoint> begin_;  // of the window, as are the sums below
   double arrived_rows_ = 0;
   Nanoseconds host_{0}, device_{0};
   std::uint64_t batches_ = 0;

@@ -44,12 +44,12 @@ struct DeviceInfo {
   /// Now() stands still between events, and the device calls its listener after every advance. Do
   /// not sleep until a time of this clock.
   bool virtual_time = false;
-  /// False: bodies and copies only cost time (a simulator). Memory keeps what the host wrote.
+  /// If false, bodies and copies only cost time (a simulator). Memory keeps what the host wrote.
   bool computes = true;
-  /// False: blocks do not run on host threads. No observer sees them, and bodies must not use
+  /// If false, blocks do not run on host threads. No observer sees them, and bodies must not use
   /// thread-local state or scratch memory of the host.
   bool blocks_on_host = true;
-  /// False: the host reaches memory of kind kDevice only by Upload() and copies.
+  /// If false, the host reaches memory of kind kDevice only by Upload() and copies.
   bool memory_on_host = true;
 };
 
@@ -168,8 +168,8 @@ struct Launch {
   std::span<const Dep> deps = {};
   /// Words of the device (CreateGuard), or done counts: {&progress.done_word(), n}, where
   /// `progress` is named by a launch. Once more than n of its blocks are done, this launch leaves
-  /// without a call of Raise(). A device may notice the count only when the launch that counts
-  /// retires, and may look at the first launch of a stream only.
+  /// without a call of Raise(). A device may check the count late: only when the launch that
+  /// counts retires, and only for the first launch in each stream.
   Guard guards[kGuardsPerLaunch] = {};
 
   /// The same kernel as another launch.

@@ -91,7 +91,7 @@ class OpaqueKernel final : public OpaqueOp {
   // error are not taken leaves them to the next run to replace.
   mutable std::map<const void*, Made> made_ GUARDED_BY(mutex_);
   mutable std::map<const void*, std::shared_ptr<const Error>> errors_ GUARDED_BY(mutex_);
-  /// Of a run that failed without an error in errors_. Made here, while there is memory.
+  /// The error of a run that failed without one in errors_. Made here, while there is memory.
   const std::shared_ptr<const Error> no_memory_ =
       std::make_shared<const Error>(Error{ErrorCode::kResourceExhausted, "out of memory"});
 };

@@ -106,7 +106,7 @@ Constant DerivedConstant(DataType type, Dims dims, std::string_view recipe,
                          std::vector<Constant> from,
                          std::function<ConstantData::Bytes(std::span<const Constant>)> make);
 
-/// Thrown where deferred contents are used and cannot be had, because the model's file has changed.
+/// Thrown when a constant is read lazily and the model's file has changed since.
 /// WithoutExceptions (base/guard.h) turns it into an error.
 class ConstantError : public std::exception {
  public:

@@ -21,8 +21,8 @@ struct DeclaredTensor {
   DataType type = DataType::kFloat32;
   Dims dims;                         // -1: open
   std::vector<std::string> symbols;  // by axis: the name of an open dim; empty if it has none
-  /// False: the file declares no shape, or an input of a later part has a rank that depends on
-  /// data. `dims` and `symbols` are then empty, and any shape fits.
+  /// If false, the file declares no shape, or an input of a later part has a rank that depends on
+  /// data: `dims` and `symbols` are empty, and any shape fits.
   bool shape_known = true;
 
   bool open() const;  // whether a dim, or even the rank, is open

@@ -12,7 +12,7 @@ tl::unexpected<Error> TooLarge(std::string_view op, std::string_view tensor,
                  fmt::format("{} has {} elements, the most is {}", tensor, sizes, kMaxElements));
 }
 
-/// False if the product would exceed kMaxElements. `value` must be at least 1.
+/// Returns false if the product would exceed kMaxElements. `value` must be at least 1.
 bool Multiply(std::size_t value, std::size_t& product) {
   if (value > kMaxElements / product) return false;
   product *= value;

@@ -29,7 +29,7 @@ struct Parameter {
 
 struct UnaryRow {
   UnaryOp op = {};
-  /// Of the function. If `since` is set, ONNX has an op of this name.
+  /// The function's name. If `since` is set, ONNX has an op of this name.
   std::string_view name = {};
   bool has_vector_body = false;  // on the CPU, for fp32
   bool gives_flags = false;      // the result is kBool; otherwise it has the type of x

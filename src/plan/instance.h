@@ -123,7 +123,7 @@ class Instance {
   void FreeUnusedLocked() REQUIRES(bind_mutex_);
   void TakeLargerArena(std::size_t bytes);
 
-  // Of the side that binds. largest_ only grows, except when the arena that waits is freed.
+  // For the thread that binds. largest_ only grows, except when the arena that waits is freed.
   Mutex bind_mutex_;
   DeviceControl* device_ = nullptr;         // null: the arena does not grow
   Place largest_ GUARDED_BY(bind_mutex_);   // the arena that waits; if none does, the present one
@@ -136,7 +136,7 @@ class Instance {
   std::atomic<Arena*> waiting_{nullptr};
   std::atomic<Arena*> former_{nullptr};  // a stack of replaced arenas, taken as a whole
 
-  // Of the side that runs jobs.
+  // For the thread that runs jobs.
   Place present_;
   std::unique_ptr<Arena> arena_;  // null: there is none, or the caller owns it
   PlanBinding* binding_ = nullptr;

@@ -135,7 +135,7 @@ TEST_P(MinimumOf, ASliceEndsWithTheWork) {
 }
 
 TEST_P(MinimumOf, IsNotTakenWhereRealTimeWorkLeavesAsMuch) {
-  // Of every 10 the real-time model leaves 1, and best-effort work gets it.
+  // The real-time model leaves 1 of every 10, and best-effort work gets it.
   const Outcomes outcomes =
       Minimum(GetParam(), kPart).RunPeriodic(RealTime({2, 0.9}), 10, BestEffort({2, 0.25}));
   EXPECT_EQ(outcomes.slices, 0u);
@@ -163,7 +163,7 @@ TEST(MinimumTest, BlocksThatAreLongerThanThePausesAreDone) {
 }
 
 TEST(MinimumTest, TheDispatcherSaysWhichModelTakesTheDevice) {
-  // Of 2000, a slice of 100 is best-effort work's.
+  // Best-effort work has a slice of 100 in 2000.
   const Outcomes outcomes =
       Minimum("reset", kPart).RunSaturated(RealTime({2, 1}), BestEffort({2, 1}));
   EXPECT_EQ(outcomes.overload,

@@ -336,7 +336,8 @@ void Dispatcher::SleepUntilLeaving(const std::stop_token& stop) {
   }
 }
 
-// Of all jobs that were pushed before, those that no round has taken yet included.
+// The next time at which a job leaves. Jobs that were pushed before count, also those that no round
+// has taken yet.
 TimePoint Dispatcher::NextLeaving() {
   const MutexLock lock(mutex_);
   TakeNews(late_);  // whoever pushed a job brings news afterwards, so that a round delivers late_

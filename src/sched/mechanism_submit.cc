@@ -98,8 +98,8 @@ void Mechanism::Revoke(Job& job) {
 }
 
 // Whether the picked job goes before all jobs that hold the device. If it does, it takes the device
-// from them. A job that is not ready may be of a better rank than the picked one; it keeps the
-// device until it has submitted all its kernels.
+// from them. A better-ranked job that waits for its own kernels keeps the device until it has
+// submitted its last one.
 bool Mechanism::MayTakeDevice(const Job& job) {
   if (!config_.preempt_by_rank || job.job_class == JobClass::kRealTime) return true;
   const auto others = [&](const Job& other) {
@@ -197,8 +197,8 @@ void Mechanism::PickAndSubmit() {
   device_.SetWorkHeld(ready_.Any(JobClass::kRealTime) || ready_.Any(JobClass::kBestEffort));
 }
 
-// False: the policy waits, or nothing more fits. A full device causes another step when a launch
-// retires.
+// Returns false if the policy waits or nothing more fits. A full device causes another step when a
+// launch retires.
 bool Mechanism::Pick(const ReadyView& view) {
   const Decision decision = policy_->Pick({device_.Now(), view});
   if (!decision.job) return false;
@@ -228,8 +228,8 @@ void Mechanism::PadRealTime() {
   }
 }
 
-// False: not all of the kernels or copies were submitted, as the device is full or a kernel does
-// not fit into the room.
+// Returns false if not all kernels or copies were submitted, because the device is full or a kernel
+// does not fit into the room.
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
@@ -331,7 +331,7 @@ bool Mechanism::SharesTime(const Job& job) const {
   return job.background && !config_.preempt_by_rank;
 }
 
-// Of the job's next op.
+// The rank of the job's next op.
 Rank Mechanism::TurnOf(const Job& job) const {
   Nanoseconds time = job.queue->served;
   for (std::size_t op = job.first_incomplete; op < job.next_op; ++op) time += job.costs->kernel(op);
@@ -399,7 +399,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   return true;
 }
 
-// Of `blocks` blocks of the next op.
+// The unit time of `blocks` blocks of the next op.
 Nanoseconds Mechanism::UnitTimeOf(const Job& job, std::uint32_t blocks) const {
   const PlanOp& op = job.instance->plan().ops[job.next_op];
   const bool known = op.cost.block > Nanoseconds(0);

@@ -44,7 +44,7 @@ struct ScheduledJob {
   /// Kernels to the end of the part that comes next (Plan::part_ends). ~0: all that are left.
   std::uint32_t part_ops = ~0u;
   double weight = 1;  // of its queue (QueueOptions::weight)
-  /// Of the kernels that the last pick submitted: number of blocks times the time of a block. A
+  /// Number of blocks times the time of a block, of the kernels that the last pick submitted. A
   /// block of an unknown time counts as a microsecond.
   Nanoseconds unit_time{0};
   std::uint64_t served = 0;  // number of the last pick that chose it; 0: never picked

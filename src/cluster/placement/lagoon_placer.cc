@@ -9,11 +9,11 @@
 namespace lagoon {
 namespace {
 
-// Of a GPU, for a replica: above, the model gets another replica.
+// The part of a GPU that a replica may need; above it, the model gets another replica.
 constexpr double kFullReplica = 0.8;
 // A replica that moves costs the arrivals of so many seconds.
 constexpr double kMoveSeconds = 0.01;
-// Of the arrivals of a GPU that may be lost without a reason to search.
+// The part of a GPU's arrivals that may be lost without a reason to search.
 constexpr double kWell = 0.001;
 
 std::vector<std::size_t> Without(std::vector<std::size_t> models, std::size_t model) {

@@ -77,7 +77,7 @@ class Placer {
   virtual ~Placer() = default;
   /// As in the registry.
   virtual std::string_view name() const = 0;
-  /// False: the granules and rows of its assignments are only filled in.
+  /// If false, the placer chooses only devices; ignore the granules and rows of its assignments.
   virtual bool DecidesShares() const { return true; }
   /// `view` is valid (CheckView). The result passes CheckAssignment.
   virtual Assignment Place(const PlacementView& view) = 0;

@@ -103,7 +103,7 @@ TEST_P(DeviceConformance, SmallerRanksRunFirstAndEqualOnesInOrderOfSubmission) {
   }
   log.Release();
   session.AwaitAllRetired();
-  // Of rank 0 the names 0, 1, 2 were submitted in this order, and so on.
+  // The launches of rank 0 have the names 0, 1, 2 in the order of their submission, and so on.
   EXPECT_EQ(log.list(), Ascending(9));
 }
 

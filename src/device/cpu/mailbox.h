@@ -22,7 +22,7 @@ class Mailbox {
  public:
   explicit Mailbox(std::size_t capacity) : letters_(capacity) {}
 
-  /// False: full.
+  /// Returns false if the mailbox is full.
   bool Send(const Letter& letter) {
     const std::size_t sent = sent_.load(std::memory_order_relaxed);
     // acquire: the letter that had this place has been read.

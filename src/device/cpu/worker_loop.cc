@@ -66,7 +66,7 @@ bool WorkerPool::MayDefer(const Worker& worker, const Assignment& last) const {
          (!worker.news_deferred || worker.left_at - worker.deferred_at < kMostDefer);
 }
 
-// False: the pool stops.
+// Returns false if the pool stops.
 bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
   std::uint32_t wake = 0;
   std::uint64_t wanted = 0;

@@ -118,7 +118,7 @@ SubmitResult WorkerPool::Send(const Letter& letter, std::uint64_t tiles) {
   return SubmitResult::kOk;
 }
 
-// Of a background pool, after a letter.
+// Called by a background pool after a letter.
 void WorkerPool::Announce(std::uint64_t wanted) {
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   if (any_bound_.load(std::memory_order_relaxed)) wanted = workers_.size();

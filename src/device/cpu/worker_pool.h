@@ -147,7 +147,7 @@ class WorkerPool {
   mutable IdleClock idle_ GUARDED_BY(mutex_);
   bool held_ = false;  // used only by the caller of SetWorkHeld()
 
-  // Of a background pool.
+  // Used by a background pool only.
   std::unique_ptr<Mailbox> mailbox_;
   std::atomic<bool> settle_{false};  // a letter that says: a guard's word or a count has changed
   std::uint32_t in_flight_ = 0;      // used only by the caller: submitted, retirement not polled

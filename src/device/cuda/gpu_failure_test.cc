@@ -207,7 +207,7 @@ class Scenario {
            Await(device, [&] { return retired_.size() == 4; }) && IsRight(result_);
   }
 
-  // False: the device is lost.
+  // Returns false if the device is lost.
   bool Await(Device& device, const std::function<bool()>& condition) {
     bool lost = false;
     conformance::Await(device, [&] {

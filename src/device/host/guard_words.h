@@ -54,7 +54,7 @@ class GuardWords {
            sizeof(Line);
   }
 
-  /// False for other words, such as a done count.
+  /// Returns false for other words, such as a done count.
   bool Owns(const std::atomic<std::uint32_t>* word) const {
     const auto* address = static_cast<const void*>(word);
     return !std::less<>()(address, static_cast<const void*>(words_.get())) &&

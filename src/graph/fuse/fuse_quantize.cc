@@ -92,7 +92,7 @@ bool Moves(const Node& node) {
   return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
 }
 
-/// True for ops that keep every element, so that a function may be applied before or after.
+/// Whether the op only moves elements: an elementwise function may run before or after it.
 bool Rearranges(const Node& node) {
   constexpr std::array kOps{"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"};
   return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();

@@ -138,7 +138,7 @@ TEST(Parts, AComputedNumberDecidesTheNextPart) {
 }
 
 TEST(Parts, ContentsThatNobodyCanGiveAreAnError) {
-  // Of more elements than may decide.
+  // The input has more elements than may decide a plan.
   ModelBuilder model;
   model.Input("x", {2, 3}).Input("sizes", {100}, onnx::TensorProto::INT64).Output("y");
   model.Add("Relu", {"x"}, {"r"});

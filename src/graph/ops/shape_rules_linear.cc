@@ -46,7 +46,7 @@ Status CheckGroups(const OpContext& context, std::size_t weights, std::int64_t g
   const std::int64_t channels = context.dims(0)[1];
   const Dims& w = context.dims(weights);
   const std::int64_t whole = transposed ? channels : w[0];
-  // Divisions instead of products, because group may have any value.
+  // A product with group can overflow, so these are divisions.
   const bool fits = group >= 1 && whole >= 1 && w[1] >= 1 && channels % group == 0 &&
                     whole % group == 0 &&
                     (transposed ? w[0] == channels : channels / group == w[1]);

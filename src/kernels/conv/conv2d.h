@@ -14,9 +14,8 @@ struct Conv2dSpec {
   ImageWindow window = {};
   std::uint32_t in_channels = 1, out_channels = 1;
   bool bias = false;
-  /// True: the weights are packed in the general form, which works for any number of output pixels.
-  /// False: a spec with a single output pixel uses a faster form of its own, which other specs
-  /// cannot read.
+  /// Whether the weights are packed in the general form, for any number of output pixels. If not, a
+  /// spec with a single output pixel uses a faster form, which other specs cannot read.
   bool any_rows = false;
   Epilogue epilogue;
   /// kBf16: x and the weights are rounded to bf16 (with a single output pixel only the weights);

@@ -91,7 +91,7 @@ class Meter {
   size_t products_ = 0;
 };
 
-/// False: the block left.
+/// Returns false if the block left.
 HWY_INLINE bool Sums(const DirectConvArgs& args, size_t row, const Range& piece, float* sum,
                      BlockContext* ctx) {
   constexpr size_t kProductsPerTap = 16;  // cost of a tap in the padding

@@ -234,7 +234,7 @@ class GroupedRunner {
     if (args.panels.several()) FillLanes();
   }
 
-  /// False: the block left.
+  /// Returns false if the block left.
   bool Panel(size_t panel) {
     channels_ = ChannelsOf(spec_, args_.panels, panel);
     const size_t depth = spec_.in_channels / spec_.groups;

@@ -13,7 +13,7 @@ using rows::Flag;
 using rows::Unary;
 using Params = RowParams;
 
-// Of integers. They are computed unsigned, because C++ defines only unsigned overflow.
+// For integers, computed unsigned: C++ defines only unsigned overflow.
 template <typename T>
 T NegOf(T x, const Params&) {
   return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(x));

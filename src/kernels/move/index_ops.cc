@@ -131,7 +131,7 @@ class Meter {
  public:
   explicit Meter(BlockContext& ctx) : ctx_(ctx) {}
 
-  /// False: the block must leave.
+  /// Returns false if the block must leave.
   bool Spend(double ns) {
     spent_ += ns;
     if (spent_ < kNsPerCheck) return true;

@@ -79,7 +79,7 @@ class Chooser {
         heap_(reinterpret_cast<Candidate*>(kept_ + args.most)),
         chosen_(reinterpret_cast<std::int32_t*>(heap_ + args.boxes_count)) {}
 
-  /// False: the block must leave.
+  /// Returns false if the block must leave.
   bool Run() {
     const std::int64_t asked = std::max<std::int64_t>(*args_.per_class, 0);
     const std::size_t limit = std::min(static_cast<std::size_t>(asked), args_.most);

@@ -66,7 +66,7 @@ class AttentionTile {
         reciprocals_(sums_ + args.tile_rows * args.value_pitch),
         panel_(reciprocals_ + args.tile_rows) {}
 
-  /// False: the block left and has written nothing.
+  /// Returns false if the block left; it has written nothing then.
   bool Run() {
     if (!Scores()) return false;
     for (size_t row = 0; row < rows_.size(); ++row) {
@@ -80,7 +80,7 @@ class AttentionTile {
   }
 
  private:
-  /// False always if `ctx_` is null: other tasks of the block have written, so this one must
+  /// Always false if `ctx_` is null: other tasks of the block have written, so this one must
   /// finish.
   bool Leaves() { return ctx_ != nullptr && ctx_->ShouldLeave(); }
   size_t KeyHead() const { return head_ / args_.sharing; }

@@ -222,7 +222,7 @@ HWY_INLINE void StoreTile(const IntegerLinearArgs& args, const LinearTile& tile,
   }
 }
 
-/// False: the block left and has written nothing.
+/// Returns false if the block left; it has written nothing then.
 HWY_INLINE bool LinearTask(const IntegerLinearArgs& args, const LinearTile& tile,
                            std::int32_t* sums, BlockContext* ctx) {
   auto* const x = reinterpret_cast<std::int16_t*>(sums + kTileRows * kTileColumns);

@@ -178,7 +178,7 @@ HWY_INLINE void StoreRow(const std::int32_t* sums, size_t columns, std::int32_t*
   for (; j < columns; ++j) y[j] = sums[j / Strip() * Strip() + PlaceOf(j % Strip())];
 }
 
-/// False: the block left and has written nothing.
+/// Returns false if the block left; it has written nothing then.
 HWY_INLINE bool IntegerTile(const MatmulArgs& args, const MatmulTile& tile, std::int32_t* sums,
                             BlockContext* ctx) {
   const Walk<2> walk(args.batch, tile.batch);

@@ -14,7 +14,7 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// False: the block left and has written nothing.
+/// Returns false if the block left; it has written nothing then.
 HWY_INLINE bool Tile(const MatmulArgs& args, const MatmulTile& tile, float* sums,
                      BlockContext* ctx) {
   const Walk<2> walk(args.batch, tile.batch);

@@ -70,7 +70,7 @@ struct RegionAxis {
     bin = length / static_cast<float>(out);
     samples = args.samples;
     if (samples > 0) return;
-    // False for a NaN too.
+    // A NaN takes neither branch.
     if (bin > 0) {
       samples =
           static_cast<std::size_t>(std::min(std::ceil(bin), static_cast<float>(kMostRoiSamples)));

@@ -46,7 +46,7 @@ Status CheckCount(const std::vector<std::int64_t>& values, std::size_t count, co
 Status CheckSlice(const Dims& x, std::span<const std::int64_t> starts, const Dims& out,
                   std::span<const std::int64_t> steps) {
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // Divisions instead of products: a step over one element may have any size.
+    // count * step can overflow, so the count is compared with room / step.
     const std::int64_t room = steps[i] > 0 ? x[i] - 1 - starts[i] : starts[i];
     const bool inside = steps[i] != 0 && starts[i] >= 0 && out[i] >= 1 && starts[i] < x[i] &&
                         (out[i] == 1 || (out[i] - 1) <= room / std::abs(steps[i]));

@@ -221,7 +221,7 @@ Status LowerResize(ProgramBuilder& builder, const Node& node) {
   if (s.mode == "nearest") return LowerNearest(builder, node, axes, s);
   LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], Layout::kPlain));
   const DataType type = y.type;
-  // Of 8-bit integers, fp32 holds every step exactly, and a linear mode stays in their range.
+  // fp32 holds every step between 8-bit integers exactly, and a linear mode stays in their range.
   const bool is_byte = type == DataType::kUInt8 || type == DataType::kInt8;
   if (!IsFloat(type) && !(is_byte && s.mode == "linear")) {
     return Fail(ErrorCode::kUnimplemented,

@@ -329,7 +329,7 @@ bool ProgramHostImpl::HandleAll(ProgramThread& thread) {
   return StartWaiting(thread);
 }
 
-// False: the thread was given up.
+// Returns false if the thread was given up.
 bool ProgramHostImpl::Handle(const News& news, ProgramThread& thread) {
   switch (news.kind) {
     case News::Kind::kArrived:

@@ -116,7 +116,7 @@ void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
   Accept();
 }
 
-// False: nothing was accepted; trying again at once would spin.
+// Returns false if nothing was accepted; trying again at once would spin.
 bool HttpListener::TurnAwayWithoutDescriptor() {
   if (!spare_.Take()) return false;
   spare_.Give();

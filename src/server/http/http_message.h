@@ -61,7 +61,7 @@ struct HttpResponse {
   std::string fields;  // more header lines, each with its CRLF; never a client's text
   std::string text;
   std::vector<UnfilledBytes> blobs;
-  /// Of the connection (HttpReply::NewCharge), for memory that the answer took while it was
+  /// The connection's charge (HttpReply::NewCharge) for memory that the answer took while it was
   /// computed. Null: the connection charges the answer when it begins to write.
   std::shared_ptr<MemoryCharge> charge = {};
 

@@ -21,9 +21,9 @@ struct HttpHosts {
   bool Allows(std::string_view host) const;
 };
 
-/// Of a server that is bound to the IP address `address`. At an address of this machine alone, only
-/// programs beside the server can reach it, and they need no other name. `allowed`: names that the
-/// operator gave; "*" allows all.
+/// The names that a server on the IP address `address` answers to. Only programs beside the server
+/// can reach an address of this machine alone, and they need no other name. `allowed`: names that
+/// the operator gave; "*" allows all.
 HttpHosts HostsFor(std::string_view address, const std::vector<std::string>& allowed);
 
 /// The reason to refuse a request that a page of another site may have made. `changes`: the request

@@ -106,7 +106,7 @@ class IngressCore final : public Inference {
   bool draining_ GUARDED_BY(mutex_) = false;
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
-  // Of each model that a request has reached a member for: as many as the members have.
+  // A count for each model whose requests have reached a member.
   std::map<std::string, std::shared_ptr<Counts>> counts_ GUARDED_BY(mutex_);
 };
 

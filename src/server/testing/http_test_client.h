@@ -48,7 +48,7 @@ class HttpTestClient {
 
   bool connected() const { return connected_; }
 
-  /// False when the server stopped reading before all was sent.
+  /// Returns false if the server stopped reading before all was sent.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

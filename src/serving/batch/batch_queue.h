@@ -58,9 +58,8 @@ class BatchQueue {
   std::size_t OfLevel(std::uint32_t level) const {
     return static_cast<std::size_t>(std::ranges::count(members_, level, &BatchMember::level));
   }
-  /// How long the requests that go before `member` take, and then it, in batches as large as they
-  /// may be.
-  /// Of other shapes than the member's it is taken that their batches take as long.
+  /// The time until `member` has run, if all requests ahead of it run first in full batches.
+  /// Batches of other shapes are assumed to take as long as the member's.
   Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of) const;
   /// From now on a batch holds at most so many rows, at least one request.
   void SetMostRows(std::int64_t rows) { most_rows_ = rows; }

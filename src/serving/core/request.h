@@ -74,7 +74,7 @@ struct InferResponse {
   JobResult job;  // stamps of every stage
   /// Until the plans for the request's shapes were ready. 0: they were.
   Nanoseconds plan_wait{0};
-  /// Of that, the time behind job.posted: between the parts of a model.
+  /// The part of plan_wait behind job.posted: between the parts of a model.
   Nanoseconds plan_wait_between{0};
 };
 

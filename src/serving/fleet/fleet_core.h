@@ -174,8 +174,7 @@ class FleetCore final : public Inference,
   // Replicas that have no route any more and wait for the end of their requests, and since when.
   // The keeper's thread only.
   std::map<Replica, TimePoint> leaving_;
-  // Of the last View(): the member of each GPU and the name of each model. The keeper's thread
-  // only.
+  // The member of each GPU and the name of each model of the last View(). The keeper's thread only.
   std::vector<std::size_t> gpus_;
   std::vector<std::string> names_;
   std::atomic<bool> draining_{false};

@@ -72,7 +72,7 @@ class ContentsTest : public CoreTest {
     }
   }
 
-  // Of a model of the repository, as the server compiles it.
+  // A compiler of a model of the repository, as the server has it.
   auto Compiler(const std::string& model, Device& device) {
     CompileOptions options;
     options.model = model;

@@ -124,7 +124,7 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted
   return plan;
 }
 
-/// False: the plan has not been measured.
+/// Returns false if the plan has not been measured.
 bool ModelPlans::TakeProfile(Plan& plan) const {
   if (!profiles_) return false;
   const std::string key = ProfileKey(plan, profiles_->device, profiles_->store.build);

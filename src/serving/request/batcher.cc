@@ -16,7 +16,7 @@
 namespace lagoon {
 namespace {
 
-/// Of Batcher::Times(): looked up one after the other.
+/// The most entries of Batcher::Times(), which are looked up one after the other.
 constexpr std::size_t kMostKnownTimes = 32;
 
 Nanoseconds Scaled(Nanoseconds time, double factor) {
@@ -299,7 +299,7 @@ void Batcher::Step() {
   timer_wake_.NotifyOne();
 }
 
-/// False: no batch is due.
+/// Returns false if no batch is due.
 bool Batcher::TakeStep() {
   Wanted wanted;
   BatchQueue::Expired expired;

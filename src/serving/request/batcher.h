@@ -52,7 +52,7 @@ class Batcher {
   void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
            const ServedPlan& plan);
 
-  /// False: the request is not here.
+  /// Returns false if the request is not here.
   bool Cancel(RequestHandle handle);
   /// Cancels all requests, and from now on those that come.
   void CancelAll();

@@ -29,7 +29,7 @@ class InFlightTable {
   InFlightTable(const InFlightTable&) = delete;
   InFlightTable& operator=(const InFlightTable&) = delete;
 
-  /// False after Close(): the request must not be posted.
+  /// Returns false after Close(): the request must not be posted then.
   bool Add(RequestInFlight& request);
   void Remove(RequestInFlight& request);
 

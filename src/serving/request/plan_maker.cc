@@ -295,7 +295,7 @@ void PlanMaker::PublishPlans(const std::stop_token&) {
   }
 }
 
-/// False: the maker stops. Where it throws, it may be called again.
+/// Returns false if the maker stops. It may be called again after it has thrown.
 bool PlanMaker::PublishNext() {
   std::list<Made> made;
   std::vector<Waiting> expired;

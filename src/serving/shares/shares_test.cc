@@ -93,7 +93,7 @@ TEST_F(SharesTest, MovesWhileRequestsRunLoseNone) {
   }
   for (int i = 0; i < 200; ++i) {
     const int before = answered.load();
-    // Of two units one each; then b's share goes, and a has both.
+    // Each model has one of two units; then b's share goes, and a has both.
     ASSERT_TRUE(core_->shares()->ResizeShare("a", "", {.units = 1, .part = {}}));
     while (answered.load() < before + 3) std::this_thread::yield();
     ASSERT_TRUE(core_->shares()->ResizeShare("b", "", {.units = {}, .part = 0.5 - 0.1 * (i % 3)}));

@@ -100,7 +100,7 @@ class Driver final : public FakeCuda {
   Settings settings;
   // Held to create and destroy `gpu`, and by tests that look at `gpu` from their own threads.
   mutable std::mutex gpu_mutex;
-  // Of all GPUs.
+  // The memory of all GPUs.
   std::unique_ptr<DeviceMemory> device_memory =
       std::make_unique<DeviceMemory>(Settings().memory_bytes);
   std::unique_ptr<Gpu> gpu;     // exists while its context is retained

@@ -188,7 +188,7 @@ bool Gpu::IsBlocked(const Stream& stream) const {
   });
 }
 
-// False: it is not time yet.
+// Returns false if it is not time yet.
 bool Gpu::Begin(Stream& stream) {
   Operation& operation = stream.operations.front();
   stream.blocked = IsBlocked(stream);

@@ -20,8 +20,8 @@ LAGOON_DEVICE const Args& As(const void* args) {
   return *static_cast<const Args*>(args);
 }
 
-/// False if a guard revoked the block, and also for an id that is not in the class, which the host
-/// never passes.
+/// Returns false if a guard revoked the block, and for an id that is not in the class, which the
+/// host never passes.
 LAGOON_DEVICE bool RunLight(BodyId body, const void* args, u32 tile, unsigned char* shared,
                             const BlockControl& control) {
 #define LAGOON_RUN_BODY(name) \
