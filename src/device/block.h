@@ -31,7 +31,7 @@ template <typename Atomics>
 struct BasicGuard {
   const typename Atomics::template Atomic<std::uint32_t>* word = nullptr;  // null: no guard
   std::uint32_t limit = 0;
-  /// True: checked only before the launch's first block, so that a started launch runs to
+  /// If true, the guard is checked only before the launch's first block: a started launch runs to
   /// completion and only queued ones leave (wait-based preemption).
   bool only_before_start = false;
 

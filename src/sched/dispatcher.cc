@@ -179,7 +179,7 @@ bool Dispatcher::Deliver(Answers& answers) {
   return calling.again;
 }
 
-// True: another round is needed, whether there is more news or not.
+// Returns true if another round is needed, whether there is more news or not.
 bool Dispatcher::DoRound(Answers& answers) {
   const MutexLock lock(mutex_);
   answers.finished.splice(answers.finished.end(), late_);

@@ -146,7 +146,7 @@ void Mechanism::RaiseBehind() {
   }
 }
 
-// True: the launch was revoked under Preemption::kReset, so that its kernel may have been
+// Whether the launch was revoked under Preemption::kReset, so that its kernel may have been
 // interrupted. Preemption::kWait does not interrupt a kernel that has begun.
 bool Mechanism::Revoked(const JobLaunch& launch) const {
   return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&

@@ -22,10 +22,10 @@ struct ServerOptions {
   // Memory of bodies and answers. HTTP and metrics share one limit of this size (MemoryBudget),
   // gRPC has another.
   std::size_t max_buffered_bytes = std::size_t{512} << 20;
-  // True: clients of the HTTP port may switch the scheduler too, not only those of the metrics
+  // Whether clients of the HTTP port may switch the scheduler too, not only those of the metrics
   // port.
   bool admin_on_http = false;
-  // True: clients may load and unload models (Triton's model repository API).
+  // Whether clients may load and unload models (Triton's model repository API).
   bool model_control = false;
   bool strict_readiness = false;  // the server is ready only if no model failed to load
   /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":

@@ -60,9 +60,9 @@ struct Conv2dArgs {
   std::uint32_t panels, segments;  // panels of y; segments per output row
   std::uint32_t segment_pixels;    // pixels of most segments; the first ones may have one more
   std::uint32_t row_tiles, segment_tiles, panel_tiles;
-  /// True: consecutive blocks have different panels and share input. False: they share weights.
+  /// If true, consecutive blocks have different panels and share input, else they share weights.
   bool panels_first;
-  /// True: within a block, the micro-tiles of all panels of a segment follow each other.
+  /// If true, within a block, the micro-tiles of all panels of a segment follow each other.
   bool panels_inner;
   std::uint32_t whole_panels;  // number of panels whose columns all exist
   std::uint32_t call_panels;   // most panels per call of the micro-kernel, with panels_inner

@@ -16,7 +16,7 @@ struct PoolArgs {
   std::uint32_t window_tiles = 1;   // shares of all windows of the batch, in order
   std::uint32_t channel_tiles = 1;  // tiles of channel_tile channels; the last may be smaller
   std::uint32_t channel_tile = 0;
-  /// True: a block computes one window of at most one vector, with guard checks between taps.
+  /// If true, a block computes one window of at most one vector, with guard checks between taps.
   bool long_windows = false;
 };
 

@@ -13,8 +13,8 @@ namespace lagoon {
 struct ProfileStore {
   std::string folder;  // created if missing; empty: profiles are not saved or loaded
   std::string build;   // version of Lagoon, because other bodies take other times
-  /// True: profiles are saved as provisional, because other work took time from the measurement,
-  /// and provisional ones are loaded too. False: provisional profiles do not count.
+  /// If true, profiles are saved as provisional, because other work took time from the measurement,
+  /// and provisional ones are loaded too. If false, provisional profiles do not count.
   bool provisional = false;
 };
 

@@ -157,7 +157,7 @@ class JobContext {
 
  private:
   friend class JobWait;
-  /// True: what `wait` waits for is complete, so that the coroutine need not be suspended.
+  /// Whether what `wait` waits for is complete, so that the coroutine need not be suspended.
   virtual bool Ready(const JobWait& wait) = 0;
   virtual void SuspendUntil(const JobWait& wait) = 0;
 };

@@ -296,7 +296,7 @@ void ProgramHostImpl::Loop(ProgramThread& thread) {
   wake_.NotifyAll();
 }
 
-// True: the host is being destroyed.
+// Returns true if the host is being destroyed.
 bool ProgramHostImpl::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());

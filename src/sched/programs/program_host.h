@@ -34,8 +34,8 @@ struct ProgramHostOptions {
   std::uint64_t max_operations = std::uint64_t{1} << 20;  // most operations of one job
   /// A coroutine that computes on the host for longer than this without awaiting is given up.
   Nanoseconds host_limit = std::chrono::seconds(10);
-  /// True: the thread that brings news resumes the coroutines. Only for virtual time, where one
-  /// thread does everything. False: a thread of the host's own resumes them, as they may compute.
+  /// Whether the thread that brings news resumes the coroutines: only for virtual time, where one
+  /// thread does everything. Otherwise a thread of the host resumes them, as they may compute.
   bool on_callers_thread = false;
 };
 

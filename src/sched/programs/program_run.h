@@ -109,7 +109,7 @@ class ProgramRun final : public JobContext {
   bool Advance(ProgramThread& thread);
   /// The operation has left the dispatcher.
   void OnFinished(JobOperation& operation);
-  /// True: nothing of the job runs or will run, so that the job can be answered.
+  /// Whether nothing of the job runs or will run, so that the job can be answered.
   bool over() const { return failing_ ? posted_ == 0 : returned_ && waitlist_.incomplete() == 0; }
   /// Makes the job end with this outcome, once the posted operations have finished. Later calls
   /// have no effect.

@@ -40,7 +40,7 @@ class Waitlist {
   void Complete(Op op, std::vector<Op>& activated);
 
   bool IsComplete(Op op) const { return !incomplete_.contains(op); }
-  /// True: all operations issued on the stream are complete.
+  /// Whether all operations issued on the stream are complete.
   bool IsStreamComplete(Stream stream) const;
   std::size_t incomplete() const { return incomplete_.size(); }
 

@@ -93,7 +93,7 @@ class FakeDevice final : public Device {
     News();
     return true;
   }
-  /// True: a guard of the running block is raised, so that the block should leave.
+  /// Whether a guard of the running block is raised, so that the block should leave.
   bool GuardsRaised() {
     const InFlight& launch = Find(running_->first);
     for (const Guard& guard : launch.guards) {

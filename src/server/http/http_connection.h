@@ -21,9 +21,9 @@ class HttpConnectionOwner {
   virtual ~HttpConnectionOwner() = default;
   virtual void ConnectionBegan() = 0;
   virtual void ConnectionEnded() = 0;
-  /// True: every answer is the last one of its connection and announces that in its header.
+  /// Whether every answer is the last one of its connection and announces that in its header.
   virtual bool Draining() const = 0;
-  /// True: idle connections must close.
+  /// Whether idle connections must close.
   virtual bool Closing() const = 0;
 };
 

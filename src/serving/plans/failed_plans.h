@@ -22,7 +22,7 @@ class FailedPlans {
 
   /// The error while the plan is not to be tried again; else null. Valid until the next call.
   const Error* Find(const PlanKey& key, TimePoint now) const;
-  /// True: it is the first failure of this plan, as far as is known.
+  /// Returns true if it is the first failure of this plan, as far as is known.
   bool Add(const PlanKey& key, const Error& error, TimePoint now);
   /// The plan could be made after all.
   void Remove(const PlanKey& key);

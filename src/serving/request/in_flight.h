@@ -47,7 +47,7 @@ class InFlightTable {
   void CancelAll(Dispatcher& dispatcher);
   /// Cancels the request that got this handle from a PlanMaker and was posted since.
   void Cancel(RequestHandle awaited, Dispatcher& dispatcher);
-  /// True: CancelAll may have missed a request. Read it after the id of the request's job was
+  /// Whether CancelAll may have missed a request. Read it after the id of the request's job was
   /// stored.
   bool cancelling() const { return cancelling_.load(); }
 

@@ -30,7 +30,7 @@ class FakeMember final : public Inference,
  public:
   explicit FakeMember(std::set<std::string> loaded) : loaded_(std::move(loaded)) {}
 
-  /// True: requests are answered at once. False: the test answers.
+  /// If `at_once`, requests are answered at once, else the test answers them.
   void AnswerAtOnce(bool at_once) {
     const MutexLock lock(mutex_);
     at_once_ = at_once;

@@ -43,7 +43,7 @@ struct Bf16ConvArgs {
   std::uint32_t panels;
   std::uint32_t chunk_steps;  // steps between two guard checks
   std::uint32_t pixel_tiles, panel_tiles;
-  /// True: consecutive blocks differ in their panels. False: in their pixels.
+  /// If true, consecutive blocks differ in their panels, else in their pixels.
   bool panels_first;
   std::size_t row_bytes;    // distance between rows of the input in scratch memory
   std::size_t sums_offset;  // offset of the sums in scratch memory, in bytes
