@@ -9,6 +9,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench" / "report"))
 import grids  # noqa: E402
+import matters  # noqa: E402
 import page  # noqa: E402
 
 NUMBERS = [{"metric": "gain.a", "paper": 1.5, "got": 1.1, "off_percent": -80.0, "verdict": "direction only"},
@@ -64,6 +65,18 @@ def test_a_grid_has_the_first_report_that_knows_a_metric(folder):
         ["", "ms / late", "ms", "ratio"], [["A", "2.3 / 2.1 %", "2", "1.23 [1.00, 2.00]"], ["B", "", "7", ""]])
     with pytest.raises(KeyError, match="row 'C' in new, old"):
         grids.Grid(["new", "old"], {"C": "c"}, {"ms": "{ms.$:.0f}"}).table(page.Results(folder))
+
+
+def test_a_number_that_matters_has_its_machine_date_and_commit(folder):
+    report = {"date": "2026-11-26T01:02:03Z", "version": "0.1.0 1234567890ab-dirty", "metrics": {"late": 0.5, "p.a": 1, "p.b": 3},
+              "machine": {"processor": "AMD EPYC", "instruction_set": "avx2"}}
+    (folder / "new.json").write_text(json.dumps(report))
+    results = page.Results(folder)
+    where = "EPYC, AVX2; 2026-11-26; 1234567+"
+    assert matters.Row("late", "new", "{late:%0}", "0: missed").cells(results) == ["late", "50 %", "0: missed", where, "`new`"]
+    assert matters.Row("p", "new", matters.span("new", "p.", ".0f")).cells(results)[1] == "1 to 3"
+    with pytest.raises(KeyError, match="no metric of 'lost'"):
+        matters.Row("lost", "new", "{lost:.0f}").cells(results)
 
 
 def test_the_corpus_has_a_line_for_what_is_not_native_and_right(folder):

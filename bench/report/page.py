@@ -10,6 +10,7 @@ replaced, everything else is kept. Tables:
 - series NAME PANEL DIGITS: the lines of a panel of a figure
 - disb, sensitivity, split-jitter, split-systems, split-saved: tables.py
 - grid NAME, fleet: grids.py
+- matters SECTION: matters.py
 - corpus FILE: the models of the corpus
 With --check nothing is written, and the exit status is 1 if the page is not what would be written.
 """
@@ -23,10 +24,11 @@ import re
 import sys
 
 import grids
+import matters
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "reproduction.md")),
+PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "numbers.md", "reproduction.md")),
          *(ROOT / "bench" / "results" / name for name in ("figures.md", "tables.md"))]
 BEGIN, END = re.compile(r"<!-- table (\S+)((?: \S+)*) -->"), "<!-- end -->"
 
@@ -74,7 +76,7 @@ def off(entry):
 
 def table_of(head, rows):
     """A table. Columns of numbers are aligned to the right, the first column and words to the left."""
-    words = {"verdict", "paper's text"}
+    words = {"verdict", "paper's text", "measured", "target", "machine; date; commit", "file"}
     ruler = ["---" if index == 0 or name in words else "---:" for index, name in enumerate(head)]
     return ["| " + " | ".join(map(str, line)) + " |" for line in (head, ruler, *rows)]
 
@@ -115,7 +117,8 @@ def counts_table(results, words):
 
 TABLES = {"figure": figure_table, "counts": counts_table, "corpus": tables.corpus,
           **{name: lambda results, words, make=make: table_of(*make(results, words))
-             for name, make in {**tables.TABLES, "grid": grids.grid, "fleet": grids.fleet}.items()}}
+             for name, make in {**tables.TABLES, "grid": grids.grid, "fleet": grids.fleet,
+                               "matters": matters.numbers}.items()}}
 
 
 def write_page(text, results):

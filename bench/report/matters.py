@@ -1,0 +1,126 @@
+"""The table of docs/results/numbers.md: what matters, from the reports, with machine, date and commit. page.py writes it."""
+
+import re
+
+import grids
+
+XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
+CAMERA = f"2026-11-26-{EPYC}-robot-camera-resize"
+
+
+class Row:
+    """A line: what it is, the report, its cell (as in grids.py, or a function of the results), the target and the outcome."""
+
+    def __init__(self, what, report, cell, target=""):
+        self.what, self.report, self.cell, self.target = what, report, cell, target
+
+    def cells(self, results):
+        if callable(self.cell):
+            text = self.cell(results)
+        else:
+            text = grids.Grid(self.report, {}, {}).cell(results, self.cell, "")
+        if not text:
+            raise KeyError(f"no metric of '{self.what}' in {self.report}")
+        return [self.what, text, self.target, where(results[f"{self.report}.json"]), f"`{self.report}`"]
+
+
+def where(report):
+    """Machine, date and commit. A commit with a plus had changes that were not committed."""
+    machine = report["machine"]
+    kind = "Xeon" if "Xeon" in machine["processor"] else "EPYC"
+    level = {"avx512bf16": ", AVX512-BF16", "avx2": ", AVX2", "AVX3": ", AMX"}.get(machine.get("instruction_set"), "")
+    commit = re.search(r"\b([0-9a-f]{7})[0-9a-f]*(-dirty)?", report.get("version", ""))
+    return f"{kind}{level}; {report['date'][:10]}" + (f"; {commit[1]}{'+' * bool(commit[2])}" if commit else "")
+
+
+def zoo(batch, workers):
+    """The geometric mean of the zoo's ratios, and their number."""
+    def cell(results):
+        grid = grids.GRIDS["zoo"]
+        found = [grid.find(results, "metrics", f"latency_ratio_vs_onnxruntime.{name}.w{workers}.b{batch}") for name in grids.ZOO]
+        known = [value for value in found if value is not None]
+        product = 1.0
+        for value in known:
+            product *= value ** (1 / len(known))
+        return f"{product:.2f} ({len(known)} models)"
+    return cell
+
+
+def span(report, metric, form, choose=None):
+    """The smallest and the largest of the metrics that begin with `metric`."""
+    def cell(results):
+        values = [value for name, value in results[f"{report}.json"]["metrics"].items() if name.startswith(metric)]
+        if not values:
+            return ""
+        return format(choose(values), form) if choose else f"{min(values):{form}} to {max(values):{form}}"
+    return cell
+
+
+def int8(suffix):
+    report = "2026-11-26-epyc-2core-corpus"
+
+    def cell(results):
+        values = sorted(value for name, value in results[f"{report}.json"]["metrics"].items()
+                        if name.startswith("latency_ratio.") and name.endswith(suffix))
+        middle = len(values) // 2
+        return f"{values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2:.2f}"
+    return Row(f"of these, int8 (`{suffix}`)", report, cell, "none")
+
+
+SECTIONS = {
+    "beside": [
+        Row("a camera (SSDlite, 20 a second, 50 ms) beside two closed loops, all clients on the same cores: late under `lagoon`, "
+            "`reset`", CAMERA, "{robot_late_fraction.lagoon:lagoon:%1}, {robot_late_fraction.lagoon:reset:%1}", "0: met"),
+        Row("the same: p99 over that alone, `lagoon`; `reset`", CAMERA,
+            "{robot_latency_normalized_p99.lagoon:lagoon:i.2f}; {robot_latency_normalized_p99.lagoon:reset:i.2f}",
+            "1.10: **undecided**"),
+        Row("the same: background work, of that in the best control groups", CAMERA,
+            "{robot_background_vs_best_os.lagoon:lagoon:.2f}, {robot_background_vs_best_os.lagoon:reset:.2f}", "1: **missed**"),
+        Row("ResNet-18 at 50 % load beside ResNet-50 that never stops: p99 over alone, `reset`", f"{XEON}-contention",
+            "{realtime_latency_normalized_p99.reset:.2f}", "1.10: met"),
+        Row("two ONNX Runtimes instead, best of four settings", f"{XEON}-contention",
+            span(f"{XEON}-contention", "realtime_latency_normalized_p99.onnxruntime", ".2f", min)),
+        Row("the same pair: p90 over alone, `reset`; `lagoon`", f"2026-11-22-{EPYC}-contention",
+            "{realtime_latency_normalized_p90.reset:i.2f}; {realtime_latency_normalized_p90.lagoon:i.2f}"),
+        Row("first real-time block after the request, p50 / p99 us", f"{XEON}-contention",
+            "{preemption_us_p50.reset:.0f} / {preemption_us_p99.reset:.0f}", "60: met"),
+    ],
+    "single": [
+        Row("models as users bring them; wrong answers, undecided answers", f"2026-11-26-{EPYC}-corpus",
+            "{corpus_models:.0f}; {corpus_wrong_answers:.0f}, {corpus_undecided_answers:.0f}", "0 wrong: met"),
+        Row("the same, 1 thread: median ratio", f"2026-11-26-{EPYC}-corpus", "{corpus_latency_ratio_p50:.2f}", "none"),
+        int8(".qdq"), int8(".qoperator"),
+        Row("zoo, batch 1, fp32, 1 thread: geometric mean", f"{XEON}-zoo", zoo(1, 1), "1.0: met"),
+        Row("the same, 2 threads", f"{XEON}-zoo", zoo(1, 2), "1.0: **missed**"),
+        Row("batch 8, 1 thread", f"{XEON}-zoo", zoo(8, 1), "1.0: **missed**"),
+        Row("batch 8, 2 threads", f"{XEON}-zoo", zoo(8, 2), "1.0: **missed**"),
+        Row("bf16 on AMX: speed-up over Lagoon's fp32", f"{XEON}-bf16", span(f"{XEON}-bf16", "bf16_speedup", ".1f"), "2.5: met"),
+        Row("largest difference of an output of the zoo", f"{XEON}-outputs", span(f"{XEON}-outputs", "output_error.", ".1e", max),
+            "1e-4: met"),
+        Row("peak memory of a model, largest ratio", f"{XEON}-memory", span(f"{XEON}-memory", "memory_ratio", ".2f", max),
+            "1.25: met"),
+        Row("a new input shape, five models: median ms", f"2026-11-24-{EPYC}-shapes",
+            span(f"2026-11-24-{EPYC}-shapes", "new_shape_ms.", ".1f"), "30, 60: met"),
+        Row("what the server adds to a request, p50 us: HTTP; gRPC", f"{XEON}-overhead",
+            "{overhead_us_p50.http:.0f}; {overhead_us_p50.grpc:.0f}", "300: met; **missed**"),
+    ],
+    "load": [
+        Row("45 minutes of mixed load: lost, doubled, wrong, of how many", f"2026-11-26-{EPYC}-reload",
+            "{soak_lost:.0f}, {soak_doubled:.0f}, {soak_wrong:.0f} of {soak_requests:,.0f}", "0: met"),
+        Row("half an hour of 5.3 times what the machine answered", f"2026-11-26-{EPYC}-soak-400-clients",
+            "{soak_lost:.0f}, {soak_doubled:.0f}, {soak_wrong:.0f} of {soak_requests:,.0f}", "0: met"),
+        Row("memory that a load and unload leaves, of 6,000", f"2026-11-26-{EPYC}-reload-6000", "{reload_rss_kib_per_load:.2f} KiB"),
+        Row("ten times the load, with batches: answers, of the most", f"2026-11-24-{EPYC}-batching",
+            span(f"2026-11-24-{EPYC}-batching", "overload_goodput_fraction.", ".2f"), "0.95: **one missed, three undecided**"),
+        Row("15 nodes killed in 5 minutes: answers lost, doubled, wrong, of how many", f"2026-11-25-{EPYC}-fleet-ray",
+            "{ray_lost_answers:.0f}, {ray_doubled_answers:.0f}, {ray_wrong_answers:.0f} of {ray_answers:,.0f}", "0: met"),
+        Row("until a killed node's models are served elsewhere, p99", f"2026-11-25-{EPYC}-fleet-ray", "{ray_recovery_s_p99:.2f} s",
+            "10 s: met"),
+        Row("what the ingress adds to a request, p50", f"2026-11-25-{EPYC}-fleet-ingress", "{ingress_overhead_us_p50:.0f} us",
+            "150 us: **missed**"),
+    ],
+}
+
+
+def numbers(results, words):
+    return ["what", "measured", "target", "machine; date; commit", "file"], [row.cells(results) for row in SECTIONS[words[0]]]
