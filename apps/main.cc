@@ -1,4 +1,5 @@
 #include "apps/command.h"
+#include "apps/reference/pages.h"
 
 namespace lagoon {
 namespace {
@@ -34,6 +35,9 @@ void AddCommands(CLI::App& app) {
   AddMakeWeights(app);
   AddBench(app);
   AddVersion(app);
+  AddReference(app, [&app] {
+    return std::vector{CommandPage(app), ConfigPage(), HttpPage(), MetricsPage()};
+  });
 }
 
 }  // namespace

@@ -124,9 +124,10 @@ FOLDERS = {
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet",
+    "apps/reference": "apps program/profile server serving/config",
     "apps/bench": "base apps plan policies bench/report bench/robot",
     "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server apps/serving "
+            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server apps/serving apps/reference "
             "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/reload bench/report bench/shares bench/sim bench/split "
             "cluster/interference cluster/placement",
 }

@@ -33,7 +33,7 @@ SUBJECTS = {
     "docs/design/cuda-bodies.md": ["src/kernels/cuda"],
 }
 # What a build, a command or a user makes.
-MADE = ("build/", "models/zoo", "models/repository/", "bench/results/<")
+MADE = ("build/", "models/zoo", "models/corpus/files", "models/repository/", "bench/results/<")
 # Names in examples of what a reader may add.
 EXAMPLES = {"foo.h", "foo.cc", "foo_test.cc", "foo_bench.cc"}
 

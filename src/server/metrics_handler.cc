@@ -102,9 +102,24 @@ constexpr SchedulerRow kSchedulerRows[] = {
     {"lagoon_part_holds_total",
      "Gaps between two parts of a real-time request that were kept free of best-effort work",
      &DispatcherStats::holds},
-    {"lagoon_part_holds_in_vain_total", "Those of them that were longer than expected",
+    {"lagoon_part_holds_in_vain_total",
+     "Gaps of lagoon_part_holds_total that were longer than expected",
      &DispatcherStats::holds_in_vain},
 };
+
+constexpr MetricInfo kFailure{"nv_inference_request_failure", "Requests that failed, by reason",
+                              MetricType::Counter, "model, version, reason"};
+/// So that an alert can tell of a model that is refused, which has no statistics.
+constexpr MetricInfo kNotServed{
+    "lagoon_model_not_served",
+    "1 for each model of the repository that does not take requests; the reason is 'refused' (it "
+    "failed to load) or 'unloaded'",
+    MetricType::Gauge, "model, version, reason"};
+constexpr MetricInfo kOffCore{
+    "lagoon_off_core_us_total",
+    "Time that worker threads of normal priority were ready to run while other threads or programs "
+    "had their cores",
+    MetricType::Counter, ""};
 
 struct RefusalReason {
   const char* name;
@@ -139,8 +154,7 @@ MetricFamily FamilyOf(const Row& row, const std::vector<M>& models) {
 }
 
 MetricFamily FailureFamily(const std::vector<M>& models) {
-  MetricFamily family{
-      "nv_inference_request_failure", "Requests that failed, by reason", MetricType::Counter, {}};
+  MetricFamily family = kFailure.Family();
   for (const M& model : models) {
     for (const RefusalReason& reason : kReasons) {
       auto metric = OfModel(model, MetricType::Counter, static_cast<double>(model.*reason.count));
@@ -151,12 +165,8 @@ MetricFamily FailureFamily(const std::vector<M>& models) {
   return family;
 }
 
-/// So that an alert can tell of a model that is refused, which has no statistics.
 MetricFamily NotServedFamily(const std::vector<ModelStatus>& models) {
-  MetricFamily family{"lagoon_model_not_served",
-                      "1 for each model of the repository that does not take requests, by reason",
-                      MetricType::Gauge,
-                      {}};
+  MetricFamily family = kNotServed.Family();
   for (const ModelStatus& model : models) {
     if (model.state == ModelState::kReady) continue;
     ClientMetric metric = Value(MetricType::Gauge, 1);
@@ -169,6 +179,18 @@ MetricFamily NotServedFamily(const std::vector<ModelStatus>& models) {
 }
 
 }  // namespace
+
+std::vector<MetricInfo> MetricInfos() {
+  std::vector<MetricInfo> infos;
+  for (const Row& row : kRows) infos.push_back({row.name, row.help, row.type, "model, version"});
+  infos.insert(infos.end(), {kFailure, kNotServed});
+  for (const SchedulerRow& row : kSchedulerRows) {
+    infos.push_back({row.name, row.help, MetricType::Counter, ""});
+  }
+  infos.push_back(kOffCore);
+  std::ranges::move(FleetMetricInfos(), std::back_inserter(infos));
+  return infos;
+}
 
 std::vector<MetricFamily> CoreMetrics::Collect() const {
   std::vector<MetricFamily> families;
@@ -186,11 +208,8 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
     families.push_back(
         {row.name, row.help, MetricType::Counter, {Value(MetricType::Counter, count)}});
   }
-  families.push_back({"lagoon_off_core_us_total",
-                      "Time that worker threads of normal priority were ready to run while other "
-                      "threads or programs had their cores",
-                      MetricType::Counter,
-                      {Value(MetricType::Counter, ToMicroseconds(scheduler.off_core))}});
+  families.push_back(kOffCore.Family());
+  families.back().metric = {Value(kOffCore.type, ToMicroseconds(scheduler.off_core))};
   if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
     std::ranges::move(FleetMetrics(fleet->ReadFleet()), std::back_inserter(families));
   }
@@ -207,23 +226,14 @@ void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<Ht
   const std::string_view path = request.target.substr(0, request.target.find('?'));
   if (fleet_ != nullptr && path.starts_with(kFleet)) return fleet_->Handle(request, reply);
   const Route route = ParseRoute(path);
-  const Route::Kind kind = route.kind;
-  if (kind == Route::Kind::kScheduler || kind == Route::Kind::kSchedulers) {
-    return handlers_.scheduler.Handle(request, reply);
-  }
-  if (kind == Route::Kind::kShares || kind == Route::Kind::kModelResize) {
-    return handlers_.shares.Handle(route, request, reply);
-  }
-  if (kind == Route::Kind::kFleet || kind == Route::Kind::kFleetPlacer) {
-    return handlers_.fleet.Handle(route, request, reply);
-  }
-  if (path != "/metrics") {
+  const Endpoint* endpoint = FindEndpoint(route.kind);
+  const bool routes = route.kind == Route::Kind::kFleetRoutes;  // without an ingress: nothing
+  if (endpoint == nullptr || !endpoint->ServedOn(Endpoint::Ports::kOperators) || routes) {
     return reply->Send(HttpResponse::Failure(
         404, fmt::format("nothing is served at {}, metrics are at /metrics", Quoted(path))));
   }
-  if (request.method != boost::beast::http::verb::get) {
-    return reply->Send(HttpResponse::WrongMethod(path, "GET"));
-  }
+  if (!HasMethod(*endpoint, request, *reply)) return;
+  if (handlers_.Handle(route, request, reply)) return;
   HttpResponse response =
       HttpResponse::Json(prometheus::TextSerializer().Serialize(metrics_.Collect()));
   response.content_type = kTextType;

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <vector>
 
 #include "server/http/http_message.h"
 #include "server/oip_handler.h"
@@ -8,8 +11,22 @@
 
 namespace lagoon {
 
+/// What is known of a family of metrics before there are values.
+struct MetricInfo {
+  const char* name;
+  const char* help;
+  prometheus::MetricType type;
+  const char* labels;  // names with ", " between them
+
+  prometheus::MetricFamily Family() const { return {name, help, type, {}}; }
+};
+
+/// All metrics that a server may have: those of CoreMetrics, in its order.
+/// docs/reference/metrics.md is made from them.
+std::vector<MetricInfo> MetricInfos();
+
 /// The core's statistics as Prometheus metrics: Triton's names (nv_inference_*) and ours
-/// (lagoon_*). docs/guide/clients.md lists them.
+/// (lagoon_*).
 class CoreMetrics final : public prometheus::Collectable {
  public:
   /// `core` is borrowed.

@@ -23,6 +23,36 @@ HttpResponse JsonOr(const Result<T>& result, Render render) {
 
 }  // namespace
 
+bool AdminHandlers::Handle(const Route& route, const HttpRequest& request,
+                           const std::shared_ptr<HttpReply>& reply) const {
+  switch (route.kind) {
+    case Route::Kind::kScheduler:
+    case Route::Kind::kSchedulers:
+      scheduler.Handle(request, reply);
+      return true;
+    case Route::Kind::kShares:
+    case Route::Kind::kModelResize:
+      shares.Handle(route, request, reply);
+      return true;
+    case Route::Kind::kFleet:
+    case Route::Kind::kFleetPlacer:
+    case Route::Kind::kRepositoryIndex:
+    case Route::Kind::kRepositoryLoad:
+    case Route::Kind::kRepositoryUnload:
+      fleet.Handle(route, request, reply);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& reply) {
+  const auto name = http::to_string(request.method);
+  if (endpoint.methods.find({name.data(), name.size()}) != std::string_view::npos) return true;
+  reply.Send(HttpResponse::WrongMethod(request.target, endpoint.methods));
+  return false;
+}
+
 std::size_t OipHandler::MaxBodyBytes(http::verb /*method*/, std::string_view target) const {
   return ParseRoute(target).kind == Route::Kind::kModelInfer
              ? std::numeric_limits<std::size_t>::max()
@@ -37,37 +67,19 @@ bool OipHandler::Changes(http::verb method, std::string_view target) const {
 
 void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const Route route = ParseRoute(request.target);
-  const bool post = request.method == http::verb::post;
-  switch (route.kind) {
-    case Route::Kind::kUnknown:
-      return reply->Send(HttpResponse::Failure(
-          404, fmt::format("nothing is served at {}", Quoted(request.target))));
-    case Route::Kind::kUnserved:
-      return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
-    case Route::Kind::kScheduler:
-      if (!post || options_.admin) return handlers_.scheduler.Handle(request, reply);
-      return reply->Send(OnAdminPort("the scheduler is switched"));
-    case Route::Kind::kShares:
-    case Route::Kind::kModelResize:
-      if (!post || options_.admin) return handlers_.shares.Handle(route, request, reply);
-      return reply->Send(OnAdminPort("shares are changed"));
-    case Route::Kind::kFleetPlacer:
-      if (!post || options_.admin) return handlers_.fleet.Handle(route, request, reply);
-      return reply->Send(OnAdminPort("the placer is set"));
-    case Route::Kind::kFleet:
-    case Route::Kind::kRepositoryIndex:
-    case Route::Kind::kRepositoryLoad:
-    case Route::Kind::kRepositoryUnload:
-      return handlers_.fleet.Handle(route, request, reply);
-    case Route::Kind::kSchedulers:
-      return handlers_.scheduler.Handle(request, reply);
-    case Route::Kind::kModelInfer:
-      if (post) return infer_.Handle(route, request, reply);
-      return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
-    default:
-      if (request.method == http::verb::get) return reply->Send(Get(route));
-      return reply->Send(HttpResponse::WrongMethod(request.target, "GET"));
+  if (route.kind == Route::Kind::kUnserved) {
+    return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
   }
+  const Endpoint* endpoint = FindEndpoint(route.kind);
+  if (endpoint == nullptr || !endpoint->ServedOn(Endpoint::Ports::kClients)) {
+    return reply->Send(
+        HttpResponse::Failure(404, fmt::format("nothing is served at {}", Quoted(request.target))));
+  }
+  if (!HasMethod(*endpoint, request, *reply)) return;
+  const bool changes = request.method == http::verb::post && !endpoint->change.empty();
+  if (changes && !options_.admin) return reply->Send(OnAdminPort(endpoint->change));
+  if (route.kind == Route::Kind::kModelInfer) return infer_.Handle(route, request, reply);
+  if (!handlers_.Handle(route, request, reply)) reply->Send(Get(route));
 }
 
 // `what`: what this port does not do.

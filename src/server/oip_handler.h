@@ -17,7 +17,14 @@ struct AdminHandlers {
   SchedulerHandler& scheduler;
   ShareHandler& shares;
   FleetHandler& fleet;
+
+  /// False: the route is of none of them.
+  bool Handle(const Route& route, const HttpRequest& request,
+              const std::shared_ptr<HttpReply>& reply) const;
 };
+
+/// Whether the endpoint has the request's method. If not, answers 405.
+bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& reply);
 
 /// The Open Inference Protocol over HTTP.
 class OipHandler final : public HttpHandler {

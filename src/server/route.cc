@@ -1,7 +1,10 @@
 #include "server/route.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "server/unserved.h"
@@ -10,6 +13,52 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kMaxSegments = 8;
+constexpr std::string_view kModel = "{model}";
+
+using Kind = Route::Kind;
+using enum Endpoint::Ports;
+
+// The first that matches counts.
+constexpr Endpoint kEndpoints[] = {
+    {Kind::kModelInfer, "/v2/models/{model}/infer", "POST", kClients, "", "an inference"},
+    {Kind::kStatistics, "/v2/models/stats", "GET", kClients, "", "statistics of all models"},
+    {Kind::kModel, "/v2/models/{model}", "GET", kClients, "",
+     "inputs and outputs: name, datatype, shape"},
+    {Kind::kModelReady, "/v2/models/{model}/ready", "GET", kClients, "",
+     "200, 404 (unknown) or 503 (not loaded: the server's log says why)"},
+    {Kind::kModelConfig, "/v2/models/{model}/config", "GET", kClients, "",
+     "`config.pbtxt` as JSON, as served"},
+    {Kind::kModelStatistics, "/v2/models/{model}/stats", "GET", kClients, "",
+     "statistics of the model"},
+    {Kind::kServer, "/v2", "GET", kClients, "", "name, version and extensions of the server"},
+    {Kind::kLive, "/v2/health/live", "GET", kClients, "", "200 as long as the process serves"},
+    {Kind::kReady, "/v2/health/ready", "GET", kClients, "",
+     "200, or 503: models are being loaded, or the server drains; with `--strict-readiness` also "
+     "while a model is refused"},
+    {Kind::kRepositoryIndex, "/v2/repository/index", "POST", kClients, "",
+     "all models of the repository, with the reason of those that are not served; with "
+     "`{\"ready\": true}` only those that are"},
+    {Kind::kRepositoryLoad, "/v2/repository/models/{model}/load", "POST", kClients, "",
+     "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
+    {Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST", kClients, "",
+     "with `--model-control explicit`: unloads the model; else 501"},
+    {Kind::kSchedulers, "/v2/schedulers", "GET", kBoth, "",
+     "every scheduler with its parameters: bounds, default, meaning"},
+    {Kind::kScheduler, "/v2/scheduler", "GET, POST", kBoth, "the scheduler is switched",
+     "the scheduler in use, with the values of its parameters; POST `{\"scheduler\": NAME, "
+     "\"parameters\": {...}}` switches"},
+    {Kind::kShares, "/v2/shares", "GET, POST", kBoth, "shares are changed",
+     "loads and shares of all models; POST sets how shares are tuned"},
+    {Kind::kModelResize, "/v2/models/{model}/resize", "POST", kBoth, "shares are changed",
+     "sets the share of the model"},
+    {Kind::kFleet, "/v2/fleet", "GET", kBoth, "",
+     "with `--fleet`: devices, replicas and the last decision; else 501"},
+    {Kind::kFleetPlacer, "/v2/fleet/placer", "POST", kBoth, "the placer is set",
+     "with `--fleet`: sets the placer, `{\"placer\": NAME}`; else 501"},
+    {Kind::kFleetRoutes, "/v2/fleet/routes", "GET, POST", kOperators, "",
+     "of `lagoon ingress` alone: which server gets which model's requests"},
+    {Kind::kMetrics, "/metrics", "GET", kOperators, "", "metrics in the text format of Prometheus"},
+};
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -54,61 +103,61 @@ std::vector<std::string> Segments(std::string_view target) {
   return segments;
 }
 
-Route::Kind ModelAction(std::string_view action) {
-  if (action == "ready") return Route::Kind::kModelReady;
-  if (action == "config") return Route::Kind::kModelConfig;
-  if (action == "stats") return Route::Kind::kModelStatistics;
-  if (action == "resize") return Route::Kind::kModelResize;
-  if (action == "infer") return Route::Kind::kModelInfer;
-  return Route::Kind::kUnknown;
+// Whether `path` has the segments of `pattern`. Then `model` is the one at {model}.
+bool Matches(std::string_view pattern, std::span<const std::string> path, std::string& model) {
+  std::string_view name;
+  for (const std::string& segment : path) {
+    if (pattern.empty()) return false;
+    pattern.remove_prefix(1);  // the slash
+    const std::string_view wanted = pattern.substr(0, pattern.find('/'));
+    pattern.remove_prefix(wanted.size());
+    if (wanted == kModel) {
+      name = segment;
+    } else if (wanted != segment) {
+      return false;
+    }
+  }
+  if (!pattern.empty()) return false;
+  model = name;
+  return true;
 }
 
-// A path that starts with "v2", "repository".
-Route RepositoryRoute(const std::vector<std::string>& path) {
-  if (path.size() == 3 && path[2] == "index") return {Route::Kind::kRepositoryIndex};
-  if (path.size() != 5 || path[2] != "models") return {};
-  if (path[4] == "load") return {Route::Kind::kRepositoryLoad, path[3]};
-  if (path[4] == "unload") return {Route::Kind::kRepositoryUnload, path[3]};
+// Takes /versions/V behind the name of a model out of the path.
+std::string TakeVersion(std::vector<std::string>& path) {
+  if (path.size() < 5 || path[0] != "v2" || path[1] != "models" || path[3] != "versions") return {};
+  std::string version = std::move(path[4]);
+  path.erase(path.begin() + 3, path.begin() + 5);
+  return version;
+}
+
+Route RouteOf(std::vector<std::string> path) {
+  Route route;
+  route.version = TakeVersion(path);
+  for (const Endpoint& endpoint : kEndpoints) {
+    const bool of_models = endpoint.path.find(kModel) != std::string_view::npos;
+    if (!route.version.empty() && !of_models) continue;
+    if (!Matches(endpoint.path, path, route.model)) continue;
+    route.kind = endpoint.kind;
+    return route;
+  }
   return {};
-}
-
-// A path that starts with "v2".
-Route RouteOf(const std::vector<std::string>& path) {
-  const auto at = [&](std::size_t i) { return i < path.size() ? std::string_view(path[i]) : ""; };
-  if (path.size() == 1) return {Route::Kind::kServer};
-  if (at(1) == "health" && path.size() == 3) {
-    if (at(2) == "live") return {Route::Kind::kLive};
-    if (at(2) == "ready") return {Route::Kind::kReady};
-    return {};
-  }
-  if (at(1) == "scheduler" && path.size() == 2) return {Route::Kind::kScheduler};
-  if (at(1) == "schedulers" && path.size() == 2) return {Route::Kind::kSchedulers};
-  if (at(1) == "shares" && path.size() == 2) return {Route::Kind::kShares};
-  if (at(1) == "fleet" && path.size() == 2) return {Route::Kind::kFleet};
-  if (at(1) == "fleet" && at(2) == "placer" && path.size() == 3) return {Route::Kind::kFleetPlacer};
-  if (at(1) == "repository") return RepositoryRoute(path);
-  if (at(1) != "models" || path.size() < 3) return {};
-  if (at(2) == "stats" && path.size() == 3) return {Route::Kind::kStatistics};
-
-  Route route{Route::Kind::kModel, path[2]};
-  std::size_t next = 3;
-  if (at(next) == "versions" && path.size() > next + 1) {
-    route.version = path[next + 1];
-    next += 2;
-  }
-  if (path.size() == next) return route;
-  if (path.size() > next + 1) return {};
-  route.kind = ModelAction(at(next));
-  return route;
 }
 
 }  // namespace
 
+std::span<const Endpoint> Endpoints() { return kEndpoints; }
+
+const Endpoint* FindEndpoint(Route::Kind kind) {
+  const auto* found = std::ranges::find(kEndpoints, kind, &Endpoint::kind);
+  return found == std::end(kEndpoints) ? nullptr : found;
+}
+
 Route ParseRoute(std::string_view target) {
   const std::vector<std::string> path = Segments(target);
-  if (path.empty() || path[0] != "v2") return {};
+  if (path.empty()) return {};
   Route route = RouteOf(path);
   if (route.kind != Route::Kind::kUnknown) return route;
+  if (path[0] != "v2") return {};
   const std::string_view extension = UnservedExtension(std::span(path).subspan(1));
   if (!extension.empty()) route = {Route::Kind::kUnserved, "", "", extension};
   return route;

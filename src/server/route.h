@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,7 @@ struct Route {
     kShares,
     kFleet,
     kFleetPlacer,
+    kFleetRoutes,
     kRepositoryIndex,
     kRepositoryLoad,
     kRepositoryUnload,
@@ -28,6 +30,7 @@ struct Route {
     kModelStatistics,
     kModelInfer,
     kModelResize,
+    kMetrics,
     kUnserved,  // belongs to an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;
@@ -35,6 +38,29 @@ struct Route {
   std::string version = {};         // empty: not given
   std::string_view extension = {};  // kUnserved: the extension's name, in static storage
 };
+
+/// A path that the server answers. The table of endpoints decides which paths, methods and ports
+/// there are; docs/reference/http.md is made from the table.
+struct Endpoint {
+  enum class Ports : std::uint8_t { kClients, kOperators, kBoth };
+  Route::Kind kind;
+  /// "{model}" stands for a name. In paths of models "/versions/V" may follow the name.
+  std::string_view path;
+  std::string_view methods;  // "GET", "POST" or "GET, POST"
+  Ports ports;
+  /// If not empty, POST changes the server, and belongs to the operators' port. Completes "... on
+  /// the metrics port".
+  std::string_view change;
+  std::string_view answer;  // what it does, for the reference
+
+  bool ServedOn(Ports port) const { return ports == port || ports == Ports::kBoth; }
+};
+
+/// All endpoints, in the order of the reference.
+std::span<const Endpoint> Endpoints();
+
+/// Null for kUnknown and kUnserved.
+const Endpoint* FindEndpoint(Route::Kind kind);
 
 /// Parses `target` as the client sent it. Ignores the query and percent-decodes names.
 Route ParseRoute(std::string_view target);

@@ -36,6 +36,12 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
       {"/v2/models/digits/versions/1/infer", Kind::kModelInfer, "digits", "1"},
       {"/v2/models/stats/stats", Kind::kModelStatistics, "stats", ""},
       {"/v2/models/my%20model%2f1/infer", Kind::kModelInfer, "my model/1", ""},
+      {"/v2/models/stats/versions/2", Kind::kModel, "stats", "2"},
+      {"/v2/models/versions/versions/2/stats", Kind::kModelStatistics, "versions", "2"},
+      {"/v2/repository/models/versions/load", Kind::kRepositoryLoad, "versions", ""},
+      {"/v2/models/digits/versions/1/resize", Kind::kModelResize, "digits", "1"},
+      {"/v2/fleet/routes?x", Kind::kFleetRoutes, "", ""},
+      {"/metrics", Kind::kMetrics, "", ""},
   };
   for (const auto& c : cases) {
     const Route route = ParseRoute(c.target);
@@ -45,12 +51,46 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
   }
 }
 
+TEST(Route, EveryEndpointIsFoundByItsPath) {
+  for (const Endpoint& endpoint : Endpoints()) {
+    std::string path(endpoint.path);
+    const std::size_t at = path.find("{model}");
+    if (at != path.npos) path.replace(at, 7, "m");
+    const Route route = ParseRoute(path);
+    EXPECT_EQ(route.kind, endpoint.kind) << path;
+    EXPECT_EQ(route.model, at == path.npos ? "" : "m") << path;
+    EXPECT_EQ(FindEndpoint(route.kind), &endpoint) << path;
+    EXPECT_FALSE(endpoint.answer.empty()) << path;
+  }
+  EXPECT_EQ(FindEndpoint(Kind::kUnknown), nullptr);
+  EXPECT_EQ(FindEndpoint(Kind::kUnserved), nullptr);
+}
+
 TEST(Route, RefusesEverythingElse) {
-  for (const char* target :
-       {"", "/", "v2", "/v1", "*", "/v2/health", "/v2/health/dead", "/v2/models", "/v2//models/a",
-        "/v2/models/a/versions", "/v2/models/a/infer/b", "/v2/models/a/versions/1/2/3",
-        "/v2/models/%zz", "/v2/models/%4", "/v2/models/a/explode", "/v2/trace2", "/v2/generate",
-        "/v2/models/a/b/c/d/e/f/g/h/i/j", "http://host/v2"}) {
+  for (const char* target : {"",
+                             "/",
+                             "v2",
+                             "/v1",
+                             "*",
+                             "/v2/health",
+                             "/v2/health/dead",
+                             "/v2/models",
+                             "/v2//models/a",
+                             "/v2/models/a/versions",
+                             "/v2/models/a/infer/b",
+                             "/v2/models/a/versions/1/2/3",
+                             "/v2/models/%zz",
+                             "/v2/models/%4",
+                             "/v2/models/a/explode",
+                             "/v2/trace2",
+                             "/v2/generate",
+                             "/v2/models/a/b/c/d/e/f/g/h/i/j",
+                             "/metrics/a",
+                             "/v2/metrics",
+                             "/v2/fleet/routes/a",
+                             "/v2/models/versions/1",
+                             "/v2/health/versions/1",
+                             "http://host/v2"}) {
     EXPECT_EQ(ParseRoute(target).kind, Kind::kUnknown) << target;
   }
 }
@@ -61,6 +101,7 @@ TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
     const char* extension;
   } cases[] = {
       {"/v2/repository/models/digits/move", "model_repository"},
+      {"/v2/repository/models/digits/versions/1/load", "model_repository"},
       {"/v2/systemsharedmemory/status", "system_shared_memory"},
       {"/v2/systemsharedmemory/region/r/register", "system_shared_memory"},
       {"/v2/cudasharedmemory/region/r/unregister", "cuda_shared_memory"},

@@ -28,14 +28,9 @@ void PostAnswer(std::shared_ptr<HttpReply> reply, const SchedulerConfig& config,
 
 void SchedulerHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   if (ParseRoute(request.target).kind == Route::Kind::kSchedulers) {
-    return reply->Send(request.method == http::verb::get
-                           ? HttpResponse::Json(SchedulersJson(SchedulerNames()))
-                           : HttpResponse::WrongMethod(request.target, "GET"));
+    return reply->Send(HttpResponse::Json(SchedulersJson(SchedulerNames())));
   }
   if (request.method == http::verb::post) return Switch(request, reply);
-  if (request.method != http::verb::get) {
-    return reply->Send(HttpResponse::WrongMethod(request.target, "GET, POST"));
-  }
   const SchedulerControl* const schedulers = core_.schedulers();
   reply->Send(schedulers != nullptr ? HttpResponse::Json(SchedulerJson(schedulers->scheduler()))
                                     : HttpResponse::Failure(NoScheduler()));

@@ -18,7 +18,7 @@ class SchedulerHandler {
   /// Both are borrowed. `pool`: the one that runs the connections.
   SchedulerHandler(Inference& core, IoPool& pool) : core_(core), pool_(pool) {}
 
-  /// Handles any method; the answer is 405 for one that the path does not have.
+  /// The request has a method that the endpoint has (HasMethod()).
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
 
  private:

@@ -9,26 +9,19 @@
 namespace lagoon {
 namespace {
 
-struct Extension {
-  std::string_view name;
-  std::string_view path;    // the segment below /v2 or after the model
-  std::string_view method;  // how the names of its gRPC methods begin; empty: it has none
-  std::string_view instead;
-};
-
 constexpr std::array kUnserved = {
-    Extension{
+    UnservedRow{
         "model_repository", "repository", "Repository",
         "the models are those that the server was started with; `lagoon serve --model-control "
         "explicit` allows to load and unload them"},
-    Extension{"system_shared_memory", "systemsharedmemory", "SystemSharedMemory",
-              "send tensors with the request"},
-    Extension{"cuda_shared_memory", "cudasharedmemory", "CudaSharedMemory",
-              "send tensors with the request"},
-    Extension{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
-    Extension{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
-    Extension{"generate", "generate", "", "use infer"},
-    Extension{"streaming", "generate_stream", "ModelStreamInfer", "use ModelInfer, or infer"},
+    UnservedRow{"system_shared_memory", "systemsharedmemory", "SystemSharedMemory",
+                "send tensors with the request"},
+    UnservedRow{"cuda_shared_memory", "cudasharedmemory", "CudaSharedMemory",
+                "send tensors with the request"},
+    UnservedRow{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
+    UnservedRow{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
+    UnservedRow{"generate", "generate", "", "use infer"},
+    UnservedRow{"streaming", "generate_stream", "ModelStreamInfer", "use ModelInfer, or infer"},
 };
 
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
@@ -42,9 +35,11 @@ std::span<const std::string> AfterModel(std::span<const std::string> path) {
 
 }  // namespace
 
+std::span<const UnservedRow> UnservedExtensions() { return kUnserved; }
+
 std::string_view UnservedExtension(std::span<const std::string> segments) {
   const auto of_model = AfterModel(segments);
-  for (const Extension& extension : kUnserved) {
+  for (const UnservedRow& extension : kUnserved) {
     const bool model_only = extension.path.starts_with("generate");
     if (!model_only && !segments.empty() && segments[0] == extension.path) return extension.name;
     const bool of_models = model_only || extension.path == "trace";
@@ -56,14 +51,14 @@ std::string_view UnservedExtension(std::span<const std::string> segments) {
 std::string_view UnservedExtensionOfRpc(std::string_view method) {
   if (!method.starts_with(kService)) return "";
   method.remove_prefix(kService.size());
-  for (const Extension& extension : kUnserved) {
+  for (const UnservedRow& extension : kUnserved) {
     if (!extension.method.empty() && method.starts_with(extension.method)) return extension.name;
   }
   return "";
 }
 
 std::string UnservedMessage(std::string_view extension) {
-  for (const Extension& row : kUnserved) {
+  for (const UnservedRow& row : kUnserved) {
     if (row.name != extension) continue;
     return fmt::format("Triton's extension '{}' is not served; {}", row.name, row.instead);
   }

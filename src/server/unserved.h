@@ -11,6 +11,15 @@ namespace lagoon {
 // Triton's extensions that Lagoon does not serve. Their names are Triton's; a client that asks for
 // one gets 501 or UNIMPLEMENTED with UnservedMessage().
 
+struct UnservedRow {
+  std::string_view name;
+  std::string_view path;     // the segment below /v2 or after the model
+  std::string_view method;   // how the names of its gRPC methods begin; empty: it has none
+  std::string_view instead;  // what to do instead
+};
+
+std::span<const UnservedRow> UnservedExtensions();
+
 /// The extension that a path below /v2 belongs to; empty: to none of them.
 std::string_view UnservedExtension(std::span<const std::string> segments);
 

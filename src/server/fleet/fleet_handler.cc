@@ -13,7 +13,6 @@ namespace lagoon {
 namespace {
 
 namespace net = boost::asio;
-namespace http = boost::beast::http;
 
 std::string_view BodyOf(const HttpRequest& request) {
   return {reinterpret_cast<const char*>(request.body.data()), request.body.size()};
@@ -25,12 +24,8 @@ void FleetHandler::Handle(const Route& route, const HttpRequest& request,
                           const std::shared_ptr<HttpReply>& reply) {
   switch (route.kind) {
     case Route::Kind::kFleet:
-      if (request.method == http::verb::get) return HandleFleet(request, reply);
-      return reply->Send(HttpResponse::WrongMethod(request.target, "GET"));
+      return HandleFleet(request, reply);
     case Route::Kind::kFleetPlacer: {
-      if (request.method != http::verb::post) {
-        return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
-      }
       const Result<std::string> name = ParsePlacerJson(BodyOf(request));
       if (!name) return reply->Send(HttpResponse::Failure(name.error()));
       FleetControl* const fleet = core_.fleet();
@@ -54,9 +49,6 @@ void FleetHandler::HandleRepository(const Route& route, const HttpRequest& reque
                                     const std::shared_ptr<HttpReply>& reply) {
   if (!model_control_ && route.kind != Route::Kind::kRepositoryIndex) {
     return reply->Send(HttpResponse::Failure(501, UnservedMessage("model_repository")));
-  }
-  if (request.method != http::verb::post) {
-    return reply->Send(HttpResponse::WrongMethod(request.target, "POST"));
   }
   if (route.kind == Route::Kind::kRepositoryIndex) {
     const Result<bool> ready_only = ParseIndexJson(BodyOf(request));

@@ -24,7 +24,7 @@ class FleetHandler {
 
   bool model_control() const { return model_control_; }
 
-  /// Handles any method of a route of kind kFleet, kFleetPlacer or kRepository...
+  /// `route` is of kind kFleet, kFleetPlacer or kRepository..., and has the method of the request.
   void Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply);
 

@@ -10,12 +10,7 @@ namespace http = boost::beast::http;
 
 void ShareHandler::Handle(const Route& route, const HttpRequest& request,
                           const std::shared_ptr<HttpReply>& reply) {
-  const bool post = request.method == http::verb::post;
-  const bool resize = route.kind == Route::Kind::kModelResize;
-  if (!post && (resize || request.method != http::verb::get)) {
-    return reply->Send(HttpResponse::WrongMethod(request.target, resize ? "POST" : "GET, POST"));
-  }
-  if (post) {
+  if (request.method == http::verb::post) {
     const Status changed =
         Change(route, {reinterpret_cast<const char*>(request.body.data()), request.body.size()});
     if (!changed) return reply->Send(HttpResponse::Failure(changed.error()));

@@ -21,7 +21,7 @@ class ShareHandler {
   /// Borrowed.
   explicit ShareHandler(Inference& core) : core_(core) {}
 
-  /// Handles any method of a route of kind kShares or kModelResize.
+  /// `route` is of kind kShares or kModelResize, and has the method of the request.
   void Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply);
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "serving/config/parameter_value.h"
-
 namespace lagoon {
 namespace {
 
@@ -62,8 +60,6 @@ Status ReadLevels(const inference::ModelDynamicBatching& batching, BatchingSetti
   return {};
 }
 
-constexpr double kLeastSloMs = 0.01, kMostSloMs = 3'600'000;  // an hour
-
 }  // namespace
 
 std::unique_ptr<BatchLimiter> BatchLimitSettings::MakeLimiter(std::int64_t most_rows) const {
@@ -74,43 +70,6 @@ std::unique_ptr<BatchLimiter> BatchLimitSettings::MakeLimiter(std::int64_t most_
   }
   if (slo == Nanoseconds(0)) return nullptr;
   return *MakeBatchLimiter(kind, {.slo = slo, .slo_of = slo_of, .most = most_rows});
-}
-
-Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
-                                   BatchingSettings& settings) {
-  if (key == "lagoon.places") {
-    const auto places = ParseNumber<std::uint32_t>(value);
-    if (!places || *places < 1 || *places > kMaxPlaces) {
-      return BadParameter(key, value, fmt::format("a number from 1 to {}", kMaxPlaces));
-    }
-    settings.places = *places;
-    return true;
-  }
-  if (key == "lagoon.slo_ms") {
-    const auto ms = ParseNumber<double>(value);
-    if (!ms || !(*ms >= kLeastSloMs && *ms <= kMostSloMs)) {
-      return BadParameter(key, value,
-                          fmt::format("milliseconds from {} to {}", kLeastSloMs, kMostSloMs));
-    }
-    settings.limit.slo =
-        std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(*ms));
-    return true;
-  }
-  if (key == "lagoon.slo_of") {
-    if (value != "request" && value != "batch") return BadParameter(key, value, "request or batch");
-    settings.limit.slo_of = value == "batch" ? SloOf::kBatch : SloOf::kRequest;
-    return true;
-  }
-  if (key == "lagoon.batching") {
-    const bool known = value == BatchLimitSettings::kNoLimiter ||
-                       MakeBatchLimiter(value, {.slo = std::chrono::seconds(1)}).has_value();
-    if (!known) {
-      return BadParameter(key, value, "slab, aimd, clipper, fixed:ROWS (1 to 65536) or off");
-    }
-    settings.limit.limiter = std::string(value);
-    return true;
-  }
-  return false;
 }
 
 Status CheckBatching(const BatchingSettings& settings, bool tuned_share,

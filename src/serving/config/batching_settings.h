@@ -73,10 +73,6 @@ struct BatchingSettings {
 Result<BatchingSettings> ReadBatching(const inference::ModelConfig& config,
                                       std::vector<std::string>& warnings);
 
-/// Reads a "lagoon." parameter of batching. False: `key` is none. kInvalidArgument names the key,
-/// the value and what it takes.
-Result<bool> ReadBatchingParameter(std::string_view key, std::string_view value,
-                                   BatchingSettings& settings);
 /// After all parameters have been read: whether they go together. A warning if lagoon.slo_ms has no
 /// effect. `tuned_share`: the model has a share that follows its SLO.
 Status CheckBatching(const BatchingSettings& settings, bool tuned_share,

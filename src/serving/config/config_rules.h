@@ -26,12 +26,13 @@ enum class FieldVerdict : std::uint8_t {
 struct FieldRule {
   std::string_view path;  // from ModelConfig down, without indexes: "input.reshape"
   FieldVerdict verdict;
-  std::string_view hint;  // completes "PATH is not implemented: HINT"
-  int accepted = -1;      // an enum value that is accepted although the verdict is not kServed
+  /// What a served field does; else completes "PATH is not implemented: ...".
+  std::string_view text;
+  int accepted = -1;  // an enum value that is accepted although the verdict is not kServed
 };
 
-/// Every rule, in the order of docs/guide/models.md. If fields inside a message have rules too,
-/// they are applied after the message's own.
+/// Every rule. docs/reference/config.md is made from them. If fields inside a message have rules
+/// too, they are applied after the message's own.
 std::span<const FieldRule> FieldRules();
 
 /// Null when `path` has no rule.

@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 
-#include "base/testing/paths.h"
+#include "serving/config/parameters.h"
 
 namespace lagoon {
 namespace {
@@ -44,23 +42,32 @@ TEST(FieldRules, CoverEveryFieldThatTritonKnows) {
   }
 }
 
-TEST(FieldRules, AreAllInTheOperatorsGuide) {
-  std::ifstream file(SourceFolder() + "/docs/guide/models.md");
-  ASSERT_TRUE(file.is_open());
-  std::ostringstream text;
-  text << file.rdbuf();
+TEST(FieldRules, SayWhatAFieldDoesOrWhyItDoesNothing) {
   for (const FieldRule& rule : FieldRules()) {
-    if (rule.verdict == FieldVerdict::kInside) continue;
-    EXPECT_NE(text.str().find("`" + std::string(rule.path) + "`"), std::string::npos) << rule.path;
+    EXPECT_EQ(rule.text.empty(), rule.verdict == FieldVerdict::kInside) << rule.path;
   }
 }
 
-TEST(FieldRules, GiveAHintWhereAFieldDoesNothing) {
-  for (const FieldRule& rule : FieldRules()) {
-    const bool silent =
-        rule.verdict == FieldVerdict::kServed || rule.verdict == FieldVerdict::kInside;
-    EXPECT_EQ(rule.hint.empty(), silent) << rule.path;
+TEST(ConfigParameters, SayWhatTheyTakeAndDo) {
+  for (const ConfigParameter& parameter : ConfigParameters()) {
+    EXPECT_TRUE(IsForLagoon(parameter.key)) << parameter.key;
+    EXPECT_FALSE(parameter.takes.empty() || parameter.effect.empty()) << parameter.key;
+    EXPECT_EQ(parameter.name.empty(), !parameter.key.ends_with('.')) << parameter.key;
   }
+}
+
+TEST(ConfigParameters, APrefixAloneIsUnknown) {
+  ModelSettings settings;
+  for (const char* key :
+       {"lagoon.", "lagoon.dimension.", "lagoon.model.", "job.", "lagoon.place"}) {
+    const Status read = ReadParameter(key, "1", settings);
+    ASSERT_FALSE(read) << key;
+    EXPECT_NE(read.error().message.find("is unknown; Lagoon has lagoon.deadline_ms, "),
+              std::string::npos);
+    EXPECT_NE(read.error().message.find(", lagoon.dimension.NAME, "), std::string::npos);
+  }
+  ASSERT_TRUE(ReadParameter("job.a.b", "x", settings));
+  EXPECT_EQ(settings.parameters.at("a.b"), "x");
 }
 
 }  // namespace

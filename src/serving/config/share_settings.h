@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
 #include "base/status.h"
 
@@ -16,10 +15,6 @@ struct ShareSettings {
   bool any() const { return automatic || fixed.has_value(); }
 };
 
-/// Reads lagoon.share and lagoon.weight. False: `key` is neither. kInvalidArgument names the key,
-/// the value and what it takes.
-Result<bool> ReadShareParameter(std::string_view key, std::string_view value,
-                                ShareSettings& settings);
 /// After all parameters have been read: whether they go together.
 Status CheckShare(const ShareSettings& settings);
 

@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "apps/command.h"
+#include "apps/reference/markdown.h"
+#include "apps/reference/pages.h"
+#include "program/profile/profile_file.h"
+
+namespace lagoon {
+namespace {
+
+// A list of more names than this is left to --help.
+constexpr std::size_t kMostNames = 12;
+
+std::vector<const CLI::App*> Commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+std::vector<const CLI::Option*> Options(const CLI::App& command) {
+  return command.get_options([&command](const CLI::Option* option) {
+    return option != command.get_help_ptr() && option != command.get_help_all_ptr() &&
+           !option->get_group().empty();
+  });
+}
+
+// A flag that sets something to false has the name "--no-thing{false}".
+std::string NameOf(const CLI::Option& option) {
+  const std::string name =
+      option.get_positional() ? option.get_name(true, false) : option.get_name(false, true);
+  return name.substr(0, name.find('{'));
+}
+
+// The default of an option, the same on every machine.
+std::string DefaultOf(const CLI::Option& option) {
+  const std::string text = option.get_default_str();
+  if (text == DefaultProfileFolder()) return "~/.cache/lagoon/profiles";
+  return text.starts_with('[') ? text.substr(1, text.size() - 2) : text;  // a list
+}
+
+std::string AnyOf(std::string_view names, char delimiter) {
+  const std::vector<std::string> list = CLI::detail::split(std::string(names), delimiter);
+  if (list.size() > kMostNames) return "a name";
+  return fmt::format("`{}`", fmt::join(list, "`, `"));
+}
+
+std::string KindOf(std::string_view type) {
+  if (type == "TEXT") return "text";
+  if (type == "FLOAT") return "number";
+  return type == "INT" || type == "UINT" ? "whole number" : std::string(type);
+}
+
+// What an option takes. CLI11 has it as TYPE, TYPE:{NAME,NAME} or TYPE:TYPE in [LEAST - MOST]; our
+// own options also as NAME|NAME.
+std::string TakenBy(const CLI::Option& option) {
+  if (option.get_type_size() == 0) return "";
+  const std::string type = option.get_type_name();
+  if (type.find('|') != std::string::npos) return AnyOf(type, '|');
+  const std::string kind = type.substr(0, type.find(':'));
+  const std::string range = type.size() > kind.size() ? type.substr(kind.size() + 1) : "";
+  if (range.starts_with('{')) return AnyOf(range.substr(1, range.size() - 2), ',');
+  const std::size_t bounds = range.find('[');
+  if (bounds == std::string::npos) return KindOf(kind);
+  const std::string within = range.substr(bounds + 1, range.size() - bounds - 2);
+  return fmt::format("{}, {}", KindOf(kind), CLI::detail::find_and_replace(within, " - ", " to "));
+}
+
+std::string EffectOf(const CLI::Option& option) {
+  std::set<std::string> needed;
+  for (const CLI::Option* other : option.get_needs()) needed.insert(NameOf(*other));
+  const std::string& text = option.get_description();
+  return needed.empty() ? text : fmt::format("{} (needs `{}`)", text, fmt::join(needed, "`, `"));
+}
+
+std::vector<std::string> RowOf(const CLI::Option& option) {
+  const std::string usual = option.get_required() ? "required" : CodeSpan(DefaultOf(option));
+  return {CodeSpan(NameOf(option)), TakenBy(option), usual, EffectOf(option)};
+}
+
+void AppendCommand(const CLI::App& command, const std::string& words, std::string& page) {
+  const std::string& description = command.get_description();
+  const std::string first = description.substr(0, description.find("\n\n"));
+  page += fmt::format("\n## {}\n{}", words, Wrapped(first + "."));
+  std::vector<std::vector<std::string>> rows;
+  for (const CLI::Option* option : Options(command)) rows.push_back(RowOf(*option));
+  if (!rows.empty()) page += Table({"option", "takes", "default", "what it does"}, rows);
+  for (const CLI::App* inner : Commands(command)) {
+    AppendCommand(*inner, words + ' ' + inner->get_name(), page);
+  }
+}
+
+std::string BriefOf(const CLI::Option& option) {
+  const std::string name = CodeSpan(NameOf(option));
+  const std::string usual = DefaultOf(option);
+  return usual.empty() ? name : fmt::format("{} {}", name, CodeSpan(usual));
+}
+
+void Write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) Die(fmt::format("--docs: cannot write '{}'", path.string()));
+}
+
+}  // namespace
+
+Page CommandPage(const CLI::App& program) {
+  std::string page = PageHead(
+      "Command line",
+      "The commands of `lagoon` and their options. Every command has `--help`, which lists the "
+      "same "
+      "and also the names that are too many for a table; `lagoon --help-all` lists all commands. A "
+      "command that fails prints a line that begins with `lagoon:` and ends with a status other "
+      "than 0. The options of `lagoon bench` are on [a page of their own](bench.md).");
+  for (const CLI::App* command : Commands(program)) {
+    AppendCommand(*command, "lagoon " + command->get_name(), page);
+  }
+  return {"command-line.md", std::move(page)};
+}
+
+Page BenchPage(const CLI::App& program) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CLI::App* command : Commands(program)) {
+    std::vector<std::string> options;
+    for (const CLI::Option* option : Options(*command)) options.push_back(BriefOf(*option));
+    rows.push_back({CodeSpan(command->get_name()), command->get_description(),
+                    fmt::format("{}", fmt::join(options, ", "))});
+  }
+  return {
+      "bench.md",
+      PageHead("lagoon bench",
+               "The benchmarks, and their options with the defaults. `lagoon bench NAME --help` "
+               "says what the options mean. Options and reports may change with every version.") +
+          Table({"name", "what it measures", "options"}, rows)};
+}
+
+void AddReference(CLI::App& program, const std::function<std::vector<Page>()>& pages) {
+  CLI::App* command = program.add_subcommand("reference", "Write the pages of docs/reference");
+  command->group("");
+  auto folder = std::make_shared<std::string>();
+  command->add_option("--docs", *folder, "Folder for the pages")->required();
+  command->callback([folder, pages] {
+    for (const Page& page : pages()) Write(std::filesystem::path(*folder) / page.file, page.text);
+  });
+}
+
+}  // namespace lagoon
