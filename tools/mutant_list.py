@@ -94,6 +94,8 @@ GROUPS = {
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "paths": ["src/server/route_test.cc", "src/server/route.cc", "src/server/unserved.cc",
+              "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
     "inflate": ["src/base/inflate.cc", "src/base/inflate_test.cc"],
     "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
@@ -254,6 +256,10 @@ MUTANTS = [
      "return {allowed, all || (allowed.empty() && !IsLoopback(address))};", "return {allowed, true};", ["rules"]),
     ("rebound-page-changes", "a page of a name that nobody allowed may change the server", "src/server/http/http_origin.cc",
      "    strict.any = false;\n", "", ["rules"]),
+    ("path-with-a-version", "the statistics of all models are at /v2/models/stats/versions/2 too", "src/server/route.cc",
+     "    if (!route.version.empty() && !of_models) continue;\n", "", ["paths"]),
+    ("path-cut-short", "the beginning of a path is the path", "src/server/route.cc",
+     "  if (!pattern.empty()) return false;\n", "", ["paths"]),
     ("resets-unbounded", "a client may reset any number of calls", "src/server/grpc/grpc_conduct.cc",
      "if (failures_left_ < 0) return", "if (failures_left_ < -1e9) return", ["conduct"]),
     ("open-calls-unbounded", "a client may open any number of calls", "src/server/grpc/grpc_conduct.cc",
