@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread.h"
 #include "base/time.h"
 
 namespace lagoon {
@@ -58,6 +59,7 @@ constexpr std::chrono::seconds kShortRun{1};
 /// Runs and stops the run after `limit`.
 Status RunAtMost(EngineBinding& binding, std::chrono::seconds limit) {
   const std::jthread watch([&binding, limit](const std::stop_token& done) {
+    NameThisThread("lagoon-limit");
     std::mutex mutex;
     std::condition_variable_any never;
     std::unique_lock lock(mutex);

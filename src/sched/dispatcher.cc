@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace lagoon {
 namespace {
@@ -305,6 +306,7 @@ bool Dispatcher::TellOverload() {
 }
 
 void Dispatcher::SleepUntilLeaving(const std::stop_token& stop) {
+  NameThisThread("lagoon-timer");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(timer_mutex_);
     timer_wake_.NotifyAll();

@@ -2,14 +2,17 @@
 
 #include <cstddef>
 #include <exception>
+#include <string>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 
 namespace lagoon {
 namespace {
 
-void Run(boost::asio::io_context& context) {
+void Run(boost::asio::io_context& context, const std::string& name) {
+  NameThisThread(name);
   for (;;) {
     try {
       context.run();
@@ -32,9 +35,14 @@ struct IoPool::Holds {
   std::size_t count GUARDED_BY(mutex) = 0;
 };
 
-IoPool::IoPool(int threads)
-    : holds_(std::make_shared<Holds>()), context_(threads), work_(context_.get_executor()) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(context_); });
+IoPool::IoPool(int threads, const std::string& name)
+    : holds_(std::make_shared<Holds>()),
+      context_(threads),
+      one_by_one_(boost::asio::make_strand(context_)),
+      work_(context_.get_executor()) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, name = name + "-" + std::to_string(i)] { Run(context_, name); });
+  }
 }
 
 IoPool::~IoPool() { Join(); }

@@ -4,6 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,13 +18,17 @@ using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 /// than 1 ms at a stretch: large JSON goes to the JsonLane.
 class IoPool {
  public:
-  explicit IoPool(int threads);
+  /// The threads are NAME-0, NAME-1, ...
+  explicit IoPool(int threads, const std::string& name = "lagoon-edge");
   /// Join().
   ~IoPool();
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
   boost::asio::io_context& context() { return context_; }
+  /// For handlers that may take more than 1 ms: one of them runs at a time, so that other handlers
+  /// find a thread.
+  const Strand& one_by_one() const { return one_by_one_; }
 
   /// Join() waits until the result is released. Hold it while a thread outside of the pool posts
   /// work to the pool: that thread may still be inside the pool's code when the work is already
@@ -39,6 +44,7 @@ class IoPool {
 
   const std::shared_ptr<Holds> holds_;
   boost::asio::io_context context_;
+  const Strand one_by_one_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
 };

@@ -15,6 +15,7 @@
 #include "base/lender.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "policies/registry.h"
 #include "serving/core/repository_control.h"
 #include "serving/core/scheduler_control.h"
@@ -223,6 +224,7 @@ std::deque<Core::Change>::iterator Core::NextChange() {
 
 /// Runs on threads of its own, as loading takes long. `changing`: the thread's part of changing_.
 void Core::MakeChanges(const std::stop_token& stop, const std::string*& changing) {
+  NameThisThread("lagoon-load");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     stopped_ = true;
@@ -371,6 +373,7 @@ void Core::Use(std::unique_ptr<DeviceCore> opened) {
 /// Runs on the keeper's thread. Opens the device again whenever it is lost, after a pause that
 /// grows while the device does not last.
 void Core::Keep(const std::stop_token& stop) {
+  NameThisThread("lagoon-reopen");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     changed_.NotifyAll();

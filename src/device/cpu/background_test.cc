@@ -4,15 +4,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <csignal>
-#include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -20,6 +16,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/testing/stopper.h"
+#include "base/thread.h"
 #include "device/conformance/suite.h"
 #include "device/cpu/cpu_device.h"
 #include "device/host/machine.h"
@@ -31,54 +29,6 @@ using conformance::CountArgs;
 using conformance::CountBody;
 using conformance::Record;
 using conformance::Session;
-
-// The threads of this process whose names begin so.
-std::vector<pid_t> ThreadsNamed(const std::string& name) {
-  std::vector<pid_t> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string line;
-    std::getline(std::ifstream(entry.path() / "comm"), line);
-    if (line.starts_with(name)) threads.push_back(std::stoi(entry.path().filename()));
-  }
-  return threads;
-}
-
-// Stops threads by a signal whose handler waits.
-class Stopper {
- public:
-  Stopper() {
-    struct sigaction action {};
-    action.sa_handler = [](int) {
-      const int error = errno;
-      stopped_.fetch_add(1);
-      const timespec moment{0, 100'000};
-      while (stop_.load()) nanosleep(&moment, nullptr);
-      stopped_.fetch_sub(1);
-      errno = error;
-    };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGUSR2, &action, &before_);
-  }
-  ~Stopper() { sigaction(SIGUSR2, &before_, nullptr); }
-
-  // Under ThreadSanitizer a signal may wait until its thread calls the system: then it is not
-  // stopped now.
-  void Stop(pid_t thread) {
-    stop_.store(true);
-    ASSERT_EQ(syscall(SYS_tgkill, getpid(), thread, SIGUSR2), 0);
-    const TimePoint until = Now() + std::chrono::milliseconds(50);
-    while (stopped_.load() == 0 && Now() < until) std::this_thread::yield();
-  }
-  void Resume() {
-    stop_.store(false);
-    while (stopped_.load() != 0) std::this_thread::yield();
-  }
-
- private:
-  static inline std::atomic<bool> stop_{false};
-  static inline std::atomic<int> stopped_{0};
-  struct sigaction before_ {};
-};
 
 // As a dispatcher: takes a lock that callers of the device take, too.
 struct LockingListener final : DeviceListener {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "device/cpu/worker_device.h"
 #include "device/host/machine.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "device/host/busy_lock.h"
 #include "device/host/machine.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "device/host/busy_lock.h"
 #include "device/host/machine.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/host/machine.h"
+#include "base/thread.h"
 
 namespace lagoon::cuda {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -62,37 +60,12 @@ Status PinThread(std::jthread& thread, int core) {
   return {};
 }
 
-// In Linux a thread has a scheduling class and a nice value of its own.
-bool GiveWay(pid_t thread) {
-  const sched_param none{};
-  return ::sched_setscheduler(thread, SCHED_IDLE, &none) == 0 ||
-         ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), 19) == 0;
-}
-
-void TakeBack(pid_t thread) {
-  const sched_param none{};
-  static_cast<void>(::sched_setscheduler(thread, ::sched_getscheduler(0), &none));
-  const int nice = ::getpriority(PRIO_PROCESS, 0);
-  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice));
-}
-
-bool ThreadsMayGiveWay() {
-  bool may = false;
-  std::jthread([&may] { may = GiveWay(::gettid()); }).join();
-  return may;
-}
-
 Nanoseconds TimeOffCore(pid_t thread) {
   // "<ns on a core> <ns ready, without a core> <times on a core>"
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
   std::int64_t on = 0;
   std::int64_t off = 0;
   return Nanoseconds(file >> on >> off ? off : 0);
-}
-
-void NameThisThread(const std::string& name) {
-  // Fails only for names over 15 characters. The name is for people only.
-  static_cast<void>(pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()));
 }
 
 }  // namespace lagoon

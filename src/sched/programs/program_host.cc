@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "sched/programs/program_run.h"
 
 namespace lagoon {
@@ -286,6 +287,7 @@ void ProgramHostImpl::StartThread() {
 }
 
 void ProgramHostImpl::Loop(ProgramThread& thread) {
+  NameThisThread("lagoon-program");
   do {
     const bool ending = WaitForNews();
     if (!HandleAll(thread)) return;  // given up: the state belongs to another thread
@@ -414,6 +416,7 @@ void ProgramHostImpl::CancelAll() {
 // ---- The watch
 
 void ProgramHostImpl::Watch(const std::stop_token& stop) {
+  NameThisThread("lagoon-watch");
   Mutex mutex;
   CondVar wake;
   const std::stop_callback notify(stop, [&] {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace lagoon {
 namespace {
@@ -43,6 +44,7 @@ void JsonLane::Stop() {
 }
 
 void JsonLane::Run() {
+  NameThisThread("lagoon-json");
   // For this thread only: in Linux each thread has a nice value. Without permission nothing
   // changes.
   ::setpriority(PRIO_PROCESS, 0, std::min(::getpriority(PRIO_PROCESS, 0) + kNice, 19));

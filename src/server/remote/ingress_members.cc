@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/thread.h"
+
 namespace lagoon {
 namespace {
 
@@ -101,6 +103,7 @@ Status IngressMembers::Set(const Routes& routes) {
 }
 
 void IngressMembers::Reap(const std::stop_token& stop) {
+  NameThisThread("lagoon-members");
   while (true) {
     // Declared before the lock: the members are destroyed without it.
     std::vector<std::shared_ptr<IngressMember>> unused;

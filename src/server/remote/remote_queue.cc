@@ -1,5 +1,7 @@
 #include "server/remote/remote_queue.h"
 
+#include "base/thread.h"
+
 namespace lagoon {
 
 RemoteQueue::RemoteQueue(int threads) {
@@ -12,6 +14,7 @@ RemoteQueue::~RemoteQueue() {
 }
 
 void RemoteQueue::Run() {
+  NameThisThread("lagoon-remote");
   void* tag = nullptr;
   bool ok = false;
   while (queue_.Next(&tag, &ok)) {

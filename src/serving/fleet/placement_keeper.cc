@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace lagoon {
 
@@ -47,6 +48,7 @@ PlacementKeeper::Report PlacementKeeper::Read() const {
 }
 
 void PlacementKeeper::Run(const std::stop_token& stop) {
+  NameThisThread("lagoon-place");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     wake_.NotifyAll();

@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace lagoon {
 
 PlacerRunner::PlacerRunner(std::unique_ptr<Placer> placer)
@@ -36,6 +38,7 @@ Result<Assignment> PlacerRunner::Place(PlacementView view, Nanoseconds limit) {
 }
 
 void PlacerRunner::Run(const std::stop_token& stop) {
+  NameThisThread("lagoon-placer");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     wanted_.NotifyAll();

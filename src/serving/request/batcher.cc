@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/guard.h"
+#include "base/thread.h"
 #include "program/parts.h"
 #include "serving/model/served_model.h"
 #include "serving/request/in_flight.h"
@@ -464,6 +465,7 @@ void Batcher::Ended(Batch& batch, const JobResult& result) {
 }
 
 void Batcher::RunTimer(const std::stop_token& stop) {
+  NameThisThread("lagoon-batch");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     timer_wake_.NotifyAll();

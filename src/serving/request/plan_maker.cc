@@ -9,6 +9,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace lagoon {
 namespace {
@@ -222,6 +223,7 @@ void PlanMaker::CancelAll() {
 // ---- The compiling thread
 
 void PlanMaker::CompileOrders(const std::stop_token&) {
+  NameThisThread("lagoon-compile");
   // For this thread only: in Linux each thread has a nice value.
   ::setpriority(PRIO_PROCESS, 0, kLowestPriority);
   while (true) {
@@ -283,6 +285,7 @@ TimePoint PlanMaker::NextDeadline() const {
 }
 
 void PlanMaker::PublishPlans(const std::stop_token&) {
+  NameThisThread("lagoon-plans");
   bool goes_on = true;
   while (goes_on) {
     const Status done = WithoutExceptions([&]() -> Status {
@@ -423,6 +426,7 @@ void PlanMaker::Continue(std::shared_ptr<RequestInFlight> request) {
 }
 
 void PlanMaker::ContinueRequests(const std::stop_token&) {
+  NameThisThread("lagoon-parts");
   while (true) {
     std::shared_ptr<RequestInFlight> request;
     bool stopped = false;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/guard.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "serving/model/served_model.h"
 #include "serving/request/batcher.h"
 #include "trace/recorder.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Start(const ShareKeeperOptions
 ShareKeeper::~ShareKeeper() = default;
 
 void ShareKeeper::Run(const std::stop_token& stop) {
+  NameThisThread("lagoon-shares");
   const std::stop_callback wake(stop, [this] {
     const MutexLock lock(mutex_);
     wake_.NotifyAll();
