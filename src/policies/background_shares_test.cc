@@ -99,6 +99,33 @@ class BackgroundShares : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Schedulers, BackgroundShares,
                          ::testing::Values("reset", "reef", "lagoon"));
 
+// The edges write answers of such jobs at low priority, too.
+TEST_P(BackgroundShares, AResultSaysThatTheJobRanInTheBackground) {
+  const std::unique_ptr<SimDevice> device = DeviceWithBackground();
+  std::vector<std::unique_ptr<Instance>> instances;
+  Scheduler named = *MakeScheduler(GetParam());
+  Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+  const auto add = [&](const SimTask& model) {
+    instances.push_back(*Instance::Create(PlanOf(model, *device), *device));
+    QueueOptions options;
+    options.name = model.name;
+    options.job_class = model.job_class;
+    options.instances = {instances.back().get()};
+    return *dispatcher.AddQueue(options);
+  };
+  const auto ran_in_background = [&](QueueId queue) {
+    Request request;
+    EXPECT_TRUE(dispatcher.Post({queue, kNoDeadline, request.inputs, request.outputs, &request}));
+    while (request.finished == 0) device->Wait(device->Now() + FigureTime(1000));
+    return request.result.background;
+  };
+  const QueueId encoder = add(Encoder());
+  EXPECT_FALSE(ran_in_background(encoder));  // nothing is real-time
+  const QueueId camera = add(Camera());
+  EXPECT_TRUE(ran_in_background(encoder));
+  EXPECT_FALSE(ran_in_background(camera));
+}
+
 TEST_P(BackgroundShares, AreEqualForAModelOnEachUnit) { ExpectEqual({Segmentation(), Encoder()}); }
 
 TEST_P(BackgroundShares, AreEqualForAnEncoderBesideTwoSegmentations) {

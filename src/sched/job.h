@@ -40,6 +40,7 @@ struct JobResult {
   TimePoint computed;             // the last kernel was complete
   TimePoint finished;             // outputs copied, everything retired
   Nanoseconds expected{0};        // kTooLate: from posting to the expected end
+  bool background = false;        // Launch::background, of its last launches
   std::uint32_t revocations = 0;  // how often its running or queued work was revoked
   /// Blocks that were done before a revocation and did not run again.
   std::uint64_t resumed_blocks = 0;

@@ -392,6 +392,7 @@ void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
   job.state = Job::State::kFinished;
   job.result.outcome = outcome;
   job.result.finished = device_.Now();
+  job.result.background = job.background;
   for (TimePoint* stamp : {&job.result.started, &job.result.first_block, &job.result.inputs_copied,
                            &job.result.computed}) {
     if (*stamp == TimePoint{}) *stamp = job.result.finished;

@@ -235,6 +235,7 @@ void ProgramRun::OnFinished(JobOperation& operation) {
   if (result_.first_block == TimePoint{}) result_.first_block = result.first_block;
   if (result_.inputs_copied == TimePoint{}) result_.inputs_copied = result.inputs_copied;
   result_.computed = result.computed;
+  result_.background = result.background;
   result_.revocations += result.revocations;
   result_.resumed_blocks += result.resumed_blocks;
   if (result.outcome == Outcome::kTooLate) {

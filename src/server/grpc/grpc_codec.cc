@@ -1,5 +1,15 @@
 #include "server/grpc/grpc_codec.h"
 
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "server/error_map.h"
 #include "server/oip_json.h"
 
@@ -18,6 +28,47 @@ void FillTensors(std::span<const TensorSpec> specs, TensorMessages& messages) {
   }
 }
 
+// Readers of protobuf refuse messages from 2 GiB on. The rest of an answer is far below 1 MiB.
+constexpr std::size_t kMostAnswerBytes = (std::size_t{2} << 30) - (std::size_t{1} << 20);
+
+/// All of the message but the outputs' data.
+std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) {
+  inference::ModelInferResponse message;
+  message.set_model_name(response.model);
+  message.set_model_version(response.version);
+  message.set_id(response.id);
+  if (stamps != nullptr) {
+    for (const Stage& stage : Stages(*stamps, response, Now())) {
+      (*message.mutable_parameters())[std::string(stage.name)].set_double_param(stage.us);
+    }
+  }
+  for (const OutputTensor& output : response.outputs) {
+    auto& tensor = *message.add_outputs();
+    tensor.set_name(output.name);
+    tensor.set_datatype(std::string(OipName(output.type)));
+    tensor.mutable_shape()->Add(output.dims.begin(), output.dims.end());
+  }
+  return message.SerializeAsString();
+}
+
+/// What comes before `bytes` bytes of an output.
+void AppendDataHead(std::size_t bytes, std::string& text) {
+  using Wire = google::protobuf::internal::WireFormatLite;
+  google::protobuf::io::StringOutputStream stream(&text);
+  google::protobuf::io::CodedOutputStream out(&stream);
+  out.WriteTag(Wire::MakeTag(inference::ModelInferResponse::kRawOutputContentsFieldNumber,
+                             Wire::WIRETYPE_LENGTH_DELIMITED));
+  out.WriteVarint32(static_cast<std::uint32_t>(bytes));
+}
+
+/// The slice owns `data`.
+grpc::Slice Refer(UnfilledBytes data) {
+  auto owner = std::make_unique<UnfilledBytes>(std::move(data));
+  UnfilledBytes* const bytes = owner.release();
+  return {bytes->data(), bytes->size(),
+          [](void* owned) { delete static_cast<UnfilledBytes*>(owned); }, bytes};
+}
+
 void FillDuration(const StageStatistics& stage, inference::StatisticDuration& message) {
   message.set_count(stage.count);
   message.set_ns(stage.ns);
@@ -25,23 +76,29 @@ void FillDuration(const StageStatistics& stage, inference::StatisticDuration& me
 
 }  // namespace
 
-void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
-                   inference::ModelInferResponse& message) {
-  message.set_model_name(std::move(response.model));
-  message.set_model_version(std::move(response.version));
-  message.set_id(std::move(response.id));
-  if (stamps != nullptr) {
-    for (const Stage& stage : Stages(*stamps, response, Now())) {
-      (*message.mutable_parameters())[std::string(stage.name)].set_double_param(stage.us);
-    }
+Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps) {
+  std::size_t bytes = 0;
+  for (const OutputTensor& output : response.outputs) bytes += output.data.size();
+  if (bytes > kMostAnswerBytes) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("the outputs have {} bytes; a gRPC message has at most 2 GiB: ask for "
+                            "fewer outputs, or ask over HTTP",
+                            bytes));
   }
+  // The outputs' data is the message's last field, so that the rest can be serialized before.
+  std::string text = RenderHead(response, stamps);
+  std::vector<grpc::Slice> slices;
   for (OutputTensor& output : response.outputs) {
-    auto& tensor = *message.add_outputs();
-    tensor.set_name(std::move(output.name));
-    tensor.set_datatype(std::string(OipName(output.type)));
-    tensor.mutable_shape()->Add(output.dims.begin(), output.dims.end());
-    message.add_raw_output_contents(output.data.data(), output.data.size());
+    AppendDataHead(output.data.size(), text);
+    if (output.data.size() < kReferredBytes) {
+      text.append(reinterpret_cast<const char*>(output.data.data()), output.data.size());
+      continue;
+    }
+    slices.emplace_back(std::exchange(text, {}));
+    slices.push_back(Refer(std::move(output.data)));
   }
+  if (!text.empty() || slices.empty()) slices.emplace_back(text);
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
 #include "server/grpc/grpc_service.pb.h"
@@ -18,9 +19,13 @@ struct GrpcInfer {
 /// kUnimplemented, naming the input.
 Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message);
 
-/// Null `stamps`: no stages are reported.
-void FillGrpcInfer(InferResponse response, const EdgeStamps* stamps,
-                   inference::ModelInferResponse& message);
+/// The answer as a serialized ModelInferResponse. Data of kReferredBytes or more is not copied: the
+/// buffer owns the outputs. Null `stamps`: no stages are reported. kResourceExhausted: the answer
+/// is larger than any message can be.
+Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps);
+
+/// A copy of fewer bytes costs less than the memory that a reference to them takes.
+inline constexpr std::size_t kReferredBytes = std::size_t{16} << 10;
 
 /// `model_control`: clients may load and unload models.
 void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message);

@@ -1,9 +1,12 @@
 #include "server/grpc/grpc_codec.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "server/grpc/message_pool.h"
 
@@ -177,20 +180,55 @@ TEST(GrpcStatus, IsCutFarBelowWhatGrpcCarries) {
   EXPECT_THAT(status.error_message(), testing::EndsWith("..."));
 }
 
-TEST(GrpcInferFill, SendsEveryOutputRaw) {
+inference::ModelInferResponse Parsed(grpc::ByteBuffer bytes) {
+  inference::ModelInferResponse message;
+  using Traits = grpc::SerializationTraits<inference::ModelInferResponse>;
+  EXPECT_TRUE(Traits::Deserialize(&bytes, &message).ok());
+  return message;
+}
+
+TEST(GrpcInferRender, SendsEveryOutputRaw) {
   InferResponse response{"m", "1", "q", {{"y", DataType::kFloat32, {1, 1}, {}}}, {}};
   response.outputs[0].data.assign(4, std::byte{1});
-  inference::ModelInferResponse message;
-  FillGrpcInfer(response, nullptr, message);
+  inference::ModelInferResponse message = Parsed(*RenderGrpcInfer(response, nullptr));
+  EXPECT_EQ(message.model_name(), "m");
+  EXPECT_EQ(message.model_version(), "1");
   EXPECT_EQ(message.id(), "q");
   EXPECT_TRUE(message.parameters().empty());
+  EXPECT_EQ(message.outputs(0).name(), "y");
   EXPECT_EQ(message.outputs(0).datatype(), "FP32");
   EXPECT_THAT(message.outputs(0).shape(), ElementsAre(1, 1));
   EXPECT_EQ(message.raw_output_contents(0), std::string(4, '\1'));
 
   const EdgeStamps stamps;
-  FillGrpcInfer(response, &stamps, message);
+  message = Parsed(*RenderGrpcInfer(response, &stamps));
   EXPECT_TRUE(message.parameters().contains("lagoon_queue_us"));
+}
+
+TEST(GrpcInferRender, RefersToLargeOutputsBetweenSmallOnes) {
+  InferResponse response{"m", "1", "", {}, {}};
+  const std::size_t sizes[] = {0, 7, kReferredBytes, kReferredBytes - 1, 3'000'000, 0};
+  for (const std::size_t size : sizes) {
+    OutputTensor& output = response.outputs.emplace_back();
+    output.type = DataType::kUInt8;
+    output.dims = {static_cast<std::int64_t>(size)};
+    output.data.assign(size, static_cast<std::byte>(response.outputs.size()));
+  }
+  const void* const large = response.outputs[4].data.data();
+  const auto bytes = RenderGrpcInfer(std::move(response), nullptr);
+  ASSERT_TRUE(bytes);
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(bytes->Dump(&slices).ok());
+  EXPECT_TRUE(std::ranges::any_of(slices, [&](const auto& s) { return s.begin() == large; }));
+  const inference::ModelInferResponse message = Parsed(*bytes);
+  ASSERT_EQ(message.raw_output_contents_size(), 6);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(message.raw_output_contents(i), std::string(sizes[i], static_cast<char>(i + 1)));
+  }
+}
+
+TEST(GrpcInferRender, AnAnswerWithoutOutputsAndNamesIsEmpty) {
+  EXPECT_EQ(RenderGrpcInfer({}, nullptr)->Length(), 0u);
 }
 
 TEST(MessagePool, KeepsAMessageAndItsMemory) {

@@ -18,7 +18,6 @@ namespace lagoon {
 namespace {
 
 using RequestTraits = grpc::SerializationTraits<inference::ModelInferRequest>;
-using ResponseTraits = grpc::SerializationTraits<inference::ModelInferResponse>;
 
 /// Compressed data begins with one of these bytes, a ModelInferRequest with none of them: the first
 /// is no tag, the second is the tag of a field that the message does not have.
@@ -100,8 +99,13 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
                                                         Result<InferResponse> result) mutable {
     // Render and write on a thread of the edge: this thread may be one of the device's.
-    boost::asio::post(pool_.context(),
-                      [this, result = std::move(result)]() mutable { Respond(std::move(result)); });
+    const bool waits = result && result->job.background;
+    auto respond = [this, result = std::move(result)]() mutable { Respond(std::move(result)); };
+    if (waits) {
+      boost::asio::post(pool_.one_by_one(), std::move(respond));
+    } else {
+      boost::asio::post(pool_.context(), std::move(respond));
+    }
     hold.reset();  // this thread has left the pool's code; the call may be deleted
   }));
 }
@@ -134,10 +138,10 @@ void GrpcInferCall::Refuse(const Error& error) {
 void GrpcInferCall::Respond(Result<InferResponse> result) {
   if (!result) return Refuse(result.error());
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
-  inference::ModelInferResponse message;
-  FillGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, message);
-  bool owned = false;
-  Finish(ResponseTraits::Serialize(message, &response_, &owned));
+  auto rendered = RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr);
+  if (!rendered) return Refuse(rendered.error());
+  response_.Swap(&*rendered);
+  Finish(grpc::Status::OK);
 }
 
 }  // namespace lagoon

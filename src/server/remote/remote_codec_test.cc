@@ -102,6 +102,14 @@ UnfilledBytes OutputBytes(std::size_t size) {
   return output;
 }
 
+inference::ModelInferResponse Message(InferResponse response) {
+  grpc::ByteBuffer bytes = *RenderGrpcInfer(std::move(response), nullptr);
+  inference::ModelInferResponse message;
+  EXPECT_TRUE(
+      grpc::SerializationTraits<inference::ModelInferResponse>::Deserialize(&bytes, &message).ok());
+  return message;
+}
+
 InferResponse Answer() {
   InferResponse response;
   response.model = "m";
@@ -114,10 +122,8 @@ InferResponse Answer() {
 }
 
 TEST(RemoteCodec, AnswersOfTheServerAreReadWhole) {
-  inference::ModelInferResponse message;
   const EdgeStamps stamps;
-  FillGrpcInfer(Answer(), &stamps, message);  // with parameters, which are skipped
-  grpc::ByteBuffer bytes = Write(message);
+  grpc::ByteBuffer bytes = *RenderGrpcInfer(Answer(), &stamps);  // parameters are skipped
   const auto parsed = ParseAnswer(bytes);
   ASSERT_TRUE(parsed) << parsed.error().message;
   const InferResponse expected = Answer();
@@ -134,11 +140,9 @@ TEST(RemoteCodec, AnswersOfTheServerAreReadWhole) {
 }
 
 TEST(RemoteCodec, EveryCutOfAnAnswerIsAnError) {
-  inference::ModelInferResponse message;
   InferResponse response = Answer();
   response.outputs.pop_back();
-  FillGrpcInfer(std::move(response), nullptr, message);
-  const std::string text = message.SerializeAsString();
+  const std::string text = Message(std::move(response)).SerializeAsString();
   // The last field is the empty tensor, whose entry is two bytes.
   for (std::size_t size = 1; size < text.size(); ++size) {
     const grpc::Slice slice(text.substr(0, size));
@@ -166,8 +170,7 @@ TEST(RemoteCodec, AnswersWhoseTensorsDoNotFitAreErrors) {
     const auto parsed = ParseAnswer(bytes);
     return parsed ? std::string("no error") : parsed.error().message;
   };
-  inference::ModelInferResponse message;
-  FillGrpcInfer(Answer(), nullptr, message);
+  inference::ModelInferResponse message = Message(Answer());
   message.mutable_raw_output_contents()->RemoveLast();
   EXPECT_THAT(error(message), HasSubstr("2 entries of raw_output_contents for 3 outputs"));
   message.add_raw_output_contents("x");
