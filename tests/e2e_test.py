@@ -1,7 +1,9 @@
 """`lagoon serve` end to end with the stock Triton client, over HTTP (JSON and binary) and gRPC."""
 
 import concurrent.futures
+import contextlib
 import json
+import pathlib
 import threading
 
 import grpc
@@ -121,6 +123,50 @@ def test_large_tensors_of_open_shapes(lagoon, tmp_path, shape):
             assert status == 400 and b"more than one open dimension" in answer
         else:
             assert status == 200 and answer.endswith((-x).tobytes())
+
+
+def threads_of(server):
+    """The names of the server's threads, and how long each had a core, in ns (0 where the system does not tell)."""
+    threads = []
+    for folder in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            name, times = (folder / "comm").read_text().strip(), folder / "schedstat"
+            threads.append((name, int(times.read_text().split()[0]) if times.exists() else 0))
+    return threads
+
+
+@pytest.mark.parametrize("protocol", ("http", "grpc"))
+def test_large_answers_beside_a_real_time_model(lagoon, tmp_path, protocol):
+    """They come whole. Over HTTP a thread of low priority sends those of best-effort models."""
+    for name in ("camera", "text"):
+        graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], name,
+                                  *([helper.make_tensor_value_info(tensor, TensorProto.FLOAT, ["n"])] for tensor in "xy"))
+        file = tmp_path / name / "1" / "model.onnx"
+        file.parent.mkdir(parents=True)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7), str(file))
+    (tmp_path / "camera" / "config.pbtxt").write_text("optimization { priority: PRIORITY_MAX }\n")
+    x = np.arange(2_000_000, dtype=np.float32)
+
+    def sending(server):
+        return sum(time for name, time in threads_of(server) if name == "lagoon-answers")
+
+    with serving(lagoon, tmp_path, "--engine", "none") as server:
+        edge = HttpEdge(server, binary=True) if protocol == "http" else GrpcEdge(server)
+        assert np.array_equal(edge.infer("camera", "x", x, "y"), -x)
+        before = sending(server)
+        for _ in range(3):
+            assert np.array_equal(edge.infer("text", "x", x, "y"), -x)
+        if before > 0 and protocol == "http":
+            assert sending(server) > before
+        edge.client.close()
+
+
+def test_threads_are_named_by_what_they_do(server):
+    names = [name for name, _ in threads_of(server)]
+    assert names.count("lagoon") == 1, names  # the main thread
+    for name in ("lagoon-edge-0", "lagoon-edge-1", "lagoon-accept-0", "lagoon-json", "lagoon-answers", "lagoon-cpu-0",
+                 "lagoon-idle-0", "lagoon-news", "lagoon-timer", "lagoon-reopen"):
+        assert names.count(name) == 1, (name, names)
 
 
 def test_server_metadata(edge):

@@ -4,12 +4,12 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-LIBRARY = ["src/base/check.cc", "src/base/status.cc"] + [
+LIBRARY = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] + [
     f"src/device/{name}.cc"
     for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "cpu/worker_pool", "host/host_memory",
                  "host/machine", "host/copy_range", "host/shares")]
 
-SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
+SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
               "src/plan/instance.cc", "src/plan/plan.cc",
               "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
@@ -87,7 +87,7 @@ GROUPS = {
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
-             ["src/serving/fleet/placer_runner.cc", "src/base/log.cc"] +
+             ["src/serving/fleet/placer_runner.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/baseline_rows.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -100,7 +100,8 @@ GROUPS = {
     "inflate": ["src/base/inflate.cc", "src/base/inflate_test.cc"],
     "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
                   ["src/plan/tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc"],
+    "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc", "src/base/thread.cc"],
+    "low-lane": ["src/server/http/low_lane_test.cc", "src/server/http/low_lane.cc", "src/server/io_pool.cc", "src/base/log.cc", "src/base/thread.cc"],
     "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
              for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
             ["src/kernels/cuda/testing/body.cc"] + sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
@@ -171,6 +172,7 @@ LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
 RULES = "src/server/http/http_request_rules.cc"
 JSON_LANE = "src/server/http/json_lane.cc"
+LOW_LANE = "src/server/http/low_lane.cc"
 ENTRY = "src/device/cuda/gpu/entry.cuh"
 CONV = "src/kernels/cuda/bodies/conv.cuh"
 MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
@@ -658,6 +660,12 @@ MUTANTS = [
      "stopped_ || waiting_.size() >= max_waiting_", "stopped_", ["json-lane"]),
     ("json-lane-in-order-of-arrival", "a small JSON text waits for all large ones before it", JSON_LANE,
      "since + kRankPerByte * static_cast<std::int64_t>(bytes)", "since", ["json-lane"]),
+    ("background-is-not-told", "large answers to best-effort requests are sent at normal priority", MECHANISM,
+     "job.result.background = job.background;", "", ["share-schedulers"]),
+    ("low-lane-sends-what-was-taken-back", "an answer is sent by two threads", LOW_LANE,
+     "if (now.Begin()) now.SendAll();", "now.Begin(), now.SendAll();", ["low-lane"]),
+    ("low-lane-hides-errors", "an answer to a client that has gone never ends", LOW_LANE,
+     "if (errno != EAGAIN && errno != EWOULDBLOCK) error_ = errno;", "", ["low-lane"]),
     # The CUDA bodies, on the emulator.
     ("copies-not-waited-for", "a stage is read while its copies are under way", CONV,
      "WaitCopies<kConvStages - 2>();", "WaitCopies<kConvStages - 1>();", ["cuda"]),

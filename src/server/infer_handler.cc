@@ -87,7 +87,9 @@ struct InferHandler::Pending {
 
   void Give(Result<InferResponse> result) {
     if (!result) return reply->Send(HttpResponse::Failure(result.error()));
+    const bool gives_way = result->job.background;
     HttpResponse response = RenderHttpInfer(*std::move(result), format, stamps);
+    response.gives_way = gives_way;
     response.charge = std::move(charge);
     reply->Send(std::move(response));
   }

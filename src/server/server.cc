@@ -14,6 +14,7 @@
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_edge.h"
 #include "server/http/http_listener.h"
+#include "server/http/low_lane.h"
 #include "server/metrics_handler.h"
 #include "server/oip_handler.h"
 
@@ -50,6 +51,7 @@ class EdgeServer final : public Server {
       : core_(core),
         options_(Within(DescriptorLimit(), options)),
         pool_(ThreadsOf(options)),
+        low_(pool_),
         infer_(core, pool_, lane_),
         scheduler_(core, pool_),
         shares_(core),
@@ -66,6 +68,7 @@ class EdgeServer final : public Server {
   ~EdgeServer() override {
     if (!stopped_) Stop(Now());
     lane_.Stop();  // the last work may still hold a socket of the pool
+    low_.Stop();
     pool_.Join();  // handlers in the pool use members that are destroyed before it
   }
 
@@ -87,6 +90,7 @@ class EdgeServer final : public Server {
   const ServerOptions options_;
   IoPool pool_;  // sockets and timers must be destroyed before it
   JsonLane lane_;
+  LowLane low_;
   InferHandler infer_;
   SchedulerHandler scheduler_;
   ShareHandler shares_;
@@ -106,6 +110,7 @@ class EdgeServer final : public Server {
 Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(HttpListener::Options options,
                                                          HttpHandler& handler) {
   options.hosts = HostsFor(options.address, options_.allowed_hosts);
+  options.low = &low_;
   return HttpListener::Listen(pool_, handler, memory_, std::move(options));
 }
 

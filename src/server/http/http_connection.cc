@@ -92,7 +92,7 @@ void HttpConnection::OnDeadline() {
       socket_.cancel(ignored);  // closes, unless the read has received bytes already
       return;
     case Phase::kWriting:
-      return Reset();
+      return OnWriteDeadline();
     default:
       return Close();
   }
@@ -417,20 +417,8 @@ void HttpConnection::Write(HttpResponse response) {
   ChargeAnswer();
   if (context_.owner->Draining() || unread_input_) keep_alive_ = false;
   head_ = RenderHead(response_, keep_alive_);
-  std::vector<net::const_buffer> pieces = {net::buffer(head_)};
-  if (!is_head_) {
-    pieces.push_back(net::buffer(response_.text));
-    for (const auto& blob : response_.blobs) {
-      pieces.push_back(net::buffer(blob.data(), blob.size()));
-    }
-  }
-  net::async_write(
-      socket_, pieces,
-      [self = shared_from_this()](ErrorCodeIo error, std::size_t taken) {
-        if (!error) self->MoveDeadline(taken);
-        return error ? 0 : kPiece;
-      },
-      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
+  written_ = 0;
+  GoesLow() ? WriteLow() : WriteRest();
 }
 
 // Charges the answer until the client has received it. Without room, replaces it by a 503, or a 413
@@ -447,9 +435,13 @@ std::shared_ptr<MemoryCharge> HttpConnection::NewCharge() {
   return std::make_shared<MemoryCharge>(context_.memory.budget, weak_from_this(), Now());
 }
 
-void HttpConnection::OnWritten(ErrorCodeIo error) {
+void HttpConnection::EndAnswer() {
   response_ = {};
   answer_charge_.reset();
+}
+
+void HttpConnection::OnWritten(ErrorCodeIo error) {
+  EndAnswer();
   if (phase_ == Phase::kClosed) return;
   if (error) return Close();
   if (keep_alive_) return NextRequest();
@@ -476,16 +468,19 @@ void HttpConnection::DiscardInput() {
 }
 
 void HttpConnection::Close() {
-  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kClosed || AfterPiece(&HttpConnection::Close)) return;
   phase_ = Phase::kClosed;
   deadline_.store(kNoDeadline, std::memory_order_relaxed);
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);
   socket_.close(ignored);
-  body_.reset();  // last: a read into the body may have been under way
+  // Last: a read into the body, or a write of the answer, may have been under way.
+  body_.reset();
+  EndAnswer();
 }
 
 void HttpConnection::Reset() {
+  if (AfterPiece(&HttpConnection::Reset)) return;
   ErrorCodeIo ignored;
   socket_.set_option(net::socket_base::linger(true, 0), ignored);  // drops unsent bytes
   Close();

@@ -7,11 +7,14 @@
 #include <boost/beast/http/parser.hpp>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/inflate.h"
 #include "server/http/http_body.h"
 #include "server/http/http_message.h"
 #include "server/http/http_origin.h"
+#include "server/http/low_lane.h"
 
 namespace lagoon {
 
@@ -41,6 +44,7 @@ class HttpConnection final : public HttpReply,
     const HttpHosts& hosts;
     EdgeMemory memory;
     std::shared_ptr<HttpConnectionOwner> owner;  // keeps the references above alive
+    LowLane* low = nullptr;                      // null: threads of the pool send all answers
   };
 
   HttpConnection(Socket socket, Context context);
@@ -102,7 +106,16 @@ class HttpConnection final : public HttpReply,
   void RefuseForRoom();
   void ChargeAnswer();
   void Write(HttpResponse response);
+  void EndAnswer();
   void OnWritten(ErrorCodeIo error);
+  // http_connection_answer.cc:
+  void WriteRest();
+  std::vector<iovec> RestOfAnswer();
+  bool GoesLow() const;
+  void WriteLow();
+  void OnPiece();
+  bool AfterPiece(void (HttpConnection::*next)());
+  void OnWriteDeadline();
   void Linger();
   void DiscardInput();
   void Close();
@@ -147,6 +160,9 @@ class HttpConnection final : public HttpReply,
 
   std::string head_;
   HttpResponse response_;
+  std::size_t written_ = 0;                          // of both, without a write in progress
+  std::shared_ptr<LowLane::Piece> piece_;            // on the lane; null: none
+  void (HttpConnection::*after_piece_)() = nullptr;  // what to do when it is back; null: go on
   std::shared_ptr<MemoryCharge> answer_charge_;
 };
 

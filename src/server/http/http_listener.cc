@@ -158,7 +158,7 @@ void HttpListener::Admit(Socket socket) {
   }
   auto connection = std::make_shared<HttpConnection>(
       std::move(socket), HttpConnection::Context{handler_, options_.limits, options_.hosts, memory_,
-                                                 shared_from_this()});
+                                                 shared_from_this(), options_.low});
   {
     MutexLock lock(mutex_);
     connections_.push_back(connection);

@@ -24,6 +24,7 @@ class HttpListener final : public HttpConnectionOwner,
     int port = 0;  // 0: any free one
     HttpLimits limits;
     HttpHosts hosts = {};
+    LowLane* low = nullptr;  // HttpConnection::Context::low; borrowed
   };
 
   /// Binds and listens, but accepts nothing yet. `handler` and `pool` must outlive the listener's

@@ -64,6 +64,8 @@ struct HttpResponse {
   /// The connection's charge (HttpReply::NewCharge) for memory that the answer took while it was
   /// computed. Null: the connection charges the answer when it begins to write.
   std::shared_ptr<MemoryCharge> charge = {};
+  /// It may be sent when no other thread wants the core (LowLane).
+  bool gives_way = false;
 
   static HttpResponse Json(std::string body);
   static HttpResponse Failure(unsigned status, std::string_view message);

@@ -354,6 +354,7 @@ class FakeCore final : public Inference,
     }
     InferResponse response{job.request.model, "1", job.request.id, {Compute(job.request)}, {}};
     response.job.outcome = Outcome::kDone;
+    response.job.background = job.request.priority > 1;
     response.job.posted = response.job.started = response.job.inputs_copied = job.posted;
     response.job.computed = response.job.finished = Now();
     job.request.payload.reset();

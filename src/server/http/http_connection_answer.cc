@@ -1,0 +1,111 @@
+// How an HttpConnection writes an answer.
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <utility>
+
+#include "server/http/http_connection.h"
+
+namespace lagoon {
+namespace {
+
+namespace net = boost::asio;
+
+// Most bytes that one call writes.
+constexpr std::size_t kMostWritten = std::size_t{1} << 20;
+// To hand over an answer to the LowLane and back takes as long as to send some ten times fewer
+// bytes.
+constexpr std::size_t kLowBytes = std::size_t{256} << 10;
+// How long an answer waits for a core on the LowLane. Then a thread of the edge sends it, so that a
+// client is answered also where other programs take all cores.
+constexpr std::chrono::seconds kMostLowWait{1};
+
+}  // namespace
+
+void HttpConnection::WriteRest() {
+  std::vector<net::const_buffer> rest;
+  for (const iovec& part : RestOfAnswer()) rest.emplace_back(part.iov_base, part.iov_len);
+  net::async_write(
+      socket_, rest,
+      [self = shared_from_this(), before = written_](ErrorCodeIo error, std::size_t taken) {
+        if (!error) self->MoveDeadline(before + taken);
+        return error ? 0 : kMostWritten;
+      },
+      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
+}
+
+/// What is left to write.
+std::vector<iovec> HttpConnection::RestOfAnswer() {
+  std::vector<iovec> parts;
+  std::size_t skip = written_;
+  const auto add = [&](const void* data, std::size_t bytes) {
+    const std::size_t skipped = std::min(skip, bytes);
+    skip -= skipped;
+    if (skipped == bytes) return;
+    const auto* const rest = static_cast<const std::byte*>(data) + skipped;
+    parts.push_back({const_cast<std::byte*>(rest), bytes - skipped});  // it is only read
+  };
+  add(head_.data(), head_.size());
+  if (is_head_) return parts;
+  add(response_.text.data(), response_.text.size());
+  for (const UnfilledBytes& blob : response_.blobs) add(blob.data(), blob.size());
+  return parts;
+}
+
+// ---- On the LowLane
+
+bool HttpConnection::GoesLow() const {
+  return context_.low != nullptr && response_.gives_way && !is_head_ &&
+         response_.BodyBytes() >= kLowBytes;
+}
+
+void HttpConnection::WriteLow() {
+  piece_ = std::make_shared<LowLane::Piece>(
+      socket_.native_handle(), RestOfAnswer(),
+      [self = shared_from_this()] { net::post(self->strand_, [self] { self->OnPiece(); }); });
+  MoveDeadline(written_);
+  deadline_.store(std::min(deadline_.load(std::memory_order_relaxed), Now() + kMostLowWait),
+                  std::memory_order_relaxed);
+  context_.low->Post(piece_);
+}
+
+// The lane has sent what it could.
+void HttpConnection::OnPiece() {
+  const std::shared_ptr<LowLane::Piece> piece = std::exchange(piece_, nullptr);
+  written_ += piece->sent();
+  if (after_piece_ != nullptr) return (this->*std::exchange(after_piece_, nullptr))();
+  MoveDeadline(written_);
+  if (piece->error() != 0) {
+    return OnWritten(ErrorCodeIo(piece->error(), boost::system::system_category()));
+  }
+  if (RestOfAnswer().empty()) return OnWritten({});
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](ErrorCodeIo error) {
+    if (error || self->phase_ != Phase::kWriting) {
+      return self->OnWritten(net::error::operation_aborted);
+    }
+    self->WriteLow();
+  });
+}
+
+/// True: the lane uses the socket now; it stops soon, and then `next` is called.
+bool HttpConnection::AfterPiece(void (HttpConnection::*next)()) {
+  if (piece_ == nullptr) return false;
+  if (piece_->TakeBack()) {
+    piece_.reset();
+    return false;
+  }
+  after_piece_ = next;
+  context_.low->Hurry();
+  return true;
+}
+
+void HttpConnection::OnWriteDeadline() {
+  MoveDeadline(written_);
+  if (Now() >= deadline_.load(std::memory_order_relaxed)) return Reset();
+  if (piece_ != nullptr && !AfterPiece(&HttpConnection::WriteRest)) WriteRest();
+}
+
+}  // namespace lagoon
