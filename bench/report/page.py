@@ -28,7 +28,7 @@ import matters
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*(ROOT / "docs" / "results" / name for name in ("corpus.md", "numbers.md", "reproduction.md")),
+PAGES = [*(ROOT / "docs" / "results" / name for name in ("numbers.md", "reproduction.md")),
          *(ROOT / "bench" / "results" / name for name in ("figures.md", "tables.md"))]
 BEGIN, END = re.compile(r"<!-- table (\S+)((?: \S+)*) -->"), "<!-- end -->"
 
