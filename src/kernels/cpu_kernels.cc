@@ -32,6 +32,9 @@ class Cpu final : public KernelMaker {
     return MakeConcat(outer, axes, inner, element_bytes);
   }
   Result<TakeKernel> Take(const TakeSpec& spec) const override { return MakeTake(spec); }
+  Result<Kernel> ScatterTargets(const IndexSpec& spec) const override {
+    return MakeScatterTargets(spec);
+  }
   Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const override {
     return MakeScatter(spec, op);
   }

@@ -100,6 +100,7 @@ class KernelMaker {
   virtual Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes,
                                 std::size_t inner, std::size_t element_bytes) const = 0;
   virtual Result<TakeKernel> Take(const TakeSpec& spec) const = 0;
+  virtual Result<Kernel> ScatterTargets(const IndexSpec& spec) const = 0;
   virtual Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const = 0;
   virtual Result<Kernel> Fold(const AxisSpec& spec, FoldOp op) const = 0;
 

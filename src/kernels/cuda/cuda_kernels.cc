@@ -81,6 +81,9 @@ class Kernels final : public KernelMaker {
     LAGOON_ASSIGN_OR_RETURN(CudaTake take, MakeCudaTake(spec));
     return TakeKernel{KernelOf(std::move(take.kernel)), std::move(take.table)};
   }
+  Result<Kernel> ScatterTargets(const IndexSpec& spec) const override {
+    return NoBody(CpuKernels().ScatterTargets(spec), "ScatterTargets", spec.type);
+  }
   Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const override {
     return NoBody(CpuKernels().Scatter(spec, op), "Scatter", spec.type);
   }

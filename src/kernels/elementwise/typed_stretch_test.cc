@@ -66,10 +66,15 @@ TEST(TypedStretch, Scatter) {
     for (const auto& [entries, rows, run] : {std::tuple{20'000, 20'000, 1}, {64, 4, 20'000}}) {
       const Bytes x = ToBytes(F32(static_cast<std::size_t>(rows * run)));
       const Bytes updates = ToBytes(F32(static_cast<std::size_t>(entries * run)));
-      Check(MakeScatter(Rows(entries, rows, run), op), {x, ToBytes(I64(entries, 1)), updates},
-            {x.size()});
+      const IndexSpec spec = Rows(entries, rows, run);
+      for (const Bytes& indices : {ToBytes(I64(entries, 1)), ToBytes(Mixed(entries, rows))}) {
+        Check(MakeScatter(spec, op), testing::ScatterInputs(spec, x, indices, updates), {x.size()});
+      }
     }
   }
+  const std::size_t entries = 100'000, chunks = (entries + kScatterChunk - 1) / kScatterChunk;
+  Check(MakeScatterTargets(Rows(entries, 5000, 1)), {ToBytes(Mixed(entries, 5000))},
+        {entries * 8, chunks * 16});
 }
 
 TEST(TypedStretch, TopKOfAscendingNumbers) {

@@ -15,6 +15,7 @@ namespace {
 
 using testing::Bytes;
 using testing::ExpectTyped;
+using testing::ScatterInputs;
 using testing::ToBytes;
 using Shape = std::vector<std::int64_t>;
 using I64 = std::vector<std::int64_t>;
@@ -268,9 +269,10 @@ TEST(Scatter, AppliesUpdatesInTheirOrder) {
   const Bytes indices = ToBytes(I64{1, 1, -1, 9});
   const Bytes updates = ToBytes(I32{5, 6, 7, 8});
   const IndexSpec spec = Rows(4, 1, 4, DataType::kInt32);
-  ExpectTyped(MakeScatter(spec, ScatterOp::kAssign), {x, indices, updates}, I32{0, 6, 20, 7});
-  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd), {x, indices, updates}, I32{0, 21, 20, 37});
-  ExpectTyped(MakeScatter(spec, ScatterOp::kMax), {x, indices, updates}, I32{0, 10, 20, 30});
+  const std::vector<Bytes> inputs = ScatterInputs(spec, x, indices, updates);
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAssign), inputs, I32{0, 6, 20, 7});
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd), inputs, I32{0, 21, 20, 37});
+  ExpectTyped(MakeScatter(spec, ScatterOp::kMax), inputs, I32{0, 10, 20, 30});
 }
 
 TEST(Scatter, RunsThatCrossBlocks) {
@@ -278,12 +280,13 @@ TEST(Scatter, RunsThatCrossBlocks) {
   I32 x(static_cast<std::size_t>(3 * run), 1), updates(static_cast<std::size_t>(run), 2);
   I32 expected = x;
   std::fill(expected.begin() + run, expected.begin() + 2 * run, 2);
-  ExpectTyped(MakeScatter(Rows(3, run, 1, DataType::kInt32), ScatterOp::kAssign),
-              {ToBytes(x), ToBytes(I64{1}), ToBytes(updates)}, expected);
+  const IndexSpec spec = Rows(3, run, 1, DataType::kInt32);
+  ExpectTyped(MakeScatter(spec, ScatterOp::kAssign),
+              ScatterInputs(spec, ToBytes(x), ToBytes(I64{1}), ToBytes(updates)), expected);
 }
 
-// Blocks own ranges of y, and skip rows of entries that do not reach them.
-TEST(Scatter, RowsOfEntriesReachEveryBlock) {
+// Blocks own ranges of y, and skip chunks of entries that do not reach them.
+TEST(Scatter, ChunksOfEntriesReachEveryBlock) {
   constexpr std::int64_t kRows = 40, kColumns = 3001, kPerRow = 7;
   IndexSpec spec;
   spec.entries = {kRows, kPerRow};
@@ -304,8 +307,27 @@ TEST(Scatter, RowsOfEntriesReachEveryBlock) {
   indices[0] = kColumns - 1;  // the ends of the first and of the last row
   expected[0] -= updates[0];
   expected[kColumns - 1] += updates[0];
-  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd),
-              {ToBytes(I32(expected.size(), 1)), ToBytes(indices), ToBytes(updates)}, expected);
+  ExpectTyped(
+      MakeScatter(spec, ScatterOp::kAdd),
+      ScatterInputs(spec, ToBytes(I32(expected.size(), 1)), ToBytes(indices), ToBytes(updates)),
+      expected);
+}
+
+TEST(Scatter, EntriesInAnyOrderReachEveryBlock) {
+  constexpr std::int64_t kElements = 70'001, kEntries = 1000;  // five blocks, the last one short
+  const IndexSpec spec = Rows(kElements, 1, kEntries, DataType::kInt32);
+  I32 expected(kElements, 1), updates;
+  I64 indices;
+  for (std::int64_t entry = 0; entry < kEntries; ++entry) {
+    const bool outside = entry % 10 == 3 || entry / 64 == 5;  // of chunk 5 no entry is inside
+    indices.push_back(outside ? kElements : entry * 38'177 % kElements);
+    updates.push_back(static_cast<std::int32_t>(entry));
+    if (!outside) expected[static_cast<std::size_t>(indices.back())] += updates.back();
+  }
+  ExpectTyped(
+      MakeScatter(spec, ScatterOp::kAdd),
+      ScatterInputs(spec, ToBytes(I32(expected.size(), 1)), ToBytes(indices), ToBytes(updates)),
+      expected);
 }
 
 // Reductions and scans.
@@ -458,8 +480,10 @@ TEST(Scatter, LongRunsLeaveBetweenPieces) {
   spec.type = DataType::kInt32;
   I32 expected(3 * kRun, 1);
   std::fill(expected.begin() + kRun, expected.begin() + 2 * kRun, 5);
-  ExpectTyped(MakeScatter(spec, ScatterOp::kAdd),
-              {ToBytes(I32(3 * kRun, 1)), ToBytes(I64{1, 1}), ToBytes(I32(2 * kRun, 2))}, expected);
+  ExpectTyped(
+      MakeScatter(spec, ScatterOp::kAdd),
+      ScatterInputs(spec, ToBytes(I32(3 * kRun, 1)), ToBytes(I64{1, 1}), ToBytes(I32(2 * kRun, 2))),
+      expected);
 }
 
 TEST(Shrink, OfIntegersIsExact) {

@@ -13,6 +13,7 @@ namespace lagoon {
 namespace {
 
 constexpr double kNsPerEntry = 12;
+constexpr double kNsPerTarget = 2;
 constexpr std::size_t kGatherPiece = 4096;       // bytes of a run that a task copies
 constexpr std::size_t kScatterRange = 64 << 10;  // bytes of y that a block owns
 constexpr std::int64_t kCombinePiece = 1024;     // elements between two guard checks
@@ -37,15 +38,29 @@ struct GatherArgs {
   std::size_t element_bytes = 4, pieces = 1, tasks = 1, blocks = 1;
 };
 
+/// The runs of kScatterChunk entries lie in [begin, end) of y.
+struct ChunkBounds {
+  std::int64_t begin = 0, end = 0;
+};
+
+struct TargetsArgs {
+  const std::byte* indices = nullptr;
+  std::int64_t* targets = nullptr;
+  ChunkBounds* bounds = nullptr;
+  Indexing indexing;
+  std::size_t entries = 0, chunks = 1, blocks = 1;
+};
+
 struct ScatterArgs {
   const std::byte* x = nullptr;
-  const std::byte* indices = nullptr;
+  const std::int64_t* targets = nullptr;
+  const ChunkBounds* bounds = nullptr;
   const std::byte* updates = nullptr;
   std::byte* y = nullptr;
-  Indexing indexing;
-  RowFunction combine = nullptr;        // null: assign
-  std::int64_t entries = 0, range = 1;  // range: elements of y per block
-  std::size_t element_bytes = 4;
+  RowFunction combine = nullptr;  // null: assign
+  std::int64_t run = 1, tensor = 0;
+  std::int64_t range = 1;  // elements of y per block
+  std::size_t entries = 0, element_bytes = 4;
 };
 
 /// A position in row-major order over the entries.
@@ -145,13 +160,13 @@ class Meter {
 };
 
 /// Applies the part of an update that overlaps y's elements [begin, end), which are stored in
-/// `memory`. False: the block left.
+/// `memory`. A target of -1 has none. False: the block left.
 bool Apply(const ScatterArgs& args, std::int64_t target, const std::byte* update,
            std::int64_t begin, std::int64_t end, std::byte* memory, Meter& meter) {
   const auto element = static_cast<std::int64_t>(args.element_bytes);
   const std::int64_t first = std::max(target, begin);
-  const std::int64_t last = std::min(target + args.indexing.run, end);
-  if (first >= last) return meter.Spend(kNsPerEntry);
+  const std::int64_t last = std::min(target + args.run, end);
+  if (target < 0 || first >= last) return meter.Spend(kNsPerTarget);
   std::byte* const to = memory + (first - begin) * element;
   const std::byte* const from = update + (first - target) * element;
   if (args.combine == nullptr) {
@@ -169,48 +184,56 @@ bool Apply(const ScatterArgs& args, std::int64_t target, const std::byte* update
   return true;
 }
 
-/// The entries that may reach y's elements [begin, end): those between two positions on the first
-/// axis, if that axis moves the target.
-Range Reaching(const ScatterArgs& args, std::int64_t begin, std::int64_t end) {
-  const Indexing& indexing = args.indexing;
-  const Range all{0, static_cast<std::size_t>(args.entries)};
-  if (indexing.entry_axes == 0 || indexing.base_strides[0] <= 0) return all;
-  std::int64_t beyond = indexing.run - 1;  // how far an entry reaches beyond its first axis
-  for (std::size_t axis = 1; axis < indexing.entry_axes; ++axis) {
-    beyond += (indexing.entries[axis] - 1) * indexing.base_strides[axis];
+bool TargetsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const TargetsArgs*>(raw);
+  const Range chunks = Share(args.chunks, args.blocks, block);
+  EntryWalk walk(args.indexing, static_cast<std::int64_t>(chunks.begin * kScatterChunk));
+  for (std::size_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    ChunkBounds bounds{args.indexing.tensor, 0};
+    const std::size_t last = std::min((chunk + 1) * kScatterChunk, args.entries);
+    for (std::size_t entry = chunk * kScatterChunk; entry < last; ++entry, walk.Next()) {
+      const std::int64_t target = walk.Target(args.indices);
+      args.targets[entry] = target;
+      if (target < 0) continue;
+      bounds.begin = std::min(bounds.begin, target);
+      bounds.end = std::max(bounds.end, target + args.indexing.run);
+    }
+    args.bounds[chunk] = bounds;
   }
-  for (std::size_t n = 0; n < indexing.tuple; ++n) {
-    beyond += (indexing.sizes[n] - 1) * indexing.strides[n];
+  return true;
+}
+
+/// Applies the updates of a chunk of entries to y's elements [begin, end). False: the block left.
+bool ApplyChunk(const ScatterArgs& args, std::size_t chunk, std::int64_t begin, std::int64_t end,
+                std::byte* memory, Meter& meter) {
+  const std::size_t last = std::min((chunk + 1) * kScatterChunk, args.entries);
+  const std::size_t update_bytes = static_cast<std::size_t>(args.run) * args.element_bytes;
+  for (std::size_t entry = chunk * kScatterChunk; entry < last; ++entry) {
+    const std::byte* const update = args.updates + entry * update_bytes;
+    if (!Apply(args, args.targets[entry], update, begin, end, memory, meter)) return false;
   }
-  const std::int64_t stride = indexing.base_strides[0], inner = args.entries / indexing.entries[0];
-  const std::int64_t first = std::max<std::int64_t>(begin - beyond + stride - 1, 0) / stride;
-  const std::int64_t last = std::min((end - 1) / stride, indexing.entries[0] - 1);
-  if (first > last) return {0, 0};
-  return {static_cast<std::size_t>(first * inner), static_cast<std::size_t>((last + 1) * inner)};
+  return true;
 }
 
 bool ScatterBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const ScatterArgs*>(raw);
   const auto element = static_cast<std::int64_t>(args.element_bytes);
   const std::int64_t begin = block * args.range;
-  const std::int64_t end = std::min(begin + args.range, args.indexing.tensor);
+  const std::int64_t end = std::min(begin + args.range, args.tensor);
   const auto bytes = static_cast<std::size_t>((end - begin) * element);
   std::byte* const memory = ctx.scratch().data();
   if (ctx.ShouldLeave()) return false;
   std::memcpy(memory, args.x + begin * element, bytes);
   if (ctx.ShouldLeave()) return false;
-  const Range entries = Reaching(args, begin, end);
-  EntryWalk walk(args.indexing, static_cast<std::int64_t>(entries.begin));
   Meter meter(ctx);
-  for (std::size_t entry = entries.begin; entry < entries.end; ++entry, walk.Next()) {
-    const std::int64_t target = walk.Target(args.indices);
-    if (target < 0) {
-      if (!meter.Spend(kNsPerEntry)) return false;
-      continue;
+  for (std::size_t chunk = 0; chunk * kScatterChunk < args.entries; ++chunk) {
+    const ChunkBounds& bounds = args.bounds[chunk];
+    if (bounds.end <= begin || bounds.begin >= end) {
+      if (!meter.Spend(kNsPerTarget)) return false;
+    } else if (!ApplyChunk(args, chunk, begin, end, memory, meter)) {
+      return false;
     }
-    const std::byte* const update =
-        args.updates + static_cast<std::int64_t>(entry) * args.indexing.run * element;
-    if (!Apply(args, target, update, begin, end, memory, meter)) return false;
   }
   if (ctx.ShouldLeave()) return false;
   std::memcpy(args.y + begin * element, memory, bytes);
@@ -301,10 +324,30 @@ Result<Kernel> MakeGather(const IndexSpec& spec) {
   return kernel;
 }
 
+Result<Kernel> MakeScatterTargets(const IndexSpec& spec) {
+  static constexpr char kName[] = "scatter_targets";
+  TargetsArgs args;
+  LAGOON_ASSIGN_OR_RETURN(args.indexing, Layout(kName, spec));
+  args.entries = static_cast<std::size_t>(Product(spec.entries));
+  args.chunks = CeilDivide(args.entries, kScatterChunk);
+  args.blocks = BlocksFor(kNsPerEntry * static_cast<double>(args.entries), args.chunks);
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = &TargetsBody;
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(TargetsArgs, indices)};
+  kernel.outputs = {offsetof(TargetsArgs, targets), offsetof(TargetsArgs, bounds)};
+  kernel.bytes_moved = 2.0 * sizeof(std::int64_t) * static_cast<double>(args.entries);
+  return kernel;
+}
+
 Result<Kernel> MakeScatter(const IndexSpec& spec, ScatterOp op) {
   static constexpr char kName[] = "scatter";
   ScatterArgs args;
-  LAGOON_ASSIGN_OR_RETURN(args.indexing, Layout(kName, spec));
+  LAGOON_ASSIGN_OR_RETURN(const Indexing indexing, Layout(kName, spec));
+  args.run = indexing.run;
+  args.tensor = indexing.tensor;
   if (op != ScatterOp::kAssign) {
     args.combine = FindBinaryRow(CombineOf(op), spec.type);
     if (args.combine == nullptr) {
@@ -313,7 +356,7 @@ Result<Kernel> MakeScatter(const IndexSpec& spec, ScatterOp op) {
     }
   }
   args.element_bytes = SizeOf(spec.type);
-  args.entries = Product(spec.entries);
+  args.entries = static_cast<std::size_t>(Product(spec.entries));
   args.range = static_cast<std::int64_t>(kScatterRange / args.element_bytes);
   args.range = std::min(args.range, spec.tensor);
   Kernel kernel;
@@ -322,8 +365,8 @@ Result<Kernel> MakeScatter(const IndexSpec& spec, ScatterOp op) {
   kernel.blocks = static_cast<std::uint32_t>((spec.tensor + args.range - 1) / args.range);
   kernel.scratch_bytes = static_cast<std::size_t>(args.range) * args.element_bytes;
   kernel.args = ArgsImage(args);
-  kernel.inputs = {offsetof(ScatterArgs, x), offsetof(ScatterArgs, indices),
-                   offsetof(ScatterArgs, updates)};
+  kernel.inputs = {offsetof(ScatterArgs, x), offsetof(ScatterArgs, targets),
+                   offsetof(ScatterArgs, bounds), offsetof(ScatterArgs, updates)};
   kernel.outputs = {offsetof(ScatterArgs, y)};
   kernel.bytes_moved =
       2.0 * static_cast<double>(spec.tensor) * static_cast<double>(args.element_bytes);

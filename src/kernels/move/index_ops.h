@@ -36,9 +36,19 @@ Result<Kernel> MakeGather(const IndexSpec& spec);
 
 enum class ScatterOp : std::uint8_t { kAssign, kAdd, kMul, kMin, kMax };
 
-/// Inputs: x, indices, updates (the runs in the order of the entries). Output: y, a copy of x to
-/// which the updates are applied in order. Each block owns a range of y and reads all indices.
-/// kUnimplemented if `op` is not defined on the type.
+/// Number of neighbouring entries that MakeScatterTargets() bounds together.
+inline constexpr std::size_t kScatterChunk = 64;
+
+/// Where the runs of MakeScatter() begin. Input: indices. Outputs, both int64: `targets`, the first
+/// element of each entry's run, -1 if an index is out of range; and `bounds` [chunks, 2], the least
+/// target and the end of the last run of every kScatterChunk entries (without valid ones, the end is
+/// 0).
+Result<Kernel> MakeScatterTargets(const IndexSpec& spec);
+
+/// Inputs: x, targets and bounds of MakeScatterTargets(), updates (the runs in the order of the
+/// entries). Output: y, a copy of x to which the updates are applied in order. Each block owns a
+/// range of y, and reads the targets of the chunks that reach it. kUnimplemented if `op` is not
+/// defined on the type.
 Result<Kernel> MakeScatter(const IndexSpec& spec, ScatterOp op);
 
 }  // namespace lagoon

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "kernels/move/index_ops.h"
 #include "kernels/testing/leave_at.h"
 
 namespace lagoon::testing {
@@ -123,6 +124,25 @@ void ExpectTyped(const Result<Kernel>& kernel, const std::vector<Bytes>& inputs,
   TypedRun run(*kernel, inputs, {expected.size() * sizeof(T)});
   run.ExpectTiles();
   EXPECT_EQ(FromBytes<T>(run.Run()[0]), expected);
+}
+
+/// The inputs of MakeScatter(): runs MakeScatterTargets(), and expects of it what ExpectTyped()
+/// does.
+inline std::vector<Bytes> ScatterInputs(const IndexSpec& spec, const Bytes& x, const Bytes& indices,
+                                        const Bytes& updates) {
+  std::size_t entries = 1;
+  for (const std::int64_t size : spec.entries) entries *= static_cast<std::size_t>(size);
+  const std::size_t chunks = (entries + kScatterChunk - 1) / kScatterChunk;
+  const Result<Kernel> kernel = MakeScatterTargets(spec);
+  if (!kernel) {
+    ADD_FAILURE() << kernel.error().message;
+    return {};
+  }
+  constexpr std::size_t kNumber = sizeof(std::int64_t);
+  TypedRun run(*kernel, {indices}, {entries * kNumber, chunks * 2 * kNumber});
+  run.ExpectTiles();
+  const std::vector<Bytes>& outputs = run.Run();
+  return {x, outputs[0], outputs[1], updates};
 }
 
 }  // namespace lagoon::testing

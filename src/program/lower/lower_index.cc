@@ -95,19 +95,28 @@ Status LowerGatherOf(ProgramBuilder& builder, const Node& node, IndexSpec spec) 
 }
 
 Status LowerScatterOf(ProgramBuilder& builder, const Node& node, IndexSpec spec) {
-  std::vector<Operand> operands;
-  for (std::size_t i = 0; i < 3; ++i) {
-    LAGOON_ASSIGN_OR_RETURN(const Tensor input, builder.Use(node.inputs[i], Layout::kPlain));
-    operands.push_back(builder.All(input));
-  }
-  spec.tensor = ElementCount(builder.dims(node.inputs[0]));
-  spec.index_type = builder.type(node.inputs[1]);
-  spec.type = builder.type(node.inputs[0]);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor indices, builder.Use(node.inputs[1], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor updates, builder.Use(node.inputs[2], Layout::kPlain));
+  spec.tensor = ElementCount(x.dims);
+  spec.index_type = indices.type;
+  spec.type = x.type;
+  const std::int64_t entries = ElementCount(spec.entries);
+  const auto chunk = static_cast<std::int64_t>(kScatterChunk);
+  const Tensor targets =
+      builder.NewTensor(node.name + ":targets", {entries}, Layout::kPlain, DataType::kInt64);
+  const Tensor bounds = builder.NewTensor(node.name + ":bounds", {(entries + chunk - 1) / chunk, 2},
+                                          Layout::kPlain, DataType::kInt64);
+  LAGOON_RETURN_IF_ERROR(
+      builder.Emit(node.name, [&](auto& make) { return make.ScatterTargets(spec); },
+                   {builder.All(indices)}, {builder.All(targets), builder.All(bounds)}));
   const Tensor y =
       builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain, spec.type);
   builder.Define(node.outputs[0], y);
-  return builder.Emit(node.name, [&](auto& make) { return make.Scatter(spec, ScatterOpOf(node)); },
-                      std::move(operands), {builder.All(y)});
+  return builder.Emit(
+      node.name, [&](auto& make) { return make.Scatter(spec, ScatterOpOf(node)); },
+      {builder.All(x), builder.All(targets), builder.All(bounds), builder.All(updates)},
+      {builder.All(y)});
 }
 
 std::size_t AxisOf(const Node& node) { return static_cast<std::size_t>(node.Int("axis", 0)); }
