@@ -41,8 +41,8 @@ inline constexpr std::size_t kScatterChunk = 64;
 
 /// Where the runs of MakeScatter() begin. Input: indices. Outputs, both int64: `targets`, the first
 /// element of each entry's run, -1 if an index is out of range; and `bounds` [chunks, 2], the least
-/// target and the end of the last run of every kScatterChunk entries (without valid ones, the end is
-/// 0).
+/// target and the end of the last run of every kScatterChunk entries (without valid ones, the end
+/// is 0).
 Result<Kernel> MakeScatterTargets(const IndexSpec& spec);
 
 /// Inputs: x, targets and bounds of MakeScatterTargets(), updates (the runs in the order of the
