@@ -2,9 +2,15 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/time.h"
@@ -56,16 +62,17 @@ class HttpClient final : public InferClient {
     try {
       const TimePoint begin = Now();
       asio::write(socket_, asio::buffer(request_));
-      http::response_parser<http::string_body> parser;
-      parser.body_limit(boost::none);
-      http::read(socket_, buffer_, parser);
-      const http::response<http::string_body>& response = parser.get();
+      http::response_parser<http::buffer_body> parser;
+      parser.body_limit(std::numeric_limits<std::uint64_t>::max());
+      http::read_header(socket_, buffer_, parser);
+      ReadBody(parser.content_length().value());
+      const http::response<http::buffer_body>& response = parser.get();
       Timing timing;
       timing.total_us = ToMicroseconds(Now() - begin);
-      if (response.result() != http::status::ok) return Fail(ErrorCode::kInternal, response.body());
+      if (response.result() != http::status::ok) return Fail(ErrorCode::kInternal, body_);
       const std::string length(response["Inference-Header-Content-Length"]);
-      const std::size_t header = length.empty() ? response.body().size() : std::stoul(length);
-      const Json json = Json::parse(response.body().substr(0, header));
+      const std::size_t header = length.empty() ? body_.size() : std::stoul(length);
+      const Json json = Json::parse(std::string_view(body_).substr(0, header));
       const Json stages = json.value("parameters", Json::object());
       for (const auto& [key, value] : stages.items()) {
         if (!key.starts_with(kStagePrefix) || !key.ends_with(kStageSuffix)) continue;
@@ -79,11 +86,20 @@ class HttpClient final : public InferClient {
   }
 
  private:
+  // Straight into its place, which is used again: the client must not cost more than the server.
+  void ReadBody(std::size_t bytes) {
+    body_.resize(bytes);
+    const std::size_t ahead = asio::buffer_copy(asio::buffer(body_), buffer_.data());
+    buffer_.consume(ahead);
+    asio::read(socket_, asio::buffer(body_.data() + ahead, bytes - ahead));
+  }
+
   ClientTarget target_;
   std::string request_;
   asio::io_context context_;
   Tcp::socket socket_{context_};
   boost::beast::flat_buffer buffer_;
+  std::string body_;
 };
 
 }  // namespace
