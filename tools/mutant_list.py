@@ -136,10 +136,10 @@ CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
 SUSPECTS = "src/server/remote/suspects.cc"
 PLAN_MAKER = "src/serving/request/plan_maker.cc"
-ASKED = """  std::shared_ptr<RequestInFlight> asked;
+ASKED = """  std::shared_ptr<Flight> asked;
   {
     const MutexLock lock(mutex_);
-    if (!order->requests.empty()) asked = order->requests.front().request;
+    if (!order->requests.empty()) asked = order->requests.front().flight;
   }
 """
 LISTENER = "src/device/host/listener_slot.h"
@@ -949,6 +949,6 @@ MUTANTS = [
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
      "  ExpireHeld(answers.finished);\n", "", ["world"]),
     ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",
-     "src/serving/request/in_flight.cc",
-     "  if (result.outcome == Outcome::kCancelled && table_.lost()) result.outcome = Outcome::kFailed;\n", "", ["world"]),
+     "src/serving/request/flight.cc",
+     "result.outcome == Outcome::kCancelled && device_.flights.lost()", "false", ["world"]),
 ]

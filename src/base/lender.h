@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -23,9 +22,7 @@ class Lender {
    public:
     Lease() = default;
     Lease(Lease&& other) noexcept
-        : lender_(std::exchange(other.lender_, nullptr)),
-          object_(other.object_),
-          number_(other.number_) {}
+        : lender_(std::exchange(other.lender_, nullptr)), object_(other.object_) {}
     Lease& operator=(Lease&&) = delete;
     ~Lease() {
       if (lender_ != nullptr) lender_->End();
@@ -34,17 +31,13 @@ class Lender {
     explicit operator bool() const { return lender_ != nullptr; }
     T* operator->() const { return object_; }
     T& operator*() const { return *object_; }
-    /// Number of the object among those lent, counted from 1. 0 without an object.
-    std::uint64_t number() const { return number_; }
 
    private:
     friend class Lender;
-    Lease(Lender& lender, T* object, std::uint64_t number)
-        : lender_(&lender), object_(object), number_(number) {}
+    Lease(Lender& lender, T* object) : lender_(&lender), object_(object) {}
 
     Lender* lender_ = nullptr;
     T* object_ = nullptr;
-    std::uint64_t number_ = 0;
   };
 
   Lender() = default;
@@ -58,14 +51,13 @@ class Lender {
     LAGOON_CHECK(object_ == nullptr && object != nullptr);
     object_ = std::move(object);
     lending_ = true;
-    ++number_;
   }
 
   Lease Borrow() {
     const MutexLock lock(mutex_);
     if (!lending_) return {};
     ++leases_;
-    return Lease(*this, object_.get(), number_);
+    return Lease(*this, object_.get());
   }
 
   /// Borrow() finds nothing from now on. Leases go on, and the object lives until TakeBack().
@@ -96,7 +88,6 @@ class Lender {
   CondVar returned_;
   std::unique_ptr<T> object_ GUARDED_BY(mutex_);
   bool lending_ GUARDED_BY(mutex_) = false;
-  std::uint64_t number_ GUARDED_BY(mutex_) = 0;
   std::size_t leases_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -29,16 +29,6 @@ TEST(Lender, LendsNothingBeforeLendAndAfterWithdraw) {
   EXPECT_EQ(*back, 7);
 }
 
-TEST(Lender, LeasesCountTheObjects) {
-  Lender<int> lender;
-  EXPECT_EQ(lender.Borrow().number(), 0u);
-  for (const std::uint64_t number : {1u, 2u, 3u}) {
-    lender.Lend(std::make_unique<int>(0));
-    EXPECT_EQ(lender.Borrow().number(), number);
-    lender.TakeBack();
-  }
-}
-
 TEST(Lender, AMovedLeaseEndsOnce) {
   Lender<int> lender;
   lender.Lend(std::make_unique<int>(7));

@@ -10,6 +10,7 @@
 #include "policies/registry.h"
 #include "program/parts.h"
 #include "serving/model/request_check.h"
+#include "serving/request/flight.h"
 #include "trace/recorder.h"
 
 namespace lagoon {
@@ -163,19 +164,13 @@ Status DeviceCore::ResizeShare(const std::string& model, const std::string& vers
   return shares_->Resize(*found->model, wanted);
 }
 
-Batcher* DeviceCore::BatcherOf(const RequestInFlight& request) const {
-  const LoadedVersion& version = request.version();
+Batcher* DeviceCore::BatcherOf(const Flight& flight) {
+  const LoadedVersion& version = flight.version();
   // Contents that decide a plan are of one request.
-  if (version.own == nullptr || request.model().contents_decide()) return nullptr;
-  const bool lowered = request.priority() >= kLoweredPriority && version.lowered != nullptr;
+  if (version.own == nullptr || flight.model().contents_decide()) return nullptr;
+  const bool lowered =
+      flight.request().asked.priority >= kLoweredPriority && version.lowered != nullptr;
   return (lowered ? version.lowered : version.own).get();
-}
-
-void DeviceCore::CancelInBatchers() {
-  const Result<std::vector<ModelLease>> leases = models_.FindAll("");
-  for (const ModelLease& lease : *leases) {
-    for (Batcher* const batcher : lease->Batchers()) batcher->CancelAll();
-  }
 }
 
 DeviceCore::~DeviceCore() {
@@ -231,69 +226,70 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
   return statistics;
 }
 
-Result<std::shared_ptr<RequestInFlight>> DeviceCore::Admit(InferRequest& request,
-                                                           InferCallback& callback) {
+Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCallback& callback) {
   LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
-  ServedModel* const model = lease->model.get();
+  ServedModel& model = *lease->model;
   const TimePoint now = device_->Now();
   if (request.arrival == TimePoint{}) request.arrival = now;
   const auto refuse = [&](Error error) {
-    model->recorder().RecordRefused(error.code, now - request.arrival);
+    model.recorder().RecordRefused(error.code, now - request.arrival);
     return tl::unexpected<Error>(std::move(error));
   };
-  Result<RequestBinding> binding = BindRequest(request, model->signature());
+  Result<RequestBinding> binding = BindRequest(request, model.signature());
   if (!binding) return refuse(std::move(binding).error());
-  Result<RequestPadding> padding = model->buckets().Pad(model->signature(), *binding);
+  Result<RequestPadding> padding = model.buckets().Pad(model.signature(), *binding);
   if (!padding) {
-    padding.error().message.insert(0, fmt::format("model '{}': ", model->name()));
+    padding.error().message.insert(0, fmt::format("model '{}': ", model.name()));
     return refuse(std::move(padding).error());
   }
-  const TimePoint deadline = DeadlineOf(request, model->settings());
-  if (deadline <= now) return refuse(TimeoutError(model->name()));
-  if (!model->is_program()) model->load().Arrived(model->RowsOf(binding->dims), now);
-  const RequestInFlight::Admission admission{request.arrival, deadline, now};
-  return std::make_shared<RequestInFlight>(std::move(request), std::move(callback),
-                                           std::move(lease), *std::move(binding),
-                                           *std::move(padding), admission, in_flight_, *maker_);
+  const TimePoint deadline = DeadlineOf(request, model.settings());
+  if (deadline <= now) return refuse(TimeoutError(model.name()));
+  const std::int64_t rows = model.RowsOf(binding->dims);
+  if (!model.is_program()) model.load().Arrived(rows, now);
+  std::string id = std::move(request.id);
+  auto asked = std::make_shared<const Request>(
+      Request{std::move(request), *std::move(binding), *std::move(padding), deadline, now, rows});
+  return std::make_shared<Flight>(std::move(asked), std::move(id), std::move(callback),
+                                  std::move(lease),
+                                  Flight::Device{flights_, *maker_, *dispatcher_});
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
-  Result<std::shared_ptr<RequestInFlight>> admitted =
+  Result<std::shared_ptr<Flight>> admitted =
       WithoutExceptions([&] { return Admit(request, callback); });
   if (!admitted) {
     request.payload.reset();
     callback(tl::unexpected<Error>(std::move(admitted).error()));
     return RequestHandle{};
   }
-  Result<RequestHandle> handle = WithoutExceptions([&] { return Pass(*admitted); });
-  if (handle) return *handle;
-  (*admitted)->RefuseAwaited(std::move(handle).error());
-  return RequestHandle{};
+  Flight& flight = **admitted;
+  Status passed = WithoutExceptions([&]() -> Status {
+    if (flights_.Add(flight)) return Pass(*admitted);
+    return Fail(ErrorCode::kUnavailable, flights_.why_closed());
+  });
+  if (!passed) flight.Refuse(std::move(passed).error());
+  return flight.handle();
 }
 
 /// Hands the request over to what runs it, which answers it. After an error nothing has it.
-Result<RequestHandle> DeviceCore::Pass(const std::shared_ptr<RequestInFlight>& request) {
-  ServedModel& model = request->model();
-  if (auto plan = model.FindPlan(request->Key())) {
-    if (Outdated(plan->loaded->plan)) return maker_->Make(request);
-    // May take more than one job.
-    if (plan->links.next || Assumes(plan->loaded->plan)) {
-      return maker_->Begin(request, std::move(plan));
-    }
-    Batcher* const batcher = BatcherOf(*request);
-    if (batcher != nullptr && FitsBatches(*plan, model.RowsOf(request->dims()))) {
-      LAGOON_RETURN_IF_ERROR(request->TakeRoomFor(*plan));
-      const RequestHandle handle = maker_->NewHandle();
-      if (!request->Await(handle)) return RequestHandle{};
-      batcher->Add(handle, request, *plan);
-      return handle;
-    }
-    return RequestInFlight::Post(request, std::move(plan), *dispatcher_);
-  }
-  if (!model.MakesPlanFor(request->dims())) {
+Status DeviceCore::Pass(const std::shared_ptr<Flight>& flight) {
+  ServedModel& model = flight->model();
+  auto plan = model.FindPlan(flight->Key());
+  if (plan == nullptr && !model.MakesPlanFor(flight->dims())) {
     return tl::unexpected<Error>(model.OtherShapeError());
   }
-  return maker_->Make(request);
+  if (plan == nullptr || Outdated(plan->loaded->plan)) {
+    maker_->Make(flight);
+    return {};
+  }
+  Batcher* const batcher = BatcherOf(*flight);
+  if (batcher != nullptr && FitsBatches(*plan, flight->request().rows)) {
+    LAGOON_RETURN_IF_ERROR(flight->TakeRoomFor(*plan));
+    batcher->Add(flight, *plan);
+    return {};
+  }
+  flight->Post(std::move(plan));
+  return {};
 }
 
 void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
@@ -303,55 +299,21 @@ void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)
 }
 
 void DeviceCore::Cancel(RequestHandle handle) {
-  // Where memory runs out, the request goes on.
-  const Status ignored = WithoutExceptions([&]() -> Status {
-    CancelOne(handle);
-    return {};
-  });
-  if (!ignored) spdlog::warn("a request is not cancelled: {}", ignored.error().message);
-}
-
-void DeviceCore::CancelOne(RequestHandle handle) {
-  // A handle is the id of the job. Ids are not used again, so that the dispatcher ignores the id of
-  // a job that has finished.
-  if (handle == RequestHandle{}) return;
-  if (PlanMaker::IsHandle(handle)) {
-    if (maker_->Cancel(handle)) return;
-    const Result<std::vector<ModelLease>> leases = models_.FindAll("");
-    for (const ModelLease& lease : *leases) {
-      for (Batcher* const batcher : lease->Batchers()) {
-        if (batcher->Cancel(handle)) return;
-      }
-    }
-    return in_flight_.Cancel(handle, *dispatcher_);
-  }
-  const JobId job{static_cast<std::underlying_type_t<RequestHandle>>(handle)};
-  if (IsProgramRun(job)) {
-    models_.CancelInPrograms(job, *dispatcher_);
-  } else {
-    dispatcher_->Cancel(job);
-  }
+  if (const std::shared_ptr<Flight> flight = flights_.Find(handle)) flight->Cancel();
 }
 
 void DeviceCore::AwaitLost(std::string why) {
-  in_flight_.Close(std::move(why), /*lost=*/true);
-  CancelWaiting();
-  in_flight_.WaitUntilEmpty(kNoDeadline);
-}
-
-/// Those that no job runs yet.
-void DeviceCore::CancelWaiting() {
-  if (maker_ != nullptr) UntilMemorySuffices([&] { maker_->CancelAll(); });
-  UntilMemorySuffices([&] { CancelInBatchers(); });
+  flights_.Close(std::move(why), /*lost=*/true);
+  UntilMemorySuffices([&] { flights_.CancelAll(); });
+  flights_.WaitUntilEmpty(kNoDeadline);
 }
 
 void DeviceCore::Drain(TimePoint until) {
   draining_.store(true, std::memory_order_relaxed);
-  UntilMemorySuffices([&] { in_flight_.Close("the server is shutting down"); });
-  if (dispatcher_ == nullptr || in_flight_.WaitUntilEmpty(until)) return;
-  CancelWaiting();
-  UntilMemorySuffices([&] { in_flight_.CancelAll(*dispatcher_); });
-  in_flight_.WaitUntilEmpty(kNoDeadline);
+  UntilMemorySuffices([&] { flights_.Close("the server is shutting down"); });
+  if (flights_.WaitUntilEmpty(until)) return;
+  UntilMemorySuffices([&] { flights_.CancelAll(); });
+  flights_.WaitUntilEmpty(kNoDeadline);
 }
 
 }  // namespace lagoon

@@ -16,7 +16,7 @@
 #include "serving/core_options.h"
 #include "serving/model_table.h"
 #include "serving/request/batcher.h"
-#include "serving/request/in_flight.h"
+#include "serving/request/flights.h"
 #include "serving/request/plan_maker.h"
 #include "serving/shares/share_keeper.h"
 
@@ -76,13 +76,10 @@ class DeviceCore {
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
-  void CancelWaiting();
-  void CancelOne(RequestHandle handle);
-  void CancelInBatchers();
-  Batcher* BatcherOf(const RequestInFlight& request) const;
-  /// After an error, or an exception, `request` and `callback` are as they were.
-  Result<std::shared_ptr<RequestInFlight>> Admit(InferRequest& request, InferCallback& callback);
-  Result<RequestHandle> Pass(const std::shared_ptr<RequestInFlight>& request);
+  static Batcher* BatcherOf(const Flight& flight);
+  /// After an error, or an exception, `callback` is as it was.
+  Result<std::shared_ptr<Flight>> Admit(InferRequest& request, InferCallback& callback);
+  Status Pass(const std::shared_ptr<Flight>& flight);
 
   const CoreOptions options_;
   LoadOptions load_options_;  // immutable after Open
@@ -94,7 +91,7 @@ class DeviceCore {
   /// Models that were unloaded while the device was lost: the dispatcher still knows them.
   std::vector<std::unique_ptr<LoadedVersion>> kept_ GUARDED_BY(change_mutex_);
   ModelTable models_;
-  InFlightTable in_flight_;
+  Flights flights_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<PlanMaker> maker_;
   std::unique_ptr<ShareKeeper> shares_;  // immutable after Open

@@ -219,6 +219,19 @@ TEST_F(ModelChangesTest, ARequestOfALeavingModelCanBeCancelled) {
   EXPECT_TRUE(unloaded.get());
 }
 
+TEST_F(ModelChangesTest, ARequestThatWaitsForABatchOfALeavingModelCanBeCancelled) {
+  repository_.AddModel(
+      "batched", SmallBatchModel(),
+      "max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 3600000000 }");
+  OpenWith({"batched"});
+  Sent waiting = Send(SmallRequest("batched"));
+  std::future<Status> unloaded = StartUnload("batched");
+  while (core_->ModelReady("batched", "")) std::this_thread::yield();
+  core_->Cancel(waiting.handle);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kCancelled);
+  EXPECT_TRUE(unloaded.get());
+}
+
 TEST_F(ModelChangesTest, BatchesOfALeavingModelEndAsUsual) {
   repository_.AddModel(
       "batched", SmallBatchModel(),

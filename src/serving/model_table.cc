@@ -318,15 +318,6 @@ void ModelTable::StopBatchers() {
   }
 }
 
-void ModelTable::CancelInPrograms(JobId job, Dispatcher& dispatcher) {
-  std::vector<ServedModel*> programs;
-  {
-    const MutexLock lock(mutex_);
-    programs = Programs();
-  }
-  for (ServedModel* const program : programs) program->Cancel(job, dispatcher);
-}
-
 Result<ModelLease> ModelTable::Find(const std::string& model, const std::string& version) const {
   const MutexLock lock(mutex_);
   LAGOON_ASSIGN_OR_RETURN(const Entry* entry, FindEntry(model));

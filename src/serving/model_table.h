@@ -44,8 +44,6 @@ class ModelTable {
   void StopPrograms();
   /// Must be called before the maker is destroyed. No request may be left.
   void StopBatchers();
-  /// Cancels the job in the program that runs it, if any.
-  void CancelInPrograms(JobId job, Dispatcher& dispatcher);
 
   /// Loads one model as the repository has it now. The table does not change; Put() puts the result
   /// into it. kNotFound: the repository has no such model. kUnimplemented: a job program. Otherwise

@@ -152,15 +152,6 @@ class Core final : public Inference,
   void MakeChanges(const std::stop_token& stop, const std::string*& changing);
   Status Make(const Change& change, bool ends);
 
-  // The handle of a request is the id of its job. Ids start anew whenever the device is opened, so
-  // these bits of the handle hold the number of the opening, modulo 128. The bit above marks ids of
-  // a ProgramHost.
-  static constexpr int kOpeningShift = 56;
-  static constexpr std::uint64_t kOpeningMask = std::uint64_t{0x7f} << kOpeningShift;
-  static std::uint64_t OpeningBits(const Lease& present) {
-    return present.number() << kOpeningShift & kOpeningMask;
-  }
-
   /// What the last DeviceCore reported, for the time until the next one is there.
   struct Last {
     DeviceInfo device;
@@ -318,17 +309,11 @@ RequestHandle Core::Infer(InferRequest request, InferCallback callback) {
     callback(WithoutExceptions([&]() -> Result<InferResponse> { return tl::unexpected(Away()); }));
     return RequestHandle{};
   }
-  const RequestHandle handle = present->Infer(std::move(request), std::move(callback));
-  if (handle == RequestHandle{}) return handle;
-  return RequestHandle{static_cast<std::uint64_t>(handle) | OpeningBits(present)};
+  return present->Infer(std::move(request), std::move(callback));
 }
 
 void Core::Cancel(RequestHandle handle) {
-  const auto raw = static_cast<std::uint64_t>(handle);
-  const Lease present = present_.Borrow();
-  // All requests of an earlier opening have been answered.
-  if (!present || (raw & kOpeningMask) != OpeningBits(present)) return;
-  present->Cancel(RequestHandle{raw & ~kOpeningMask});
+  if (const Lease present = present_.Borrow()) present->Cancel(handle);
 }
 
 void Core::Drain(TimePoint until) {

@@ -12,9 +12,6 @@
 
 namespace lagoon {
 
-/// True for ids of jobs of a ProgramHost; false for ids of the dispatcher.
-constexpr bool IsProgramRun(JobId job) { return (Raw(job) >> 63) != 0; }
-
 /// A model that a program may run, with the queue that runs it.
 struct ProgramModel {
   std::string role;

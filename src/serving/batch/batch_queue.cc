@@ -174,14 +174,12 @@ BatchQueue::Expired BatchQueue::TakeExpired(TimePoint now, const TimeOf& time_of
   return expired;
 }
 
-std::vector<BatchMember> BatchQueue::Take(const std::function<bool(const BatchMember&)>& which) {
-  std::vector<Members::iterator> found;
-  for (auto member = members_.begin(); member != members_.end(); ++member) {
-    if (which(*member)) found.push_back(member);
-  }
-  std::vector<BatchMember> taken;
-  taken.reserve(found.size());
-  for (const auto member : found) TakeOut(member, taken);
+std::optional<BatchMember> BatchQueue::TakeFirst(
+    const std::function<bool(const BatchMember&)>& which) {
+  const auto found = std::ranges::find_if(members_, which);
+  if (found == members_.end()) return std::nullopt;
+  std::optional<BatchMember> taken = std::move(*found);
+  members_.erase(found);
   return taken;
 }
 

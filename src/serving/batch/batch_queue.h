@@ -16,12 +16,12 @@
 
 namespace lagoon {
 
-class RequestInFlight;
+class Flight;
 
 /// A request that waits for a batch.
 struct BatchMember {
   RequestHandle handle{};
-  std::shared_ptr<RequestInFlight> request;
+  std::shared_ptr<Flight> flight;
   std::int64_t rows = 1;
   std::uint32_t level = 0;  // BatchingSettings::LevelOf(); the smaller one goes first
   std::string shape = {};   // equal for requests that one batch can hold
@@ -75,8 +75,8 @@ class BatchQueue {
   };
   /// Removes the requests that have waited too long.
   Expired TakeExpired(TimePoint now, const TimeOf& time_of);
-  /// Removes those for which `which` holds.
-  std::vector<BatchMember> Take(const std::function<bool(const BatchMember&)>& which);
+  /// Removes the first one for which `which` holds.
+  std::optional<BatchMember> TakeFirst(const std::function<bool(const BatchMember&)>& which);
 
   /// When TakeExpired() would give something, or TakeBatch() if it will be called (`may_go`), while
   /// no request comes. Call it after those two. kNoDeadline: never.

@@ -29,8 +29,8 @@ class RepositoryControl {
   /// that ResizeShare() gave stay.
   virtual void LoadModel(const std::string& model, std::function<void(Status)> done) = 0;
   /// Requests that come from now on find no such model. `done` is called once, on any thread, when
-  /// the requests in flight are answered and the model's memory is free. A request that waits for a
-  /// batch then cannot be cancelled. kNotFound: the model is not loaded. Otherwise as LoadModel.
+  /// the requests in flight are answered and the model's memory is free. kNotFound: the model is
+  /// not loaded. Otherwise as LoadModel.
   virtual void UnloadModel(const std::string& model, std::function<void(Status)> done) = 0;
 };
 

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/guard.h"
 #include "base/thread.h"
 #include "program/parts.h"
-#include "serving/model/served_model.h"
-#include "serving/request/in_flight.h"
 #include "serving/request/plan_maker.h"
 
 namespace lagoon {
@@ -26,17 +25,6 @@ Nanoseconds Scaled(Nanoseconds time, double factor) {
 
 // The pause after a step that memory ran out in.
 constexpr Nanoseconds kRetryPause = std::chrono::milliseconds(10);
-
-/// The result of a request that no job has run.
-JobResult NotRun(Outcome outcome, TimePoint posted) {
-  JobResult result;
-  result.outcome = outcome;
-  const TimePoint now = Now();
-  result.posted = posted;
-  result.started = result.first_block = result.inputs_copied = now;
-  result.computed = result.finished = now;
-  return result;
-}
 
 }  // namespace
 
@@ -61,7 +49,7 @@ class Batcher::Batch final : public JobClient {
     parts.inputs.resize(of_rows.inputs.size());
     parts.outputs.resize(of_rows.outputs.size());
     for (const BatchMember& member : members) {
-      member.request->BindInBatch(plan, parts);
+      member.flight->JoinBatch(plan, parts);
       rows += member.rows;
       deadline = std::max(deadline, member.deadline);
     }
@@ -88,8 +76,11 @@ class Batcher::Batch final : public JobClient {
   std::vector<void*> outputs;
   std::shared_ptr<Batch> job_reference;  // while the dispatcher has the job
 
+  bool AllCancelled() const {
+    return std::ranges::all_of(members, [](const auto& m) { return m.flight->cancelled(); });
+  }
+
   // Under the batcher's mutex.
-  std::vector<RequestHandle> cancelled;
   JobId job{};  // 0: not known yet
   bool ended = false;
 
@@ -116,99 +107,73 @@ Batcher::~Batcher() {
   LAGOON_CHECK(queue_.size() == 0 && posted_ == 0);
 }
 
-void Batcher::Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
-                  const ServedPlan& plan) {
+void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan) {
   const ModelSettings& settings = model_.settings();
   const BatchingSettings& batching = settings.batching;
-  BatchMember member{handle, request, model_.RowsOf(request->dims())};
-  member.shape = model_.KeyOf(nullptr, WithRows(request->dims(), 0), {});
+  flight->WaitIn(*this);
+  const Request& request = flight->request();
+  BatchMember member{flight->handle(), flight, request.rows};
+  member.shape = model_.KeyOf(nullptr, WithRows(flight->dims(), 0), {});
   member.came = Now();
-  member.deadline = request->deadline();
-  member.level = batching.LevelOf(request->priority());
+  member.deadline = request.deadline;
+  member.level = batching.LevelOf(request.asked.priority);
   const WaitPolicy& policy = batching.PolicyOf(member.level);
   const bool has_own = policy.own_timeout && member.deadline != kNoDeadline;
   if (policy.timeout > Nanoseconds(0) && !has_own) member.leaves = member.came + policy.timeout;
   if (max_wait_ > Nanoseconds(0)) member.gives_up = member.came + max_wait_;
   const auto refuse_late = [&](TimePoint end) {
-    JobResult result = NotRun(Outcome::kTooLate, member.came);
+    JobResult result = WithoutJob(Outcome::kTooLate, member.came);
     result.expected = end - member.came;
-    request->Finished(result);
+    flight->Finished(result);
   };
   const TimePoint end_alone = member.came + plan.loaded->plan.standalone;
   if (end_alone > member.deadline) return refuse_late(end_alone);
-  std::vector<BatchMember> superseded;
-  bool full = false, cancelling = false;
+  std::optional<BatchMember> superseded;
+  bool full = false;
   std::size_t waiting = 0;
   TimePoint end = end_alone;
   {
     const MutexLock lock(mutex_);
-    cancelling = cancelling_;
     const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
     if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
     waiting = queue_.size();
     full = waiting >= settings.max_queue_size ||
            (policy.max_waiting > 0 && queue_.OfLevel(member.level) >= policy.max_waiting);
-    if (full && gives_way && !cancelling) {
-      bool found = false;
-      superseded = queue_.Take([&](const BatchMember& other) {
-        return other.level == member.level && !std::exchange(found, true);
-      });
-      full = superseded.empty();
+    if (full && gives_way) {
+      superseded =
+          queue_.TakeFirst([&](const BatchMember& other) { return other.level == member.level; });
+      full = !superseded.has_value();
     }
-    if (!full && !cancelling && end <= member.deadline) queue_.Add(member);
+    if (!full && end <= member.deadline) queue_.Add(member);
   }
-  for (const BatchMember& oldest : superseded) {
-    oldest.request->Finished(NotRun(Outcome::kSuperseded, oldest.came));
+  if (superseded) {
+    superseded->flight->Finished(WithoutJob(Outcome::kSuperseded, superseded->came));
   }
-  if (cancelling) return request->Finished(NotRun(Outcome::kCancelled, Now()));
   if (end > member.deadline) return refuse_late(end);
   if (full) {
-    return request->RefuseAwaited(
+    return flight->Refuse(
         {ErrorCode::kUnavailable, fmt::format("model '{}': the queue is full: {} requests wait for "
                                               "a batch",
                                               model_.name(), waiting)});
   }
+  flight->HeedCancel();
   Step();
 }
 
-bool Batcher::Cancel(RequestHandle handle) {
-  std::vector<BatchMember> waiting;
+void Batcher::Cancel(Flight& flight) {
+  std::optional<BatchMember> waiting;
   JobId job{};
-  bool found = false;
   {
     const MutexLock lock(mutex_);
-    waiting = queue_.Take([&](const BatchMember& member) { return member.handle == handle; });
-    const auto in_batch = in_batches_.find(handle);
-    found = !waiting.empty() || in_batch != in_batches_.end();
-    if (in_batch != in_batches_.end()) {
-      Batch& batch = *in_batch->second;
-      if (std::ranges::find(batch.cancelled, handle) == batch.cancelled.end()) {
-        batch.cancelled.push_back(handle);
-      }
-      if (batch.cancelled.size() == batch.members.size()) job = batch.job;
+    const auto is_this = [&](const BatchMember& member) { return member.flight.get() == &flight; };
+    waiting = queue_.TakeFirst(is_this);
+    for (const Batch* const batch : running_) {
+      if (std::ranges::none_of(batch->members, is_this)) continue;
+      if (batch->AllCancelled()) job = batch->job;
     }
   }
-  for (const BatchMember& member : waiting) {
-    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
-  }
+  if (waiting) flight.Finished(WithoutJob(Outcome::kCancelled, waiting->came));
   if (job != JobId{}) dispatcher_.Cancel(job);
-  return found;
-}
-
-void Batcher::CancelAll() {
-  std::vector<BatchMember> waiting;
-  std::vector<RequestHandle> running;
-  {
-    const MutexLock lock(mutex_);
-    cancelling_ = true;
-    running.reserve(in_batches_.size());
-    waiting = queue_.Take([](const BatchMember&) { return true; });
-    for (const auto& [handle, batch] : in_batches_) running.push_back(handle);
-  }
-  for (const BatchMember& member : waiting) {
-    member.request->Finished(NotRun(Outcome::kCancelled, member.came));
-  }
-  for (const RequestHandle handle : running) Cancel(handle);
 }
 
 std::size_t Batcher::Waiting() const {
@@ -226,10 +191,10 @@ BatchNotice Batcher::TakeNotice() {
   return limiter_ == nullptr ? BatchNotice::kNone : limiter_->TakeNotice();
 }
 
-/// The plan for a batch of so many rows like `request`; null if there is none.
-std::shared_ptr<ServedPlan> Batcher::PlanFor(const RequestInFlight& request, std::int64_t rows,
+/// The plan for a batch of so many rows like the request of `flight`; null if there is none.
+std::shared_ptr<ServedPlan> Batcher::PlanFor(const Flight& flight, std::int64_t rows,
                                              bool to_run) const {
-  const PlanKey key = model_.KeyOf(nullptr, WithRows(request.dims(), rows), {});
+  const PlanKey key = model_.KeyOf(nullptr, WithRows(flight.dims(), rows), {});
   auto plan = to_run ? model_.FindPlan(key) : model_.PeekPlan(key);
   return plan != nullptr && FitsBatches(*plan, rows) ? plan : nullptr;
 }
@@ -263,7 +228,7 @@ BatchQueue::TimeOf Batcher::Times(double slowdown, Wanted& wanted) const {
     const auto found = std::ranges::find_if(*known, same);
     if (found != known->end()) return found->time;
     std::optional<Nanoseconds> time;
-    if (const auto plan = PlanFor(*member.request, rows, /*to_run=*/false)) {
+    if (const auto plan = PlanFor(*member.flight, rows, /*to_run=*/false)) {
       time = Scaled(plan->loaded->plan.standalone, slowdown);
       if (member.shape == wanted.shape) wanted.rows.Found(rows);
     } else {
@@ -276,7 +241,7 @@ BatchQueue::TimeOf Batcher::Times(double slowdown, Wanted& wanted) const {
 
 void Batcher::Want(const BatchMember& member, std::int64_t rows, Wanted& wanted) const {
   if (wanted.dims.empty()) {
-    std::vector<Dims> dims = WithRows(member.request->dims(), rows);
+    std::vector<Dims> dims = WithRows(member.flight->dims(), rows);
     if (!model_.MakesPlanFor(dims)) return;
     wanted.dims = std::move(dims);
     wanted.shape = member.shape;
@@ -312,7 +277,7 @@ bool Batcher::TakeStep() {
     const std::uint32_t places =
         model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
     expired = queue_.TakeExpired(now, times);
-    if (posted_ < places && !cancelling_) batch = queue_.TakeBatch(now, times);
+    if (posted_ < places) batch = queue_.TakeBatch(now, times);
     if (!batch.empty()) {
       ++posted_;  // Post() gives it back; nothing that throws comes before
     } else if (next_time_ = queue_.NextTime(posted_ < places, times); next_time_ != kNoDeadline) {
@@ -334,15 +299,15 @@ void Batcher::Refuse(const BatchMember& member, ErrorCode code, Why why) {
   Result<Error> error = WithoutExceptions([&]() -> Result<Error> {
     return Error{code, fmt::format("model '{}': {}", model_.name(), why())};
   });
-  member.request->RefuseAwaited(error ? *std::move(error) : std::move(error).error());
+  member.flight->Refuse(error ? *std::move(error) : std::move(error).error());
 }
 
 void Batcher::Answer(const BatchQueue::Expired& expired) {
   for (const BatchMember& member : expired.deadline) {
-    member.request->Finished(NotRun(Outcome::kExpired, member.came));
+    member.flight->Finished(WithoutJob(Outcome::kExpired, member.came));
   }
   for (const BatchMember& member : expired.given_up) {
-    member.request->Finished(NotRun(Outcome::kNotStarted, member.came));
+    member.flight->Finished(WithoutJob(Outcome::kNotStarted, member.came));
   }
   for (const BatchMember& member : expired.queue_timeout) {
     Refuse(member, ErrorCode::kUnavailable, [&] {
@@ -365,7 +330,7 @@ void Batcher::Post(std::vector<BatchMember> members) {
       if (!batch) {
         Refuse(member, batch.error().code, [&] { return batch.error().message; });
       } else {
-        maker_.Make(member.request);
+        maker_.Make(member.flight);
       }
     }
     return;
@@ -386,7 +351,7 @@ void Batcher::Post(std::vector<BatchMember> members) {
 Result<std::shared_ptr<Batcher::Batch>> Batcher::MakeBatch(std::vector<BatchMember>& members) {
   std::int64_t rows = 0;
   for (const BatchMember& member : members) rows += member.rows;
-  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().request, rows, /*to_run=*/true);
+  std::shared_ptr<ServedPlan> plan = PlanFor(*members.front().flight, rows, /*to_run=*/true);
   if (plan == nullptr) return nullptr;
   return std::make_shared<Batch>(*this, std::move(members), std::move(plan));
 }
@@ -395,7 +360,7 @@ Result<std::shared_ptr<Batcher::Batch>> Batcher::MakeBatch(std::vector<BatchMemb
 Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   {
     const MutexLock lock(mutex_);
-    for (const BatchMember& member : batch->members) in_batches_[member.handle] = batch.get();
+    running_.push_back(batch.get());
     busy_until_ =
         std::max(busy_until_, Now()) + Scaled(batch->plan->loaded->plan.standalone, Slowdown());
   }
@@ -412,14 +377,14 @@ Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   {
     const MutexLock lock(mutex_);
     batch->job = *job;
-    cancel = !batch->ended && batch->cancelled.size() == batch->members.size();
+    cancel = !batch->ended && batch->AllCancelled();
   }
   if (cancel) dispatcher_.Cancel(*job);
   return job;
 }
 
 void Batcher::Leave(const Batch& batch) {
-  for (const BatchMember& member : batch.members) in_batches_.erase(member.handle);
+  std::erase(running_, &batch);
   --posted_;
 }
 
@@ -440,27 +405,25 @@ void Batcher::Learn(const Batch& batch, const JobResult& result) {
 
 /// The next batch is posted before this one's requests are answered, so that the device has work.
 void Batcher::Ended(Batch& batch, const JobResult& result) {
-  std::vector<RequestHandle> cancelled;
   {
     const MutexLock lock(mutex_);
     Leave(batch);
     batch.ended = true;
     if (result.outcome == Outcome::kDone) Learn(batch, result);
     if (posted_ == 0) busy_until_ = {};
-    cancelled.swap(batch.cancelled);
   }
   Step();
   bool counted = false;
   for (const BatchMember& member : batch.members) {
     JobResult own = result;
     const bool done = result.outcome == Outcome::kDone;
-    if (std::ranges::find(cancelled, member.handle) != cancelled.end()) {
+    if (member.flight->cancelled()) {
       own.outcome = Outcome::kCancelled;
     } else if (done && result.finished > member.deadline) {
       own.outcome = Outcome::kExpired;
     }
     const bool counts = own.outcome == Outcome::kDone && !std::exchange(counted, true);
-    member.request->FinishedInBatch(own, {batch.rows, counts});
+    member.flight->Finished(own, {batch.rows, counts});
   }
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -14,13 +13,11 @@
 #include "serving/batch/batch_queue.h"
 #include "serving/batch/wanted_rows.h"
 #include "serving/core/request.h"
+#include "serving/request/flight.h"
 
 namespace lagoon {
 
 class PlanMaker;
-class RequestInFlight;
-class ServedModel;
-struct ServedPlan;
 
 /// Whether a batch can run with this plan of `rows` rows: one job, whose tensors all begin with the
 /// rows.
@@ -36,26 +33,20 @@ bool FitsBatches(const ServedPlan& plan, std::int64_t rows);
 /// - A BatchLimiter may keep batches so small that they end within an SLO (BatchLimitSettings).
 /// - A batch is no larger than the plans that are there allow. A larger plan is made then, below
 ///   all other work.
-class Batcher {
+class Batcher final : public WaitingPlace {
  public:
   /// `priority`: of the requests (InferRequest::priority). All arguments outlive the batcher.
   Batcher(ServedModel& model, std::uint64_t priority, Dispatcher& dispatcher, PlanMaker& maker);
-  /// All requests must have been answered (CancelAll, then the end of the batches).
+  /// All requests must have been answered.
   ~Batcher();
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// Takes a request that the in-flight table has (RequestInFlight::Await with `handle`). `plan`:
-  /// for the request's own rows. Answers it at once if its deadline cannot be met behind what waits
-  /// and runs (kTooLate), or if the queue is full: kUnavailable, but with Overflow::kNewestWins the
-  /// oldest request is answered as superseded.
-  void Add(RequestHandle handle, const std::shared_ptr<RequestInFlight>& request,
-           const ServedPlan& plan);
-
-  /// Returns false if the request is not here.
-  bool Cancel(RequestHandle handle);
-  /// Cancels all requests, and from now on those that come.
-  void CancelAll();
+  /// Takes a request. `plan`: for the request's own rows. Answers it at once if its deadline cannot
+  /// be met behind what waits and runs (kTooLate), or if the queue is full: kUnavailable, but with
+  /// Overflow::kNewestWins the oldest request is answered as superseded.
+  void Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan);
+  void Cancel(Flight& flight) override;
 
   /// The number of requests that wait for a batch.
   std::size_t Waiting() const;
@@ -78,8 +69,7 @@ class Batcher {
   BatchQueue::TimeOf Times(double slowdown, Wanted& wanted) const REQUIRES(mutex_);
   void Want(const BatchMember& member, std::int64_t rows, Wanted& wanted) const;
   /// `to_run`: counts as a use of the plan.
-  std::shared_ptr<ServedPlan> PlanFor(const RequestInFlight& request, std::int64_t rows,
-                                      bool to_run) const;
+  std::shared_ptr<ServedPlan> PlanFor(const Flight& flight, std::int64_t rows, bool to_run) const;
   void Step();
   bool TakeStep();
   void Post(std::vector<BatchMember> members);
@@ -107,8 +97,7 @@ class Batcher {
   std::uint32_t posted_ GUARDED_BY(mutex_) = 0;   // batches
   TimePoint busy_until_ GUARDED_BY(mutex_) = {};  // when the posted batches are expected to end
   Ewma slowdown_ GUARDED_BY(mutex_){0.3};         // times of batches over those alone on the device
-  std::unordered_map<RequestHandle, Batch*> in_batches_ GUARDED_BY(mutex_);
-  bool cancelling_ GUARDED_BY(mutex_) = false;
+  std::vector<Batch*> running_ GUARDED_BY(mutex_);  // that were posted
   TimePoint next_time_ GUARDED_BY(mutex_) = kNoDeadline;
   CondVar timer_wake_;
   std::jthread timer_;  // last member

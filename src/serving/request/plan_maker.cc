@@ -27,15 +27,6 @@ bool IsAboutThePlan(const Error& error) {
   return !memory && error.code != ErrorCode::kCancelled;
 }
 
-JobResult Ended(Outcome outcome) {
-  JobResult result;
-  result.outcome = outcome;
-  const TimePoint now = Now();
-  result.posted = result.started = result.first_block = now;
-  result.inputs_copied = result.computed = result.finished = now;
-  return result;
-}
-
 }  // namespace
 
 PlanMaker::~PlanMaker() {
@@ -54,7 +45,7 @@ PlanMaker::~PlanMaker() {
   compiler_ = {};
   publisher_ = {};
   continuer_ = {};
-  CancelAll();
+  CancelThose([](const Waiting&) { return true; });
 }
 
 void PlanMaker::Start() {
@@ -101,43 +92,41 @@ void PlanMaker::LeaveOrder(ModelOrders& orders, Order& order) {
 
 /// Why no order of the request is taken. `again`: it has waited for a plan before.
 std::optional<Error> PlanMaker::RefusalOf(ModelOrders& orders, const PlanKey& key,
-                                          const RequestInFlight& request, bool again) {
+                                          const Flight& flight, bool again) {
   const auto refuse = [&](std::string why) {
     return Error{ErrorCode::kUnavailable,
-                 fmt::format("model '{}': {}", request.model().name(), std::move(why))};
+                 fmt::format("model '{}': {}", flight.model().name(), std::move(why))};
   };
   if (stopping_) return refuse("the server is shutting down");
   if (const Error* const failed = orders.failed.Find(key, Now())) return *failed;
-  if (orders.requests >= request.model().settings().max_queue_size) {
+  if (orders.requests >= flight.model().settings().max_queue_size) {
     return refuse(
         fmt::format("{} requests wait for plans for new input shapes; try again", orders.requests));
   }
   const bool is_new = Find(orders.orders, key) == orders.orders.end();
   if (!is_new || orders.orders.size() < kMaxShapes || again) return {};
-  if (request.model().IsLargerBatch(request.dims())) return {};
+  if (flight.model().IsLargerBatch(flight.dims())) return {};
   return refuse(
       fmt::format("{} new input shapes wait to be compiled; try again", orders.orders.size()));
 }
 
-RequestHandle PlanMaker::Make(const std::shared_ptr<RequestInFlight>& request) {
-  Result<RequestHandle> handle = WithoutExceptions([&] { return TakeOrder(request); });
-  if (handle) return *handle;
-  request->RefuseAwaited(std::move(handle).error());
-  return RequestHandle{};
+void PlanMaker::Make(const std::shared_ptr<Flight>& flight) {
+  Status taken = WithoutExceptions([&] { return TakeOrder(flight); });
+  if (!taken) return flight->Refuse(std::move(taken).error());
+  flight->HeedCancel();
 }
 
 /// After an error or an exception no order has the request.
-Result<RequestHandle> PlanMaker::TakeOrder(const std::shared_ptr<RequestInFlight>& request) {
-  ServedModel& model = request->model();
-  // A request that comes a second time keeps its handle.
-  const bool again = request->awaited() != RequestHandle{};
-  const RequestHandle handle = again ? request->awaited() : NewHandle();
-  if (!request->Await(handle)) return RequestHandle{};
+Status PlanMaker::TakeOrder(const std::shared_ptr<Flight>& flight) {
+  ServedModel& model = flight->model();
+  const bool again = flight->begun();
+  flight->WaitIn(*this);
   // Now, while the request and its data are there for certain.
-  WantedPlan wanted = request->Wanted();
+  WantedPlan wanted = flight->Wanted();
+  const TimePoint deadline = flight->request().deadline;
   const MutexLock lock(mutex_);
   ModelOrders& orders = orders_[&model];
-  std::optional<Error> refusal = RefusalOf(orders, wanted.key, *request, again);
+  std::optional<Error> refusal = RefusalOf(orders, wanted.key, *flight, again);
   if (refusal) return tl::unexpected<Error>(*std::move(refusal));
   Start();
   auto order = Find(orders.orders, wanted.key);
@@ -145,11 +134,11 @@ Result<RequestHandle> PlanMaker::TakeOrder(const std::shared_ptr<RequestInFlight
     const bool to_the_end = std::erase(orders.given_up, wanted.key) > 0;
     order = orders.orders.insert(order, NewOrder(std::move(wanted), to_the_end));
   }
-  (*order)->requests.push_back({handle, request, request->deadline()});
+  (*order)->requests.push_back({flight, deadline});
   ++orders.requests;
   work_.NotifyOne();
-  if (request->deadline() != kNoDeadline) news_.NotifyOne();
-  return handle;
+  if (deadline != kNoDeadline) news_.NotifyOne();
+  return {};
 }
 
 void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
@@ -201,23 +190,20 @@ std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
   return taken;
 }
 
-bool PlanMaker::Cancel(RequestHandle handle) {
+template <typename Which>
+void PlanMaker::CancelThose(Which which) {
   std::vector<Waiting> taken;
   {
     const MutexLock lock(mutex_);
-    taken = Take([&](const Waiting& waiting) { return waiting.handle == handle; });
+    taken = Take(which);
   }
-  for (const Waiting& waiting : taken) waiting.request->Finished(Ended(Outcome::kCancelled));
-  return !taken.empty();
+  for (const Waiting& waiting : taken) {
+    waiting.flight->Finished(WithoutJob(Outcome::kCancelled, Now()));
+  }
 }
 
-void PlanMaker::CancelAll() {
-  std::vector<Waiting> taken;
-  {
-    const MutexLock lock(mutex_);
-    taken = Take([](const Waiting&) { return true; });
-  }
-  for (const Waiting& waiting : taken) waiting.request->Finished(Ended(Outcome::kCancelled));
+void PlanMaker::Cancel(Flight& flight) {
+  CancelThose([&](const Waiting& waiting) { return waiting.flight.get() == &flight; });
 }
 
 // ---- The compiling thread
@@ -318,7 +304,9 @@ bool PlanMaker::PublishNext() {
     expired = Take([now](const Waiting& waiting) { return waiting.deadline <= now; });
     made.swap(made_);
   }
-  for (const Waiting& waiting : expired) waiting.request->Finished(Ended(Outcome::kExpired));
+  for (const Waiting& waiting : expired) {
+    waiting.flight->Finished(WithoutJob(Outcome::kExpired, Now()));
+  }
   for (const Made& one : made) Publish(one);
   return true;
 }
@@ -357,8 +345,8 @@ void PlanMaker::Publish(const Made& made) {
     published_.NotifyAll();
   }
   for (const Waiting& waiting : requests) {
-    Status posted = WithoutExceptions([&] { return PostWaiting(made, waiting.request); });
-    if (!posted) waiting.request->RefuseAwaited(std::move(posted).error());
+    Status posted = WithoutExceptions([&] { return PostWaiting(made, waiting.flight); });
+    if (!posted) waiting.flight->Refuse(std::move(posted).error());
   }
   if (warn) kept = WithoutExceptions([&] { return WarnOf(made); });
   if (!kept) spdlog::warn("a plan is not kept: {}", kept.error().message);
@@ -385,74 +373,65 @@ Status PlanMaker::WarnOf(const Made& made) {
 }
 
 /// After an error or an exception nothing has the request.
-Status PlanMaker::PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request) {
+Status PlanMaker::PostWaiting(const Made& made, const std::shared_ptr<Flight>& flight) {
   if (!made.plan) return tl::unexpected<Error>(made.plan.error());
   const std::shared_ptr<ServedPlan>& plan = *made.plan;
-  if (plan != nullptr && request->Key() == plan->key) {
-    RequestInFlight::PostAwaited(request, plan, dispatcher_);
-  } else if (auto other = made.model->FindFreshPlan(request->Key())) {
+  if (plan != nullptr && flight->Key() == plan->key) {
+    flight->Post(plan);
+  } else if (auto other = made.model->FindFreshPlan(flight->Key())) {
     // The contents of an input turned out to decide the plan.
-    RequestInFlight::PostAwaited(request, std::move(other), dispatcher_);
+    flight->Post(std::move(other));
   } else {
-    Make(request);
+    Make(flight);
   }
   return {};
 }
 
 // ---- Parts
 
-RequestHandle PlanMaker::Begin(const std::shared_ptr<RequestInFlight>& request,
-                               std::shared_ptr<ServedPlan> plan) {
-  // Later parts are other jobs, so the id of the first one is no handle.
-  const RequestHandle handle = NewHandle();
-  if (!request->Await(handle)) return RequestHandle{};
-  RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
-  return handle;
-}
-
-void PlanMaker::Continue(std::shared_ptr<RequestInFlight> request) {
+void PlanMaker::Continue(std::shared_ptr<Flight> flight) {
   {
     const MutexLock lock(continued_mutex_);
     if (!continuing_stopped_) {
       if (!continuer_.joinable()) {
         continuer_ = std::jthread([this](const std::stop_token& stop) { ContinueRequests(stop); });
       }
-      continued_.push_back(std::move(request));
+      continued_.push_back(std::move(flight));
       continued_news_.NotifyOne();
       return;
     }
   }
-  request->Finished(Ended(Outcome::kCancelled));
+  flight->Finished(WithoutJob(Outcome::kCancelled, Now()));
 }
 
 void PlanMaker::ContinueRequests(const std::stop_token&) {
   NameThisThread("lagoon-parts");
   while (true) {
-    std::shared_ptr<RequestInFlight> request;
+    std::shared_ptr<Flight> flight;
     bool stopped = false;
     {
       const MutexLock lock(continued_mutex_);
       while (!continuing_stopped_ && continued_.empty()) continued_news_.Wait(continued_mutex_);
       if (continued_.empty()) return;
-      request = std::move(continued_.front());
+      flight = std::move(continued_.front());
       continued_.pop_front();
       stopped = continuing_stopped_;
     }
     if (stopped) {
-      request->Finished(Ended(Outcome::kCancelled));
+      flight->Finished(WithoutJob(Outcome::kCancelled, Now()));
       continue;
     }
-    Status posted = WithoutExceptions([&] { return PostNextPart(request); });
-    if (!posted) request->RefuseAwaited(std::move(posted).error());
+    Status posted = WithoutExceptions([&] { return PostNextPart(flight); });
+    if (!posted) flight->Refuse(std::move(posted).error());
   }
 }
 
 /// After an exception nothing has the request.
-Status PlanMaker::PostNextPart(const std::shared_ptr<RequestInFlight>& request) {
-  if (auto plan = request->model().FindFreshPlan(request->Key())) {
-    RequestInFlight::PostPart(request, std::move(plan), dispatcher_);
+Status PlanMaker::PostNextPart(const std::shared_ptr<Flight>& flight) {
+  if (auto plan = flight->model().FindFreshPlan(flight->Key())) {
+    flight->Post(std::move(plan));
   } else {
-    Make(request);
+    Make(flight);
   }
   return {};
 }

@@ -2,7 +2,6 @@
 
 // Compiles plans for new input shapes while the server runs.
 
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <list>
@@ -18,7 +17,7 @@
 #include "base/time.h"
 #include "sched/dispatcher.h"
 #include "serving/plans/failed_plans.h"
-#include "serving/request/in_flight.h"
+#include "serving/request/flight.h"
 
 namespace lagoon {
 
@@ -30,7 +29,7 @@ namespace lagoon {
 /// again after a pause only (FailedPlans). A second thread, of normal priority, does what takes
 /// locks that requests need: it publishes plans, posts and answers. A third one goes on with
 /// requests whose model runs in parts. Any thread may call any method.
-class PlanMaker {
+class PlanMaker final : public WaitingPlace, public NextParts {
  public:
   /// Most different shapes of one model that may wait. A request for one more is refused, unless
   /// only its number of rows is new.
@@ -44,15 +43,12 @@ class PlanMaker {
   PlanMaker& operator=(const PlanMaker&) = delete;
 
   /// Posts the request when its plan is ready, or answers it with the reason why there will be
-  /// none. `table` is the request's.
-  RequestHandle Make(const std::shared_ptr<RequestInFlight>& request);
+  /// none. Does not throw.
+  void Make(const std::shared_ptr<Flight>& flight);
 
-  /// Posts a request whose model runs in parts: `plan` is that of the first one.
-  RequestHandle Begin(const std::shared_ptr<RequestInFlight>& request,
-                      std::shared_ptr<ServedPlan> plan);
-  /// Posts the next part of a request, whose plan is made if need be. Called when the part before
-  /// has finished, by a thread that must not wait for the maker.
-  void Continue(std::shared_ptr<RequestInFlight> request);
+  /// The plan of the next part is made if need be.
+  void Continue(std::shared_ptr<Flight> flight) override;
+  void Cancel(Flight& flight) override;
 
   /// Makes a plan that no request waits for yet, if there is room for one more shape. A warning
   /// says why it cannot be made, once. `shapes`: by input of the model.
@@ -62,25 +58,9 @@ class PlanMaker {
   /// No request of the model may be left.
   void Forget(ServedModel& model);
 
-  /// Cancels a request that waits; false if no request of this handle does.
-  bool Cancel(RequestHandle handle);
-  void CancelAll();
-
-  /// A handle for a request that is no single job.
-  RequestHandle NewHandle() { return RequestHandle{next_.fetch_add(1) | kHandleBit}; }
-  /// True for handles of Make(), Begin() and NewHandle().
-  static bool IsHandle(RequestHandle handle) {
-    return (static_cast<std::uint64_t>(handle) & kHandleBit) != 0;
-  }
-
  private:
-  // Ids of jobs stay below, and those of job programs have bit 63. Bits 56 to 62 belong to the
-  // core.
-  static constexpr std::uint64_t kHandleBit = std::uint64_t{1} << 55;
-
   struct Waiting {
-    RequestHandle handle{};
-    std::shared_ptr<RequestInFlight> request;
+    std::shared_ptr<Flight> flight;
     TimePoint deadline = kNoDeadline;
   };
   /// A plan to be made, and the requests of one model that wait for it.
@@ -108,12 +88,12 @@ class PlanMaker {
 
   static Orders::iterator Find(Orders& orders, const PlanKey& key);
   static std::shared_ptr<Order> NewOrder(WantedPlan wanted, bool prepare);
-  std::optional<Error> RefusalOf(ModelOrders& orders, const PlanKey& key,
-                                 const RequestInFlight& request, bool again) REQUIRES(mutex_);
+  std::optional<Error> RefusalOf(ModelOrders& orders, const PlanKey& key, const Flight& flight,
+                                 bool again) REQUIRES(mutex_);
   static void GiveUp(Orders& orders);
   static void LeaveOrder(ModelOrders& orders, Order& order);
   bool NoteFailure(const Made& made, const Error& error) REQUIRES(mutex_);
-  Result<RequestHandle> TakeOrder(const std::shared_ptr<RequestInFlight>& request);
+  Status TakeOrder(const std::shared_ptr<Flight>& flight);
   void Start() REQUIRES(mutex_);
   void CompileOrders(const std::stop_token& stop);
   void PublishPlans(const std::stop_token& stop);
@@ -125,9 +105,11 @@ class PlanMaker {
   /// Each failure, for the log of level "debug". Comes before NoteFailure().
   static Status LogFailure(const Made& made);
   static Status WarnOf(const Made& made);
-  Status PostWaiting(const Made& made, const std::shared_ptr<RequestInFlight>& request);
-  Status PostNextPart(const std::shared_ptr<RequestInFlight>& request);
+  Status PostWaiting(const Made& made, const std::shared_ptr<Flight>& flight);
+  Status PostNextPart(const std::shared_ptr<Flight>& flight);
   void ContinueRequests(const std::stop_token& stop);
+  template <typename Which>
+  void CancelThose(Which which);
   /// Takes requests out of their orders: those for which `which` is true.
   template <typename Which>
   std::vector<Waiting> Take(Which which) REQUIRES(mutex_);
@@ -135,7 +117,6 @@ class PlanMaker {
 
   Dispatcher& dispatcher_;
   const std::uint32_t units_;
-  std::atomic<std::uint64_t> next_{1};
   Mutex mutex_;
   CondVar work_, news_;  // for the compiling thread; for the publishing one
   CondVar published_;    // an order has ended
@@ -147,7 +128,7 @@ class PlanMaker {
   // compiling thread: the dispatcher's threads take it.
   Mutex continued_mutex_;
   CondVar continued_news_;
-  std::deque<std::shared_ptr<RequestInFlight>> continued_ GUARDED_BY(continued_mutex_);
+  std::deque<std::shared_ptr<Flight>> continued_ GUARDED_BY(continued_mutex_);
   bool continuing_stopped_ GUARDED_BY(continued_mutex_) = false;
   // Last members: they stop before what they use is destroyed. Started by the first request.
   std::jthread compiler_, publisher_, continuer_;

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/time.h"
+#include "serving/core/request.h"
+
+namespace lagoon {
+
+class Flight;
+
+/// The table of requests: all of a device between Infer and their answers. Any thread.
+class Flights {
+ public:
+  Flights() = default;
+  Flights(const Flights&) = delete;
+  Flights& operator=(const Flights&) = delete;
+
+  /// Gives the request a handle that no other request of this process has had. Returns false after
+  /// Close(): the request must be refused then.
+  bool Add(Flight& flight);
+  void Remove(Flight& flight);
+  /// Null: no such request is in flight.
+  std::shared_ptr<Flight> Find(RequestHandle handle);
+
+  /// From now on no request is added. `why`: the error message for later requests. Idempotent: the
+  /// first reason stays. `lost`: the device was lost, so that requests which are cancelled from now
+  /// on are answered that.
+  void Close(std::string why, bool lost = false);
+  bool lost() const { return lost_.load(); }
+  /// The reason given to Close(). Only after Close().
+  std::string why_closed();
+  /// Cancels all that are in flight. Later ones only if Close() came before.
+  void CancelAll();
+  /// Returns true when no request is left, false when `until` has passed.
+  bool WaitUntilEmpty(TimePoint until);
+
+ private:
+  static constexpr std::size_t kLists = 256;
+
+  Flight*& ListOf(RequestHandle handle) REQUIRES(mutex_);
+
+  Mutex mutex_;
+  CondVar empty_;
+  /// By the last digits of the handle: the heads of lists that are linked through the requests.
+  std::array<Flight*, kLists> lists_ GUARDED_BY(mutex_){};
+  std::size_t count_ GUARDED_BY(mutex_) = 0;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  std::string why_closed_ GUARDED_BY(mutex_);
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace lagoon
