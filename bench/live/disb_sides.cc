@@ -5,7 +5,6 @@
 #include <span>
 #include <thread>
 
-#include "bench/client/clients.h"
 #include "bench/measure/statistics.h"
 #include "policies/registry.h"
 

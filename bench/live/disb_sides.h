@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/client/bound_model.h"
+#include "bench/client/clients.h"
 #include "bench/client/onnxruntime_beside.h"
 #include "bench/disb_run.h"
 #include "bench/live/disb.h"
