@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "kernels/spread.h"
 #include "kernels/window.h"
@@ -60,6 +61,17 @@ ConvInput InputOf(const Conv2dArgs& a) {
   return ConvInput::kEdge;
 }
 
+// Makes a row of a column of pixels: a micro-tile takes its pixels from one row. In memory both are
+// the same, and so are the packed weights.
+void LayDown(ImageWindow& w) {
+  std::swap(w.height, w.width);
+  std::swap(w.out_height, w.out_width);
+  std::swap(w.kernel_h, w.kernel_w);
+  std::swap(w.stride_h, w.stride_w);
+  std::swap(w.dilation_h, w.dilation_w);
+  std::swap(w.pad_top, w.pad_left);
+}
+
 Conv2dArgs ShapeOf(const Conv2dSpec& s) {
   Conv2dArgs a{};
   ImageWindow& w = a.window;
@@ -67,6 +79,8 @@ Conv2dArgs ShapeOf(const Conv2dSpec& s) {
   if (IsFlat(s)) {
     w.width = w.out_width = w.batch * w.height * w.width;
     w.batch = w.height = w.out_height = 1;
+  } else if (w.width == 1 && w.out_width == 1 && w.kernel_w == 1 && w.pad_left == 0) {
+    LayDown(w);
   }
   a.channels = s.in_channels;
   a.out_channels = s.out_channels;

@@ -12,6 +12,7 @@
 
 #include "kernels/simd/flip-inl.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/simd/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lagoon {
@@ -24,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// Rows that the micro-kernel computes at once, by two vectors of columns: as many sums as fit the
 /// registers.
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 constexpr size_t kMicroRows = 12;
 #else
 constexpr size_t kMicroRows = 6;
@@ -50,13 +51,14 @@ struct PanelSums {
   size_t pitch;  // floats from row to row
 };
 
+/// Not inlined, because the compiler then keeps all sums in registers.
 template <size_t kRows>
-HWY_INLINE void MicroKernel(const LeftRows& a, const float* b, size_t b_k, size_t depth,
-                            const PanelSums& sums) {
+HWY_NOINLINE void MicroKernel(const LeftRows& a, const float* b, size_t b_k, size_t depth,
+                              const PanelSums& sums) {
   const D d;
   const size_t lanes = simd::Lanes();
   V low[kRows], high[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
+  LAGOON_UNROLL for (size_t r = 0; r < kRows; ++r) {
     low[r] = hn::LoadU(d, sums.data + r * sums.pitch);
     high[r] = hn::LoadU(d, sums.data + r * sums.pitch + lanes);
   }
@@ -64,13 +66,13 @@ HWY_INLINE void MicroKernel(const LeftRows& a, const float* b, size_t b_k, size_
     const V b_low = hn::LoadU(d, b + p * b_k);
     const V b_high = hn::LoadU(d, b + p * b_k + lanes);
     const float* const a_p = a.data + p * a.k;
-    for (size_t r = 0; r < kRows; ++r) {
+    LAGOON_UNROLL for (size_t r = 0; r < kRows; ++r) {
       const V factor = hn::Set(d, a_p[r * a.row]);
       low[r] = hn::MulAdd(factor, b_low, low[r]);
       high[r] = hn::MulAdd(factor, b_high, high[r]);
     }
   }
-  for (size_t r = 0; r < kRows; ++r) {
+  LAGOON_UNROLL for (size_t r = 0; r < kRows; ++r) {
     hn::StoreU(low[r], d, sums.data + r * sums.pitch);
     hn::StoreU(high[r], d, sums.data + r * sums.pitch + lanes);
   }

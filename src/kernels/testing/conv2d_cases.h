@@ -183,6 +183,27 @@ inline std::vector<ConvCase> ConvCases() {
   add("strides_differ", SquareConv(24, 20, 56, 3, 1, 1),
       [](auto& s) { s.window.stride_w = 2, s.window.out_width = 10; });
   add("stride_skips_input", SquareConv(24, 20, 56, 1, 3, 0), [](auto&) {});
+  // Images of one column.
+  const auto column = [](std::uint32_t height, std::uint32_t kernel, std::uint32_t dilation) {
+    return [=](Conv2dSpec& s) {
+      const std::uint32_t reach = (kernel - 1) * dilation;
+      s.window = {.batch = 2,
+                  .height = height,
+                  .out_height = height - reach,
+                  .kernel_h = kernel,
+                  .dilation_h = dilation};
+    };
+  };
+  add("column", SquareConv(24, 1, 56, 1, 1, 0), column(61, 5, 1));
+  add("column_dilated", SquareConv(24, 1, 56, 1, 1, 0), column(61, 3, 7));
+  add("column_padded", SquareConv(24, 1, 56, 1, 1, 0), [&](auto& s) {
+    column(61, 5, 1)(s);
+    s.window.stride_h = 2, s.window.pad_top = 2, s.window.out_height = 31;
+  });
+  add("column_of_few_channels", SquareConv(3, 1, 56, 1, 1, 0), [&](auto& s) {
+    column(61, 5, 1)(s);
+    s.window.pad_top = 2, s.window.out_height = 61;
+  });
   for (const bool bias : {false, true}) {
     for (const bool residual : {false, true}) {
       for (const Activation activation :
