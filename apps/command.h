@@ -18,21 +18,19 @@ void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);
 void AddSplit(CLI::App& app);
-void AddTrain(CLI::App& app);
 void AddDevices(CLI::App& app);
 void AddSchedulerList(CLI::App& app);
 void AddMakeWeights(CLI::App& app);
 void AddVersion(CLI::App& app);
 
-/// `lagoon bench WORD...` replaces this process by the program lagoon-bench in the same folder, so
-/// that the server's program need not contain the benchmarks.
+/// `lagoon bench WORD...` and `lagoon train WORD...` replace this process by the program
+/// lagoon-bench in the same folder, so that the server's program contains neither benchmarks nor
+/// simulators.
 void AddBench(CLI::App& app);
+void AddTrain(CLI::App& app);
 
 /// The version of Lagoon, its commit and the instruction set that it uses here.
 std::string VersionLine();
-
-/// Adds the subcommands of lagoon-bench.
-void AddBenchmarks(CLI::App& app);
 
 /// Takes the numbers from `least` to `most`. Unlike CLI::Range, it refuses "nan".
 CLI::Validator NumberBetween(double least, double most);

@@ -1,4 +1,4 @@
-#include "program/inspect.h"
+#include "apps/inspect/inspect.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/command.h"
+#include "apps/inspect/access_trace.h"
+#include "apps/inspect/idempotence.h"
 #include "apps/load.h"
 #include "base/json.h"
 #include "program/compile.h"
-#include "program/idempotence/access_trace.h"
-#include "program/idempotence/idempotence.h"
 
 namespace lagoon {
 namespace {

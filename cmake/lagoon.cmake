@@ -177,6 +177,29 @@ function(lagoon_layer name)
   endif()
 endfunction()
 
+# lagoon_links_no_simulator(TARGET): an error if TARGET links a library of sim/, directly or through others.
+function(lagoon_links_no_simulator target)
+  set(seen)
+  set(waiting ${target})
+  while(waiting)
+    list(POP_FRONT waiting next)
+    if(next MATCHES "^lagoon_sim(_|$)")
+      message(FATAL_ERROR "${target} links ${next}, but what serves has no simulator in it: link ${next} only in tests and "
+                          "in lagoon-bench, or move what both need into src")
+    endif()
+    if(NOT TARGET ${next} OR next IN_LIST seen)
+      continue()
+    endif()
+    list(APPEND seen ${next})
+    foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(libraries ${next} ${property})
+      if(libraries)
+        list(APPEND waiting ${libraries})
+      endif()
+    endforeach()
+  endwhile()
+endfunction()
+
 # The instruction-set levels (src/kernels/cpu_level.h).
 set(LAGOON_LEVELS portable avx2 avx512 avx512bf16 amx)
 

@@ -17,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = "docs/design/architecture.md"
 CODE = {".h", ".cc", ".cuh", ".cu"}
-TOPS = ("src", "bench", "apps")
+TOPS = ("src", "sim", "bench", "apps")
 MAX_FILES = 40
 
 # Files that lie in a folder together with files that stand above its sub-folders: the sub-folders include only these.
@@ -43,7 +43,6 @@ FOLDERS = {
     "device/cuda": f"base device device/host device/cuda/driver {HOST_CUDA}",
     "device/cuda/driver": "base device",
     "device/cuda/gpu": "base/time.h simt",
-    "device/sim": "base device device/host",
     "device/conformance": "base device",
     "plan": "base device",
     "kernels": f"base device plan {SPECS} kernels/conv/bf16/bf16_unit.h",
@@ -77,7 +76,6 @@ FOLDERS = {
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h program program/link program/split",
     "program/split": "base plan",
-    "program/idempotence": "base plan",
     "sched": "base device plan sched/minimum",
     "sched/minimum": "base device plan sched",
     "sched/programs": "base device plan sched",
@@ -86,7 +84,13 @@ FOLDERS = {
     "cluster/interference": "base cluster",
     "cluster/placement": "base cluster cluster/interference cluster/learned/learned_placer.h",
     "cluster/learned": "base learn cluster cluster/interference cluster/placement",
-    "cluster/sim": "base cluster cluster/interference cluster/placement",
+    "sim/device": "base device device/host",
+    "sim/surfaces": "base cluster",
+    "sim/interference": "base cluster cluster/interference",
+    "sim/placement": "base cluster cluster/interference cluster/placement",
+    "sim/cluster": "base cluster cluster/interference cluster/placement sim/interference sim/placement sim/surfaces",
+    "sim/learn": "base learn",
+    "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
     "trace": "base device sched",
     "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/model "
                "serving/plans serving/request serving/shares",
@@ -111,30 +115,36 @@ FOLDERS = {
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
-    "bench/fleet": "base cluster/sim/draws.h program serving serving/core serving/fleet bench/client bench/measure bench/report",
+    "bench/fleet": "base cluster/placement program serving serving/core serving/fleet sim/cluster sim/placement bench/client bench/measure bench/report",
     "bench/live": "base device plan policies program server serving serving/core trace bench bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
-    "bench/sim": "base cluster cluster/sim device device/cpu device/sim plan policies sched bench bench/measure bench/report",
-    "bench/placement": "base cluster/interference cluster/placement cluster/sim bench/measure bench/report",
-    "bench/papers": "base bench/placement cluster cluster/interference cluster/placement cluster/sim device policies bench/measure bench/report bench/shares bench/sim",
-    "bench/shares": "base cluster cluster/interference cluster/sim device device/sim plan policies program sched serving serving/shares bench "
+    "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",
+    "bench/placement": "base cluster/interference cluster/placement sim/cluster sim/interference sim/placement bench/measure bench/report",
+    "bench/papers": "base bench/placement cluster cluster/interference cluster/placement device policies sim/cluster sim/interference sim/placement sim/surfaces bench/measure bench/report bench/shares bench/sim",
+    "bench/shares": "base cluster device plan policies program sched serving serving/shares sim/cluster sim/device sim/interference sim/surfaces bench "
                     "bench/client bench/measure bench/report bench/sim",
-    "bench/split": "base device device/sim plan policies program program/split sched bench/client bench/measure bench/report bench/sim",
+    "bench/split": "base device plan policies program program/split sched sim/device bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet",
     "apps/reference": "apps program/profile server serving/config",
-    "apps/bench": "base apps plan policies bench/report bench/robot",
-    "apps": "base learn/weights.h cluster cluster/learned engine device device/host device/cuda/driver device/sim plan kernels/cpu_level.h graph graph/cut graph/import program "
-            "program/idempotence program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server apps/serving apps/reference "
-            "bench/client bench/gpu bench/fleet bench/live bench/papers bench/placement bench/reload bench/report bench/shares bench/sim bench/split "
-            "cluster/interference cluster/placement",
+    "apps/bench": "base apps apps/reference device learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
+                  "bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
+    "apps/inspect": "base kernels/cpu_level.h plan",
+    "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "
+            "program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server "
+            "apps/inspect apps/reference apps/serving bench/report",
 }
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.
 TESTS = {
-    "cluster/placement": "cluster/sim",
+    "apps/inspect": "device engine/testing graph/testing program program/link program/testing",
+    "cluster": "sim/surfaces",
+    "cluster/learned": "sim/training",
+    "cluster/placement": "sim/cluster sim/placement",
+    "learn": "sim/learn",
+    "sched": "sim/device sim/device/testing",
     "device/cuda": "simt",
     "kernels/cuda": "simt",
     "trace": "policies",
@@ -146,7 +156,7 @@ ORDERED = ("serving",)
 
 # Real clocks belong to base, the devices and the edges: policies and the mechanism take time from the device, cluster
 # from its callers.
-NO_CLOCK = {"sched", "policies", "cluster", "plan", "graph", "kernels", "simt"}
+NO_CLOCK = {"sched", "policies", "cluster", "plan", "graph", "kernels", "simt", "sim"}
 CLOCK = re.compile(r"\b(?:steady_clock|system_clock|high_resolution_clock)::now|(?<![\w.>:])Now\(\)")
 # dump() throws on a string that is not UTF-8: base/json.h has DumpJson(), which does not.
 DUMP = re.compile(r"[.>]dump\(")
@@ -203,13 +213,13 @@ def is_helper_of_tests(path):
 
 
 def sources(root):
-    """The sources below src, bench and apps of `root`."""
+    """The sources below TOPS of `root`."""
     found = (path for top in TOPS for path in sorted((root / top).rglob("*")) if path.suffix in CODE)
     return [Source(str(path.relative_to(root)), path.read_text()) for path in found]
 
 
 def folders(root):
-    """Every folder of src, bench and apps that has files, and the number of files directly in it."""
+    """Every folder of TOPS that has files, and the number of files directly in it."""
     counts = {}
     for top in TOPS:
         for path in (root / top).rglob("*"):
@@ -276,6 +286,14 @@ def test_helpers_in_production(files):
                    "conformance/. Move the header out of there if the product needs it")
 
 
+def simulators_in_the_server(files):
+    for source, target in includes(files):
+        serves = source.path.startswith("src/") or source.layer == "apps" and source.folder != "apps/bench"
+        if serves and not source.is_test and layer(target) == "sim":
+            yield (f'{source.path} includes "{target}": no product code of src, and no command but those of lagoon-bench (apps/bench), '
+                   "includes from sim/. Move what both need into src")
+
+
 def cuda_in_host_code(files):
     shared = {*HOST_CUDA.split(), *HOST_BODIES.split()}
     for source, target in includes(files):
@@ -289,8 +307,9 @@ def cuda_in_host_code(files):
 
 def clocks(files):
     for source in files:
-        if source.path.startswith("src/") and source.layer in NO_CLOCK and not source.is_test and CLOCK.search(source.text):
-            yield f"{source.path}: src/{source.layer} must not read a real clock; take the time from the device"
+        of_no_clock = source.layer in NO_CLOCK and source.folder != "sim/device"  # which is a clock itself
+        if of_no_clock and not source.is_test and CLOCK.search(source.text):
+            yield f"{source.path}: {source.layer} must not read a real clock; take the time from the device"
 
 
 def foreign_dispatch(files):
@@ -420,7 +439,7 @@ def wrong_rows(root, counts, page):
 
 # ---- All checks, and the proof that each of them can fail.
 
-FILE_CHECKS = [wrong_includes, test_helpers_in_production, cuda_in_host_code, clocks, foreign_dispatch, unguarded_headers,
+FILE_CHECKS = [wrong_includes, test_helpers_in_production, simulators_in_the_server, cuda_in_host_code, clocks, foreign_dispatch, unguarded_headers,
                throwing_dumps, empty_tests, homeless_helpers, duplicate_types]
 
 
@@ -441,12 +460,12 @@ CASES = [
     (wrong_includes, {"src/plan/a.cc": '"plan.h"'}, {"src/plan/a.cc": '"plan/plan.h"'}),
     (wrong_includes, {"src/plan/a.cc": '"../base/a.h"'}, {"src/plan/a.cc": '"onnx/onnx_pb.h"'}),
     (wrong_includes, {"src/device/host/a.h": '"device/cpu/cpu_device.h"'}, {"src/device/cpu/a.h": '"device/host/a.h"'}),
-    (wrong_includes, {"src/device/host/a.h": '"device/sim/a.h"'}, {"src/device/sim/a.h": '"device/host/a.h"'}),
+    (wrong_includes, {"src/device/host/a.h": '"sim/device/a.h"'}, {"sim/device/a.h": '"device/host/a.h"'}),
     (wrong_includes, {"src/device/host/a.h": '"device/cuda/driver/a.h"'}, {"src/device/cuda/a.h": '"device/cuda/driver/a.h"'}),
     (wrong_includes, {"src/device/cuda/a.h": '"device/cpu/cpu_device.h"'}, {"src/device/cuda/a.h": '"device/device.h"'}),
     (wrong_includes, {"src/device/cuda/a_test.cc": '"device/cpu/cpu_device.h"'}, {"src/device/cuda/a_test.cc": '"simt/emulator.h"'}),
     (wrong_includes, {"src/device/cuda/a.h": '"simt/emulator.h"'}, {"src/device/cuda/testing/a.h": '"simt/emulator.h"'}),
-    (wrong_includes, {"src/device/sim/a.h": '"device/cuda/cuda_device.h"'}, {"src/device/sim/a.h": '"device/observer.h"'}),
+    (wrong_includes, {"sim/device/a.h": '"device/cuda/cuda_device.h"'}, {"sim/device/a.h": '"device/observer.h"'}),
     (wrong_includes, {"src/device/cuda/driver/a.h": '"device/cuda/cuda_device.h"'}, {"src/device/cuda/driver/a.h": '"base/a.h"'}),
     (wrong_includes, {"src/device/cuda/gpu/a.cuh": '"device/block.h"'}, {"src/device/cuda/gpu/a.cuh": '"device/cuda/gpu/isa.cuh"'}),
     (wrong_includes, {"src/device/cuda/a.h": '"device/cuda/gpu/entry.cuh"'}, {"src/device/cuda/a.h": '"device/cuda/gpu/types.cuh"'}),
@@ -465,7 +484,7 @@ CASES = [
     (wrong_includes, {"src/program/lower/a.h": '"program/link/a.h"'}, {"src/program/link/a.h": '"program/lower/a.h"'}),
     (wrong_includes, {"src/program/lower/a.h": '"kernels/cuda/kernel.h"'}, {"src/program/a.h": '"kernels/cuda/a.h"'}),
     (wrong_includes, {"src/program/a.h": '"program/profile/a.h"'}, {"src/program/a_test.cc": '"program/profile/a.h"'}),
-    (wrong_includes, {"src/program/idempotence/a.h": '"program/link/a.h"'}, {"src/program/idempotence/a.h": '"plan/plan.h"'}),
+    (wrong_includes, {"apps/inspect/a.h": '"program/link/a.h"'}, {"apps/inspect/a.h": '"plan/plan.h"'}),
     (wrong_includes, {"src/sched/a.h": '"sched/programs/waitlist.h"'}, {"src/sched/programs/a.h": '"sched/job.h"'}),
     (wrong_includes, {"src/sched/a_test.cc": '"policies/registry.h"'}, {"src/trace/a_test.cc": '"policies/registry.h"'}),
     (wrong_includes, {"src/serving/config/a.h": '"serving/core/inference.h"'}, {"src/serving/a.h": '"serving/config/model_config.pb.h"'}),
@@ -481,6 +500,8 @@ CASES = [
     (wrong_includes, {"src/serving/a.h": '"bench/report/a.h"'}, {"apps/a.h": '"bench/report/a.h"'}),
     (test_helpers_in_production, {"src/plan/a.h": '"base/testing/a.h"'}, {"src/plan/a_test.cc": '"base/testing/a.h"'}),
     (test_helpers_in_production, {"src/device/cpu/a.cc": '"device/conformance/suite.h"'}, {"src/device/testing/a.h": '"device/testing/b.h"'}),
+    (simulators_in_the_server, {"src/cluster/a.h": '"sim/cluster/a.h"'}, {"src/cluster/a_test.cc": '"sim/cluster/a.h"'}),
+    (simulators_in_the_server, {"apps/a.cc": '"sim/device/a.h"'}, {"apps/bench/a.cc": '"sim/device/a.h"'}),
     (cuda_in_host_code, {"bench/gpu/a.h": '"device/cuda/gpu/entry.cuh"'}, {"bench/gpu/a.cuh": '"device/cuda/gpu/entry.cuh"'}),
     (cuda_in_host_code, {"src/kernels/cuda/a.cc": '"kernels/cuda/bodies/conv.cuh"'}, {"src/kernels/cuda/a.cc": f'"{HOST_BODIES.split()[0]}"'}),
     (clocks, {"src/sched/a.cc": "auto t = std::chrono::steady_clock::now();"}, {"src/sched/a_test.cc": "auto t = Now();"}),

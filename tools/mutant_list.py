@@ -27,7 +27,8 @@ def sources_of(folder):
             and "/testing/" not in name]
 
 
-LEARN = sources_of("src/learn")
+LEARN = sources_of("src/learn") + sources_of("sim/learn")
+PLACEMENT = sources_of("src/cluster") + [name for name in sources_of("sim") if not name.startswith(("sim/device/", "sim/learn/"))]
 
 # A group is one test program: its sources, and those sources of the library that it needs.
 GROUPS = {
@@ -50,7 +51,7 @@ GROUPS = {
                            "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
     "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
                      "src/device/host/host_memory.cc", "src/base/text.cc"] +
-                    sources_of("src/device/sim") + SCHEDULING,
+                    sources_of("sim/device") + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc",
                    "src/serving/plans/failed_plans.cc", "src/sched/cost_table.cc",
@@ -70,25 +71,25 @@ GROUPS = {
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
     "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
-                        sources_of("src/policies") + sources_of("src/device/sim") + SCHEDULING,
+                        sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
                                                 "src/plan/plan.cc", "src/plan/tensor.cc"],
     "cluster": [f"src/cluster/{name}_test.cc"
-                for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface",
-                             "sim/cluster_sim", "sim/gslice_controller")] +
-               sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "learn": [f"src/learn/{name}_test.cc" for name in ("discrete_sac", "td3", "weights")] + LEARN +
+                for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface")] +
+               ["sim/cluster/cluster_sim_test.cc", "sim/cluster/gslice_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "learn": [f"sim/learn/{name}_test.cc" for name in ("discrete_sac", "replay", "td3")] +
+             ["src/learn/actions_test.cc", "src/learn/weights_test.cc"] + LEARN +
              ["src/base/check.cc", "src/base/status.cc"],
-    "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages", "train")] +
-               sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages")] +
+               ["sim/training/train_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
                      sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
              ["src/serving/fleet/placer_runner.cc", "src/base/log.cc", "src/base/thread.cc"] +
-             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc", "src/cluster/placement/baseline_rows.cc",
+             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
@@ -163,9 +164,9 @@ PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
 CLUSTER = "src/cluster"
-CONTROLLER = "src/cluster/sim/gslice_controller.cc"
-SAC = "src/learn/discrete_sac.cc"
-TD3 = "src/learn/td3.cc"
+CONTROLLER = "sim/cluster/gslice_controller.cc"
+SAC = "sim/learn/discrete_sac.cc"
+TD3 = "sim/learn/td3.cc"
 STAGES = "src/cluster/learned/stages.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
@@ -884,7 +885,7 @@ MUTANTS = [
     ("next-mask-dropped", "actions that are not safe in the next state count", SAC,
      "batch.next_masks.push_back(std::bit_cast<ActionMask>(rows(i, features + 4)));",
      "batch.next_masks.push_back((ActionMask{1} << options_.actions) - 1);", ["learn"]),
-    ("mask-dropped", "the policy takes unsafe actions", SAC,
+    ("mask-dropped", "the policy takes unsafe actions", "src/learn/actions.h",
      "bool IsSafe(ActionMask mask, Eigen::Index action) { return ((mask >> action) & 1U) != 0; }",
      "bool IsSafe(ActionMask, Eigen::Index) { return true; }", ["learn"]),
     ("sac-targets-not-delayed", "targets are the critics themselves", SAC,

@@ -128,15 +128,16 @@ class Tree:
         self.objects = source.with_name(source.name + "-objects")
 
     def copy_sources(self):
-        shutil.copytree(ROOT / "src", self.source / "src")
+        for folder in ("src", "sim"):
+            shutil.copytree(ROOT / folder, self.source / folder)
 
     def compile(self, name, folder):
         target = self.builder.object_of(name, folder)
         # The compiler cache does not work with a precompiled header.
         test = name.endswith("_test.cc")
         words = ["-include", str(SCRATCH / "tests.h")] if test else []
-        check([*([] if test else self.builder.ccache), COMPILER, *FLAGS, *words, "-I", str(self.source / "src"), "-MD",
-               "-c", str(self.source / name), "-o", str(target)])
+        check([*([] if test else self.builder.ccache), COMPILER, *FLAGS, *words, "-I", str(self.source / "src"),
+               "-I", str(self.source), "-MD", "-c", str(self.source / name), "-o", str(target)])
         return target
 
     def build(self, group, changed):

@@ -98,7 +98,7 @@ def main():
     build = ROOT / arguments.build
     commands = json.loads((build / "compile_commands.json").read_text())
     flags = {pathlib.Path(entry["file"]): flags_of(entry) for entry in commands}
-    folders = [ROOT / name for name in ("src", "apps", "bench")]
+    folders = [ROOT / name for name in ("src", "sim", "apps", "bench")]
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True).stdout
     common = digest([version], [ROOT / ".clang-tidy"])
     scratch = build / "batches"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "apps/bench_command.h"
+#include "apps/bench/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"

@@ -117,7 +117,8 @@ Page CommandPage(const CLI::App& program) {
       "same "
       "and also the names that are too many for a table; `lagoon --help-all` lists all commands. A "
       "command that fails prints a line that begins with `lagoon:` and ends with a status other "
-      "than 0. The options of `lagoon bench` are on [a page of their own](bench.md).");
+      "than 0. The options of `lagoon bench` and `lagoon train` are on pages of their own "
+      "([bench](bench.md), [train](train.md)).");
   for (const CLI::App* command : Commands(program)) {
     AppendCommand(*command, "lagoon " + command->get_name(), page);
   }
@@ -138,6 +139,17 @@ Page BenchPage(const CLI::App& program) {
                "The benchmarks, and their options with the defaults. `lagoon bench NAME --help` "
                "says what the options mean. Options and reports may change with every version.") +
           Table({"name", "what it measures", "options"}, rows)};
+}
+
+Page TrainPage(const CLI::App& program) {
+  std::string page = PageHead(
+      "lagoon train",
+      "Training of the placers that learn, and its options. The wheel has no `lagoon-bench`, which "
+      "this command starts: use a build or the package.");
+  for (const CLI::App* command : Commands(program)) {
+    AppendCommand(*command, "lagoon " + command->get_name(), page);
+  }
+  return {"train.md", std::move(page)};
 }
 
 void AddReference(CLI::App& program, const std::function<std::vector<Page>()>& pages) {

@@ -20,6 +20,8 @@ struct Page {
 Page CommandPage(const CLI::App& program);
 /// The commands of `lagoon bench` and their options, in one table.
 Page BenchPage(const CLI::App& program);
+/// `lagoon train` and its options.
+Page TrainPage(const CLI::App& program);
 Page ConfigPage();
 Page HttpPage();
 Page MetricsPage();

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "cluster/sim/draws.h"
+#include "sim/cluster/draws.h"
 
 namespace lagoon::bench {
 namespace {

@@ -18,9 +18,16 @@
 #include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
 #include "serving/fleet/open_fleet.h"
+#include "serving/fleet/placer_names.h"
+#include "sim/placement/comparators.h"
 
 namespace lagoon::bench {
 namespace {
+
+Result<std::unique_ptr<Placer>> MakeBenchPlacer(std::string_view name) {
+  const bool served = std::ranges::count(FleetPlacers(), name) > 0;
+  return served ? MakeFleetPlacer(name) : MakeAnyPlacer(name);
+}
 
 std::string NameOf(std::size_t model) { return fmt::format("model_{:02}", model); }
 
@@ -118,6 +125,7 @@ class FleetBench {
     core.profile.store = {repository_->path() + "/.profiles", "bench fleet"};
     FleetOptions fleet;
     fleet.placer = placer;
+    fleet.make_placer = MakeBenchPlacer;
     if (slo > Nanoseconds(0)) fleet.default_slo = slo;
     return OpenFleet(core, devices, std::move(fleet));
   }
@@ -198,6 +206,14 @@ class FleetBench {
 };
 
 }  // namespace
+
+std::vector<std::string> FleetBenchPlacers() {
+  std::vector<std::string> names = FleetPlacers();
+  for (const PlacerInfo& info : AllPlacers()) {
+    if (std::ranges::count(names, info.name) == 0) names.push_back(info.name);
+  }
+  return names;
+}
 
 Status RunFleet(const FleetBenchOptions& options, Report& report) {
   if (options.files.empty() || options.placers.empty()) {

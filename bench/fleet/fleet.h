@@ -13,7 +13,7 @@ struct FleetBenchOptions {
   std::vector<std::string> files = {"mobilenet_v2", "resnet18"};  // of the zoo, in turns
   int models = 10;
   std::string devices = "cpu:1,cpu:1";  // ParseFleet()
-  std::vector<std::string> placers;     // MakeFleetPlacer()
+  std::vector<std::string> placers;     // FleetBenchPlacers()
   std::string scheduler = "reset";
   bool shares = false;     // the placer also decides about shares (lagoon.share "auto")
   double load = 0.6;       // part of what the devices can do, of all models together
@@ -24,6 +24,9 @@ struct FleetBenchOptions {
   double phase_seconds = 10;
   std::uint32_t seed = 1;
 };
+
+/// The placers that a server runs (FleetPlacers()), then the comparators of other papers.
+std::vector<std::string> FleetBenchPlacers();
 
 /// Models on a fleet, with Poisson arrivals (DrawArrivals), whose rates change over time. Each
 /// placer gets the same arrivals. A request that is not answered within the SLO, or with an error,

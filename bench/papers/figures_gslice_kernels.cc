@@ -11,7 +11,7 @@
 #include "bench/sim/sim_jobs.h"
 #include "bench/sim/sim_stage.h"
 #include "cluster/knee.h"
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon::bench {
 namespace {

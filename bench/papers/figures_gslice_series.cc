@@ -9,7 +9,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/papers/figures_gslice.h"
 #include "bench/papers/gslice_runs.h"
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon::bench {
 namespace {

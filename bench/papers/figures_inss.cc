@@ -8,9 +8,9 @@
 
 #include "bench/measure/statistics.h"
 #include "bench/placement/placement.h"
-#include "cluster/a100_models.h"
 #include "cluster/knee.h"
-#include "cluster/placement/registry.h"
+#include "sim/placement/comparators.h"
+#include "sim/surfaces/a100_models.h"
 
 namespace lagoon::bench {
 namespace {
@@ -19,9 +19,9 @@ namespace {
 // the SLOs.
 constexpr double kLoad = 1.1;
 
-std::vector<std::string> AllPlacers() {
+std::vector<std::string> PlacerNames() {
   std::vector<std::string> names;
-  for (const PlacerInfo& info : Placers()) names.push_back(info.name);
+  for (const PlacerInfo& info : AllPlacers()) names.push_back(info.name);
   return names;
 }
 
@@ -48,7 +48,7 @@ Result<Runs> RunAll(const InssOptions& cluster) {
   LAGOON_ASSIGN_OR_RETURN(const LatencyModels models,
                           FitToSimulator(cluster, InterferenceKind::kRidge));
   Runs runs;
-  for (const std::string& placer : AllPlacers()) {
+  for (const std::string& placer : PlacerNames()) {
     LAGOON_ASSIGN_OR_RETURN(runs[placer], RunPlacer(placer, cluster, models, {}));
   }
   return runs;
@@ -56,7 +56,7 @@ Result<Runs> RunAll(const InssOptions& cluster) {
 
 void AddBars(FigurePanel& panel, const Runs& runs, double scale, double PlacementRun::*field) {
   panel.groups = {"all"};
-  for (const std::string& placer : AllPlacers()) {
+  for (const std::string& placer : PlacerNames()) {
     panel.Add(placer, 0, scale * (runs.at(placer).*field));
   }
 }

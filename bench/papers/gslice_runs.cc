@@ -1,6 +1,6 @@
 #include "bench/papers/gslice_runs.h"
 
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon::bench {
 namespace {

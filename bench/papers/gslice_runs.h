@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bench/papers/figure.h"
-#include "cluster/sim/cluster_sim.h"
-#include "cluster/sim/gslice_controller.h"
+#include "sim/cluster/cluster_sim.h"
+#include "sim/cluster/gslice_controller.h"
 
 namespace lagoon::bench {
 

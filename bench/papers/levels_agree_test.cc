@@ -10,7 +10,7 @@
 #include "bench/shares/sim_rows.h"
 #include "bench/sim/sim_stage.h"
 #include "cluster/share_points.h"
-#include "cluster/sim/cluster_sim.h"
+#include "sim/cluster/cluster_sim.h"
 
 namespace lagoon::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "bench/measure/interval.h"
 #include "bench/measure/statistics.h"
-#include "cluster/placement/registry.h"
+#include "sim/placement/comparators.h"
 
 namespace lagoon::bench {
 namespace {
@@ -269,7 +269,7 @@ Result<LatencyModels> FitToSimulator(const InssOptions& cluster, InterferenceKin
 
 Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& cluster,
                                const LatencyModels& models, const PlacementOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer, MakePlacer(name, options.busy));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer, MakeAnyPlacer(name, options.busy));
   TimedPlacer timed(*placer);
   ClusterSpec spec = InssCluster(cluster);
   lagoon::PlacementOptions of_controller;
@@ -302,10 +302,10 @@ Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& clust
 Status RunPlacement(const PlacementOptions& options, Report& report) {
   std::vector<std::string> placers = options.placers;
   if (placers.empty()) {
-    for (const PlacerInfo& info : Placers()) placers.push_back(info.name);
+    for (const PlacerInfo& info : AllPlacers()) placers.push_back(info.name);
   }
   for (const std::string& name : placers) {
-    if (auto made = MakePlacer(name); !made) return Annotate("--placers", made.error());
+    if (auto made = MakeAnyPlacer(name); !made) return Annotate("--placers", made.error());
   }
   LAGOON_ASSIGN_OR_RETURN(const InterferenceKind kind, ParseInterferenceKind(options.interference));
   LAGOON_RETURN_IF_ERROR(ReportErrors(ClusterOf(options, 4), report));

@@ -9,11 +9,11 @@
 
 #include "base/status.h"
 #include "bench/report/report.h"
-#include "cluster/interference/fit.h"
 #include "cluster/interference/latency_model.h"
-#include "cluster/placement/baseline_rows.h"
-#include "cluster/sim/inss_cluster.h"
-#include "cluster/sim/placement_controller.h"
+#include "sim/cluster/inss_cluster.h"
+#include "sim/cluster/placement_controller.h"
+#include "sim/interference/fit.h"
+#include "sim/placement/baseline_rows.h"
 
 namespace lagoon::bench {
 
@@ -26,7 +26,7 @@ struct PlacementOptions {
   std::string interference = "ridge";
   std::string rates = "monitor";  // RateSource: monitor, last-second, oracle
   double margin = 0;              // standard errors added to the rates
-  double busy = kBaselineBusy;    // MakePlacer()
+  double busy = kBaselineBusy;    // MakeAnyPlacer()
   bool exact = false;             // TruthSpec::Exact
   bool fill = false;              // InssOptions::fill
   bool online = true;             // PlacementOptions::online

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "bench/report/report.h"
-#include "cluster/interference/measured_points.h"
+#include "sim/interference/measured_points.h"
 
 namespace lagoon::bench {
 

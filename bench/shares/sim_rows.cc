@@ -6,7 +6,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/sim/sim_jobs.h"
 #include "bench/sim/sim_stage.h"
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon::bench {
 namespace {

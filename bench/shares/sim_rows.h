@@ -6,7 +6,7 @@
 #include <string>
 
 #include "bench/sim/kernel_lists.h"
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon::bench {
 

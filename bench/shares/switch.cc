@@ -8,7 +8,7 @@
 
 #include "bench/measure/statistics.h"
 #include "bench/shares/switch_cpu.h"
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon::bench {
 namespace {

@@ -16,8 +16,8 @@
 #include "bench/shares/sim_rows.h"
 #include "bench/sim/sim_stage.h"
 #include "cluster/monitor.h"
-#include "cluster/sim/arrivals.h"
 #include "serving/shares/share_manager.h"
+#include "sim/cluster/arrivals.h"
 
 namespace lagoon::bench {
 namespace {

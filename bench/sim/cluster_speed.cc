@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cluster/sim/cluster_sim.h"
-#include "cluster/v100_surfaces.h"
+#include "sim/cluster/cluster_sim.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon::bench {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/disb_run.h"
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon::bench {
 

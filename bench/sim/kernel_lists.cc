@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon {
 namespace {

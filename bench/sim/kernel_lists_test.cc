@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/sim/testing/sim_fixture.h"
+#include "sim/device/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
 namespace {

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "bench/sim/kernel_lists.h"
-#include "device/sim/sim_device.h"
 #include "plan/plan.h"
+#include "sim/device/sim_device.h"
 
 namespace lagoon::bench {
 

@@ -9,8 +9,8 @@
 
 #include "bench/sim/kernel_lists.h"
 #include "bench/sim/virtual_clients.h"
-#include "device/sim/sim_device.h"
 #include "policies/registry.h"
+#include "sim/device/sim_device.h"
 
 namespace lagoon::bench {
 

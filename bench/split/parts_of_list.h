@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/sim/kernel_lists.h"
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon::bench {
 

@@ -5,7 +5,7 @@
 #include "bench/report/report.h"
 #include "bench/split/options.h"
 #include "bench/split/scenario.h"
-#include "device/sim/gpu_model.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon::bench {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon {
 namespace {

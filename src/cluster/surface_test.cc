@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/random.h"
-#include "cluster/v100_surfaces.h"
+#include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/testing/paths.h"
-#include "learn/adam.h"
 #include "learn/product.h"
+#include "sim/learn/adam.h"
 
 namespace lagoon::learn {
 namespace {

@@ -7,8 +7,6 @@
 
 #include "engine/testing/test_engine.h"
 #include "graph/testing/model_builder.h"
-#include "program/idempotence/idempotence.h"
-#include "program/inspect.h"
 #include "program/run.h"
 #include "program/testing/run_graph.h"
 
@@ -186,20 +184,6 @@ TEST_F(OpaquePlan, LargeWeightsAreLoadedOnce) {
   ASSERT_EQ(engine->loaded.size(), 2U);
   EXPECT_EQ(engine->loaded[0].graph().initializer_size(), 0);  // tells the shapes
   EXPECT_EQ(engine->loaded[1].graph().initializer_size(), 1);
-}
-
-TEST_F(OpaquePlan, IsIdempotent) {
-  const auto loaded = Compile("Twice");
-  ASSERT_NE(loaded, nullptr);
-  const IdempotenceSummary summary = Summarize(FindIdempotentGroups(AccessSetsOf(loaded->plan)));
-  EXPECT_EQ(summary.idempotent, loaded->plan.ops.size());
-}
-
-TEST_F(OpaquePlan, InspectNamesTheOps) {
-  const auto loaded = Compile("Twice");
-  ASSERT_NE(loaded, nullptr);
-  EXPECT_THAT(InspectText(*loaded), HasSubstr("engine: test.Twice; cannot be interrupted"));
-  EXPECT_THAT(InspectJson(*loaded), HasSubstr("\"longest_us\""));
 }
 
 TEST_F(OpaquePlan, WithoutAnEngineSaysWhatToInstall) {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "device/sim/sim_device.h"
 #include "sched/testing/dispatcher_fixture.h"
 #include "sched/testing/sim_scenario.h"
+#include "sim/device/sim_device.h"
 
 namespace lagoon::testing {
 namespace {

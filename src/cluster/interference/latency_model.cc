@@ -1,34 +1,8 @@
 #include "cluster/interference/latency_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace lagoon {
-
-std::string_view Name(InterferenceKind kind) {
-  switch (kind) {
-    case InterferenceKind::kNone:
-      return "none";
-    case InterferenceKind::kPaper:
-      return "paper";
-    case InterferenceKind::kConstant:
-      return "constant";
-    case InterferenceKind::kRidge:
-      return "ridge";
-  }
-  return "unknown";
-}
-
-Result<InterferenceKind> ParseInterferenceKind(std::string_view name) {
-  for (const InterferenceKind kind : kInterferenceKinds) {
-    if (Name(kind) == name) return kind;
-  }
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("there is no kind of interference '{}'; there are none, paper, constant, ridge",
-                  name));
-}
 
 double LoadLine::At(double rows_per_s) const { return std::max(0.0, offset + slope * rows_per_s); }
 

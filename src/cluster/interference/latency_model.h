@@ -7,29 +7,11 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
 
-#include "base/status.h"
 #include "cluster/surface.h"
 
 namespace lagoon {
-
-/// How the coefficients of the slowdown are found.
-enum class InterferenceKind : std::uint8_t {
-  kNone,      // there is no slowdown
-  kPaper,     // cache and dram, by least squares (InSS Eq. 1)
-  kConstant,  // one factor for any neighbours: the mean of the measured slowdowns
-  kRidge,     // all three, by ridge regression towards kConstant
-};
-/// "none", "paper", "constant", "ridge".
-std::string_view Name(InterferenceKind kind);
-/// kInvalidArgument: unknown, with the list.
-Result<InterferenceKind> ParseInterferenceKind(std::string_view name);
-inline constexpr InterferenceKind kInterferenceKinds[] = {
-    InterferenceKind::kNone, InterferenceKind::kPaper, InterferenceKind::kConstant,
-    InterferenceKind::kRidge};
 
 /// Load on the device's cache and on its memory. 1: as much as the device has.
 struct DeviceLoad {

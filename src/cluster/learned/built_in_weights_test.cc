@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/testing/paths.h"
-#include "cluster/learned/decisions.h"
-#include "cluster/learned/train.h"
+#include "sim/training/decisions.h"
+#include "sim/training/train.h"
 
 namespace lagoon {
 namespace {

@@ -81,7 +81,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, R
 GpuShares LearnedPlacer::Share(const Stages& stages, const GpuState& gpu) const {
   GpuShares guess = stages.GuessedShares(gpu);
   if (gpu.members.size() > kSlots) return guess;
-  const learn::Td3State state = stages.LocalState(gpu);
+  const learn::ShareState state = stages.LocalState(gpu);
   const learn::Matrix raw = networks_.local.Forward(AsRow(state.features)) + AsRow(state.offsets);
   const learn::Matrix action = learn::Squash(raw, AsRow(state.present));
   GpuShares shares = stages.SharesOf(gpu, {action.data(), action.data() + action.size()});

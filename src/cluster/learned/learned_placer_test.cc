@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/random.h"
-#include "cluster/learned/train.h"
-#include "cluster/learned/training_views.h"
 #include "learn/weights.h"
+#include "sim/training/train.h"
+#include "sim/training/training_views.h"
 
 namespace lagoon {
 namespace {

@@ -170,9 +170,9 @@ void Stages::Put(std::size_t demand, std::size_t gpu) {
   plan.reward = GuessedReward(plan);
 }
 
-learn::Td3State Stages::LocalState(const GpuState& gpu) const {
+learn::ShareState Stages::LocalState(const GpuState& gpu) const {
   LAGOON_CHECK(!gpu.members.empty() && gpu.members.size() <= kSlots);
-  learn::Td3State state;
+  learn::ShareState state;
   state.offsets.resize(2 * kSlots);
   state.present.resize(kSlots);
   for (std::size_t slot = 0; slot < gpu.members.size(); ++slot) {

@@ -10,8 +10,7 @@
 
 #include "cluster/learned/demand.h"
 #include "cluster/placement/placer.h"
-#include "learn/discrete_sac.h"
-#include "learn/td3.h"
+#include "learn/actions.h"
 
 namespace lagoon {
 
@@ -72,7 +71,7 @@ class Stages {
 
   /// The state of the local stage. The GPU has 1 to kSlots members. The slots have them in
   /// descending order of need, which is the order of placing.
-  learn::Td3State LocalState(const GpuState& gpu) const;
+  learn::ShareState LocalState(const GpuState& gpu) const;
   /// What an action of the local stage, or the first guess, means. Batches that do not fit into the
   /// GPU's memory are halved, those with most memory first.
   GpuShares SharesOf(const GpuState& gpu, const std::vector<float>& action) const;

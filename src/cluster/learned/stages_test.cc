@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "cluster/learned/training_views.h"
+#include "sim/training/training_views.h"
 
 namespace lagoon {
 namespace {
@@ -205,7 +205,7 @@ TEST(Stages, TheFirstGuessIsWhatTheOffsetsMean) {
     Stages stages(episode.view(), demands, true);
     for (std::size_t j = 0; j < demands.size(); ++j) stages.Put(j, 0);
     const GpuState& gpu = stages.gpus()[0];
-    const learn::Td3State state = stages.LocalState(gpu);
+    const learn::ShareState state = stages.LocalState(gpu);
     ASSERT_EQ(state.features.size(), static_cast<std::size_t>(LocalFeatures()));
     const auto row = [](const std::vector<float>& values) -> learn::Matrix {
       return Eigen::Map<const learn::Matrix>(values.data(), 1,

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/sim/cluster_sim.h"
+#include "sim/cluster/cluster_sim.h"
 
 namespace lagoon {
 namespace {

@@ -1,15 +1,14 @@
 #pragma once
 
-// The placers by name.
+// The placers that a server runs, by name. sim/placement/comparators.h has those of other papers
+// too.
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
-#include "cluster/placement/baseline_rows.h"
 #include "cluster/placement/placer.h"
 
 namespace lagoon {
@@ -19,11 +18,10 @@ struct PlacerInfo {
   std::string summary;  // one line
 };
 
-/// All placers, in the order of listings.
+/// All of them, in the order of listings.
 const std::vector<PlacerInfo>& Placers();
 
-/// kNotFound: unknown, with the list. `busy`: what part of its capacity a placer from another paper
-/// asks of a replica, above 0, at most 1; `lagoon` and `inss` forecast instead.
-Result<std::unique_ptr<Placer>> MakePlacer(std::string_view name, double busy = kBaselineBusy);
+/// kNotFound: unknown, with the list.
+Result<std::unique_ptr<Placer>> MakePlacer(std::string_view name);
 
 }  // namespace lagoon

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/sim/testing/sim_fixture.h"
 #include "sched/testing/dispatcher_fixture.h"
+#include "sim/device/testing/sim_fixture.h"
 
 namespace lagoon::testing {
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "cluster/placement/baseline_rows.h"
 
 namespace lagoon {
 namespace {
@@ -103,7 +103,10 @@ Assignment StaticPlacer::Place(const PlacementView& view) {
 Assignment LeastLoadedPlacer::Place(const PlacementView& view) {
   std::vector<double> demands;
   for (const ModelView& model : view.models) demands.push_back(DemandOf(model));
-  const auto order = OrderOf(demands, true);
+  std::vector<std::size_t> order(demands.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t model) { return demands[model]; });
   Places places(view);
   for (const std::size_t model : order) {
     const double demand = demands[model];

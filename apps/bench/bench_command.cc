@@ -1,0 +1,160 @@
+#include "apps/bench/bench_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+#include "apps/command.h"
+#include "apps/load.h"
+#include "base/log.h"
+#include "bench/client/bound_model.h"
+#include "policies/registry.h"
+
+namespace lagoon {
+
+using Json = nlohmann::json;
+
+void Measure(const std::string& name, Json configuration, const BenchCommon& common,
+             const std::function<Status(bench::Report&)>& run) {
+  if (!common.plot.empty() && common.json.empty()) {
+    Die("--plot draws from the file of --json; name one");
+  }
+  spdlog::set_level(spdlog::level::warn);
+  bench::Report report(name, std::move(configuration), Build());
+  if (const Status status = run(report); !status) Die(status.error().message);
+  if (const Status status = report.Write(common.json); !status) Die(status.error().message);
+  if (!common.plot.empty()) Draw(common.python, common.json, common.plot);
+}
+
+void RequireModels(const BenchCommon& common, const std::vector<std::string>& models) {
+  if (const Status status = bench::CheckZoo(common.zoo, models); !status) {
+    Die(status.error().message);
+  }
+}
+
+std::string FileOf(const std::string& folder, const std::string& name) {
+  if (name.ends_with(".onnx")) return name;
+  return (std::filesystem::path(folder) / (name + ".onnx")).string();
+}
+
+void RequireFiles(const std::string& folder, const std::vector<std::string>& names) {
+  std::set<std::string> missing, absent;
+  for (const std::string& name : names) {
+    const std::string path = FileOf(folder, name);
+    if (!std::filesystem::exists(path)) (path == name ? absent : missing).insert(name);
+  }
+  if (!absent.empty()) Die(fmt::format("there is no file {}", fmt::join(absent, ", ")));
+  if (missing.empty()) return;
+  Die(fmt::format("'{}' has no file of {}: `./run corpus --make --only '{}'` makes what is missing",
+                  folder, fmt::join(missing, ", "), fmt::join(missing, ",")));
+}
+
+CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
+                       BenchCommon& common, bool has_comparator) {
+  CLI::App* command = AddSimulation(bench, name, description, common);
+  command->add_option("--zoo", common.zoo, "Folder of models (./run models makes it)")
+      ->capture_default_str();
+  if (!has_comparator) return command;
+  AddPlot(*command, common);
+  command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Do not measure ONNX Runtime");
+  command->add_option("--onnxruntime-worker", common.worker, "Script that runs ONNX Runtime")
+      ->capture_default_str();
+  return command;
+}
+
+CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
+                        BenchCommon& common) {
+  CLI::App* command = bench.add_subcommand(name, description);
+  command->add_option("--json", common.json, "Write the report to this file instead of stdout");
+  return command;
+}
+
+void AddPlot(CLI::App& command, BenchCommon& common) {
+  command.add_option("--plot", common.plot, "Draw the report of --json into this folder");
+  AddPython(command, common.python);
+}
+
+void AddModelNames(CLI::App& command, std::vector<std::string>& models) {
+  command.add_option("--models", models, "Names in the zoo")->delimiter(',')->capture_default_str();
+}
+
+void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers) {
+  schedulers = {"sequential", "streams", "wait", "one-kernel", "reset", "reef", "lagoon"};
+  const auto split = [&schedulers](const std::vector<std::string>& words) {
+    schedulers.clear();
+    for (const std::string& word : words) {
+      for (std::string& one : SplitSchedulers(word)) schedulers.push_back(std::move(one));
+    }
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--schedulers", split, "Schedulers to compare (docs/guide/schedulers.md)")
+      ->check(CheckSchedulers())
+      ->default_str(CLI::detail::join(schedulers, ","));
+}
+
+void AddRounds(CLI::App& command, int& rounds, int least) {
+  command.add_option("--rounds", rounds, "Measurements of each case")
+      ->check(CLI::Range(least, 1'000'000))
+      ->capture_default_str();
+}
+
+void AddSeconds(CLI::App& command, double& seconds) {
+  command
+      .add_option("--seconds", seconds,
+                  "Length of each measurement (on simulated devices in virtual seconds)")
+      ->check(NumberBetween(0.01, 3600.0))
+      ->capture_default_str();
+}
+
+CLI::Option* AddWindows(CLI::App& command, int& windows) {
+  return command.add_option("--windows", windows, "Windows of each case; the cases take turns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+void AddRequests(CLI::App& command, int& requests) {
+  command
+      .add_option("--requests", requests,
+                  "Requests of each case, all rounds or windows together (p99 from 1000 on)")
+      ->check(CLI::Range(10, 1'000'000))
+      ->capture_default_str();
+}
+
+void AddPython(CLI::App& command, std::string& python) {
+  command.add_option("--python", python, "Python with the packages of requirements.txt")
+      ->capture_default_str();
+}
+
+Json Configurations(const std::vector<std::string>& schedulers) {
+  Json configurations;
+  for (const std::string& name : schedulers) {
+    const SchedulerConfig config = MakeScheduler(name)->config;
+    Json parameters = Json::object();
+    for (const auto& [parameter, value] : ParametersOf(config)) {
+      parameters[std::string(parameter->name)] = value;
+    }
+    configurations[name] = {
+        {"parameters", std::move(parameters)},
+        {"streams", static_cast<int>(config.streams)},
+        {"preemption", static_cast<int>(config.preemption)},
+        {"ranks", static_cast<int>(config.ranks)},
+        {"max_active_jobs", config.max_active_jobs},
+        {"depth", config.depth},
+        {"max_kernels", config.max_kernels},
+        {"extra_blocks", config.extra_blocks ? Json(*config.extra_blocks) : Json(nullptr)},
+        {"padding_kernels", config.padding_kernels}};
+  }
+  return configurations;
+}
+
+Json GpuModelJson(const GpuModel& gpu) {
+  Json constants;
+  for (const SimConstantInfo& info : SimConstantTable()) {
+    constants[std::string(info.name)] = gpu.constants.*info.member;
+  }
+  return {{"name", gpu.name}, {"constants", std::move(constants)}};
+}
+
+}  // namespace lagoon

@@ -1,0 +1,315 @@
+// Blocks on compute units, chunks on copy engines.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "sim/device/engine.h"
+
+namespace lagoon {
+namespace {
+
+// A well-mixed number from three (the finaliser of splitmix64, twice).
+std::uint64_t Hash(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
+  const auto mix = [](std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  return mix(mix(seed ^ a) + b);
+}
+
+}  // namespace
+
+std::vector<SimEngine::Active>& SimEngine::ListOf(const SimLaunch& launch) {
+  return launch.kernel == nullptr ? copies_ : active_;
+}
+
+void SimEngine::Activate(std::uint32_t index) {
+  SimLaunch& launch = launches_[index];
+  launch.active = true;
+  launch.no_room_since = ~std::uint64_t{0};
+  std::vector<Active>& list = ListOf(launch);
+  const Active active{launch.rank, launch.turn, index};
+  list.insert(std::upper_bound(list.begin(), list.end(), active), active);
+  changed_ = true;
+}
+
+void SimEngine::Deactivate(std::uint32_t index) {
+  SimLaunch& launch = launches_[index];
+  if (!std::exchange(launch.active, false)) return;
+  std::vector<Active>& list = ListOf(launch);
+  const Active active{launch.rank, launch.turn, index};
+  list.erase(std::lower_bound(list.begin(), list.end(), active));
+}
+
+// Placement by leftover: each kernel in turn takes all it can; the next kernel gets what is left.
+// Kernels that may go beyond their shares come after all others.
+void SimEngine::PlaceAll() {
+  bool beyond = false;
+  const auto place_all = [this](auto place) {
+    for (std::size_t i = 0; i < active_.size();) {
+      const Active active = active_[i];
+      if (!place(active)) {
+        ++i;
+        continue;
+      }
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+      launches_[active.launch].active = false;
+      Exhausted(active.launch);
+    }
+  };
+  place_all([&](const Active& active) {
+    if (Place(active)) return true;
+    beyond = beyond || launches_[active.launch].beyond_share;
+    return false;
+  });
+  if (!beyond) return;
+  FindWanted();
+  place_all([this](const Active& active) {
+    return launches_[active.launch].beyond_share && PlaceBeyondShare(active);
+  });
+}
+
+void SimEngine::OnShareMoved() {
+  ++gives_;
+  changed_ = true;
+  Settle();
+}
+
+bool SimEngine::Place(const Active& active) {
+  SimLaunch& launch = launches_[active.launch];
+  if (launch.no_room_since == gives_) return false;
+  candidates_.clear();
+  const UnitRange share = shares_.units(launch.share);
+  const std::uint32_t end = std::min(share.end(), units_.size());
+  for (std::uint32_t unit = share.first; unit < end; ++unit) AddCandidate(unit, launch);
+  if (PlaceOnCandidates(active)) return true;
+  launch.no_room_since = gives_;
+  return false;
+}
+
+// The units for which a launch of one of their shares has a block to start, but no room.
+void SimEngine::FindWanted() {
+  wanted_.assign(units_.size(), false);
+  for (const Active& active : active_) {
+    const SimLaunch& launch = launches_[active.launch];
+    if (RoomOf(launch) == 0) continue;
+    const UnitRange share = shares_.units(launch.share);
+    const std::uint32_t end = std::min(share.end(), units_.size());
+    for (std::uint32_t unit = share.first; unit < end; ++unit) wanted_[unit] = true;
+  }
+}
+
+bool SimEngine::PlaceBeyondShare(const Active& active) {
+  const SimLaunch& launch = launches_[active.launch];
+  candidates_.clear();
+  for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+    if (!wanted_[unit]) AddCandidate(unit, launch);
+  }
+  return PlaceOnCandidates(active);
+}
+
+void SimEngine::AddCandidate(std::uint32_t unit, const SimLaunch& launch) {
+  if (units_.Fits(unit, *launch.kernel)) candidates_.push_back({unit, units_.threads(unit)});
+}
+
+std::uint32_t SimEngine::RoomOf(const SimLaunch& launch) {
+  return launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
+}
+
+bool SimEngine::PlaceOnCandidates(const Active& active) {
+  const SimLaunch& launch = launches_[active.launch];
+  std::uint32_t room = RoomOf(launch);
+  bool left = true;
+  while (left && room > 0 && !candidates_.empty()) {
+    // One block on each of the emptiest units, then again.
+    std::uint32_t least = ~0u;
+    for (const Candidate& candidate : candidates_) least = std::min(least, candidate.threads);
+    for (Candidate& candidate : candidates_) {
+      if (candidate.threads != least) continue;
+      left = PlaceOn(candidate.unit, active);
+      if (!left || --room == 0) break;
+      candidate.threads = units_.threads(candidate.unit);
+    }
+    std::erase_if(candidates_, [&](const Candidate& candidate) {
+      return !units_.Fits(candidate.unit, *launch.kernel);
+    });
+  }
+  CloseGroup();
+  return !left || !launch.progress->HasUnclaimed();
+}
+
+bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
+  SimLaunch& launch = launches_[active.launch];
+  const std::optional<std::uint32_t> tile = launch.progress->Claim();
+  if (!tile) return false;
+  ++launch.running;
+  const SimKernel& kernel = *launch.kernel;
+  const double own = Units::Bandwidth(kernel) * launch.running;
+  const Nanoseconds time =
+      units_.Slowed(BlockTime(launch, *tile), unit, kernel, active.launch, own);
+  units_.Take(unit, kernel, active.launch);
+  if (!std::exchange(launch.started, true)) Report(launch, DeviceEvent::Kind::kPlaced);
+  BlockGroup& group = GroupFor(active, now_ + time);
+  group.tiles[group.count] = *tile;
+  group.units[group.count++] = static_cast<std::uint16_t>(unit);
+  return true;
+}
+
+Nanoseconds SimEngine::BlockTime(const SimLaunch& launch, std::uint32_t tile) const {
+  const SimKernel& kernel = *launch.kernel;
+  if (kernel.time_spread == 0) return kernel.time;
+  // 53 bits make a double in [0, 1).
+  const auto bits = static_cast<double>(Hash(options_.seed, launch.sequence, tile) >> 11);
+  const double within = bits * 0x1p-52 - 1;
+  const double time = static_cast<double>(kernel.time.count()) * (1 + kernel.time_spread * within);
+  return Nanoseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(time)));
+}
+
+BlockGroup& SimEngine::GroupFor(const Active& active, TimePoint end) {
+  if (open_group_ != kNoIndex) {
+    BlockGroup& open = groups_[open_group_];
+    if (open.end == end && open.count < BlockGroup::kMaxBlocks) return open;
+    CloseGroup();
+  }
+  open_group_ = groups_.Take(launches_[active.launch], active.launch, now_, end);
+  return groups_[open_group_];
+}
+
+void SimEngine::CloseGroup() {
+  if (open_group_ == kNoIndex) return;
+  const BlockGroup& group = groups_[open_group_];
+  timers_.Set(open_group_, group.end);
+  Observe(group, /*ended=*/false, /*committed=*/false);
+  open_group_ = kNoIndex;
+}
+
+void SimEngine::EndGroup(std::uint32_t index) {
+  const BlockGroup& group = groups_[index];
+  const std::uint32_t launch_index = group.launch;
+  SimLaunch& launch = launches_[launch_index];
+  Progress* const progress = launch.progress;
+  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *launch.kernel);
+  ++gives_;
+  changed_ = true;
+  blocks_ended_ += group.count;
+  launch.running -= group.count;
+  const bool leaves = group.leaves;
+  const bool killed = group.killed;
+  Observe(group, /*ended=*/true, !leaves);
+  bool complete = false;
+  if (!leaves) {
+    complete = CommitGroup(group);
+  } else if (!killed) {
+    for (std::uint32_t i = 0; i < group.count; ++i) progress->Unclaim(group.tiles[i]);
+  }
+  if (complete) Report(launch, DeviceEvent::Kind::kComplete);
+  groups_.Free(launch, index);
+  if (!leaves) {
+    AfterDone(progress, complete);
+  } else {
+    AfterUnclaim(progress);
+  }
+  Look(launch_index);
+}
+
+// True: the group completed the kernel.
+bool SimEngine::CommitGroup(const BlockGroup& group) {
+  bool complete = false;
+  for (std::uint32_t i = 0; i < group.count; ++i)
+    complete = launches_[group.launch].progress->Commit();
+  return complete;
+}
+
+void SimEngine::AfterDone(const Progress* progress, bool complete) {
+  for (const std::uint32_t index : fronts_.AfterDone(progress, complete)) Look(index);
+}
+
+void SimEngine::AfterUnclaim(const Progress* progress) {
+  for (const std::uint32_t index : fronts_.AfterUnclaim(progress)) Look(index);
+}
+
+void SimEngine::PumpCopies() {
+  for (std::uint32_t i = 0; i < copy_engines_.size() && !copies_.empty(); ++i) {
+    if (copy_engines_[i].launch == kNoIndex) StartChunk(copy_engines_[i], i);
+  }
+}
+
+// Starts a chunk of the best copy that no other engine works on.
+void SimEngine::StartChunk(CopyEngine& engine, std::uint32_t engine_index) {
+  for (std::size_t i = 0; i < copies_.size();) {
+    const std::uint32_t index = copies_[i].launch;
+    SimLaunch& launch = launches_[index];
+    if (launch.running != 0) {
+      ++i;
+      continue;
+    }
+    const std::optional<std::uint32_t> tile = launch.progress->Claim();
+    if (!tile) {
+      Deactivate(index);
+      Exhausted(index);
+      continue;
+    }
+    engine = {index, *tile, now_};
+    ++launch.running;
+    const std::size_t begin = std::size_t{*tile} * kCopyChunkBytes;
+    const std::size_t bytes = std::min(kCopyChunkBytes, launch.copy.bytes - begin);
+    Nanoseconds time(static_cast<std::int64_t>(bytes) * 1000 /
+                     options_.constants.copy_bytes_per_us);
+    if (!std::exchange(launch.started, true)) {
+      time += Nanoseconds(options_.constants.copy_latency_ns);
+      Report(launch, DeviceEvent::Kind::kPlaced);
+    }
+    timers_.Set(first_copy_timer_ + engine_index, now_ + time);
+    if (observer_ != nullptr) observer_->OnPlaced(ChunkOf(engine_index));
+    return;
+  }
+}
+
+void SimEngine::EndChunk(std::uint32_t engine_index) {
+  if (observer_ != nullptr) observer_->OnEnded(ChunkOf(engine_index), now_, true);
+  CopyEngine& engine = copy_engines_[engine_index];
+  const std::uint32_t index = std::exchange(engine.launch, kNoIndex);
+  SimLaunch& launch = launches_[index];
+  --launch.running;
+  ++blocks_ended_;
+  changed_ = true;
+  const Progress* const progress = launch.progress;
+  const bool complete = launch.progress->Commit();
+  if (complete) Report(launch, DeviceEvent::Kind::kComplete);
+  AfterDone(progress, complete);
+  Look(index);
+}
+
+DeviceBlock SimEngine::BlockOf(const SimLaunch& launch) {
+  DeviceBlock block{.launch = launch.id, .args = launch.args};
+  if (launch.is_copy) {
+    block.copy = &launch.copy;
+  } else {
+    block.body = launch.kernel->body;
+  }
+  return block;
+}
+
+DeviceBlock SimEngine::ChunkOf(std::uint32_t engine_index) const {
+  const CopyEngine& engine = copy_engines_[engine_index];
+  DeviceBlock block = BlockOf(launches_[engine.launch]);
+  block.tile = engine.tile;
+  block.unit = units_.size() + engine_index;
+  block.placed = engine.placed;
+  return block;
+}
+
+void SimEngine::Observe(const BlockGroup& group, bool ended, bool committed) {
+  if (observer_ == nullptr) return;
+  DeviceBlock block = BlockOf(launches_[group.launch]);
+  block.placed = group.start;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    block.tile = group.tiles[i];
+    block.unit = group.units[i];
+    ended ? observer_->OnEnded(block, now_, committed) : observer_->OnPlaced(block);
+  }
+}
+
+}  // namespace lagoon

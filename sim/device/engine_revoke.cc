@@ -1,0 +1,97 @@
+// How running and queued launches leave.
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/device/engine.h"
+
+namespace lagoon {
+
+void SimEngine::Revoke(TimePoint visible) {
+  by_host_ = true;
+  kills_ = false;
+  queues_.ResetEvictions();
+  for (std::uint32_t index = launches_.oldest(); index != kNoIndex;) {
+    SimLaunch& launch = launches_[index];
+    const std::uint32_t next = launch.live_after;
+    if (MakeLeave(index, visible)) queues_.Evict(launch);
+    if (Retirable(launch)) Retire(index);
+    index = next;
+  }
+  // Each queue gets past its revoked kernels one by one, all queues at the same time. Until then
+  // the front end starts nothing (REEF 4.2: "lazy eviction"). Kills come before that.
+  const std::uint32_t most = queues_.most_evictions();
+  if (most > 0) {
+    const Nanoseconds kill(kills_ ? options_.constants.kill_ns : 0);
+    const Nanoseconds evict = most * Nanoseconds(options_.constants.evict_ns);
+    evicted_at_ = std::max(evicted_at_, visible + kill + evict);
+  }
+  Settle();
+  by_host_ = false;
+}
+
+// Makes the blocks of a revoked kernel leave. True: it is one.
+bool SimEngine::MakeLeave(std::uint32_t index, TimePoint visible) {
+  SimLaunch& launch = launches_[index];
+  if (launch.is_copy || launch.Complete() || !launch.Left()) return false;
+  Deactivate(index);
+  const bool by_word =
+      std::any_of(launch.guards.begin(), launch.guards.end(),
+                  [&](const Guard& guard) { return guard.Raised() && guards_.Owns(guard.word); });
+  if (options_.abort == SimAbort::kKill && by_word) {
+    Kill(index, visible);
+  } else {
+    for (std::uint32_t group = launch.groups; group != kNoIndex; group = groups_[group].after) {
+      LeaveAt(group, *launch.kernel, visible);
+    }
+  }
+  if (launch.state == State::kStarted) Exhausted(index);
+  return true;
+}
+
+// Ends the group at its first check that can see the guard. A group without another check commits.
+void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint visible) {
+  BlockGroup& group = groups_[index];
+  if (group.leaves) return;
+  const Nanoseconds interval = kernel.check_interval;
+  const Nanoseconds since = std::max(visible - group.start, Nanoseconds(1));
+  const TimePoint check = group.start + (since + interval - Nanoseconds(1)) / interval * interval;
+  if (check >= group.end) return;
+  group.leaves = true;
+  group.end = check;
+  timers_.Set(index, check);
+}
+
+// REEF 4.3: all blocks die where they are, and no result of an incomplete kernel is kept.
+void SimEngine::Kill(std::uint32_t index, TimePoint visible) {
+  SimLaunch& launch = launches_[index];
+  if (std::exchange(launch.killed, true)) return;
+  kills_ = kills_ || launch.groups != kNoIndex;
+  for (std::uint32_t i = launch.groups; i != kNoIndex; i = groups_[i].after) {
+    BlockGroup& group = groups_[i];
+    if (!group.leaves) {
+      group.leaves = true;
+      group.end = visible + Nanoseconds(options_.constants.kill_ns);
+      timers_.Set(i, group.end);
+    }
+    group.killed = true;
+    for (std::uint32_t tile = 0; tile < group.count; ++tile) {
+      launch.progress->Unclaim(group.tiles[tile]);
+    }
+  }
+  if (!OthersRun(index, launch.progress)) launch.progress->Reset();
+}
+
+// True if blocks of another launch hold tiles of `progress`.
+bool SimEngine::OthersRun(std::uint32_t index, const Progress* progress) const {
+  for (std::uint32_t other = launches_.oldest(); other != kNoIndex;
+       other = launches_[other].live_after) {
+    if (other == index || launches_[other].progress != progress) continue;
+    for (std::uint32_t i = launches_[other].groups; i != kNoIndex; i = groups_[i].after) {
+      if (!groups_[i].killed) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace lagoon
