@@ -16,8 +16,8 @@ namespace lagoon {
 /// that comes back at once (kBackAtOnce) keeps its deficit, so that this holds for closed loops.
 /// Weakness: that of EDF and of SRPT, each within its class. Cost: O(log n).
 ///
-/// With PolicyConfig::response_ratio (`lagoon-ratio`), best-effort jobs go by response ratio
-/// (By::kResponseRatio) instead: SPLIT's order without its parts, as jobs are preempted by block.
+/// PolicyConfig::order may be another order of best-effort jobs: `lagoon-ratio` has
+/// By::kResponseRatio, SPLIT's order without its parts, as jobs are preempted by block.
 class LagoonPolicy final : public Policy {
  public:
   /// Kernels of other clients before a client is back: some ms on a CPU. A memory of 1,000 kernels
@@ -27,9 +27,7 @@ class LagoonPolicy final : public Policy {
   static constexpr double kBackAtOnce = 16;
 
   explicit LagoonPolicy(const PolicyConfig& config)
-      : threshold_(config.fairness_threshold),
-        best_effort_(config.response_ratio ? By::kResponseRatio : By::kRemaining),
-        deficits_(kBackAtOnce) {}
+      : threshold_(config.fairness_threshold), best_effort_(config.order), deficits_(kBackAtOnce) {}
 
   JobOrders orders() const override { return {By::kDeadline, best_effort_}; }
 

@@ -12,7 +12,6 @@
 #include "policies/lagoon.h"
 #include "policies/ordered.h"
 #include "policies/prema.h"
-#include "policies/realtime_first.h"
 #include "policies/response_ratio.h"
 #include "policies/round_robin.h"
 #include "policies/rounds.h"
@@ -35,15 +34,6 @@ std::unique_ptr<Policy> Make(const PolicyConfig& config) {
   }
 }
 
-template <ResponseRatioPolicy::Parts parts>
-std::unique_ptr<Policy> MakeResponseRatio(const PolicyConfig& config) {
-  return std::make_unique<ResponseRatioPolicy>(config, parts);
-}
-
-// In order of arrival, whatever the class. Where every job is submitted when it arrives, the device
-// decides (CUDA streams, Triton).
-using ArrivalPolicy = OrderedPolicy<By::kArrival>;
-
 struct Entry {
   std::string_view summary;
   SchedulerConfig config;
@@ -53,8 +43,17 @@ struct Entry {
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
 // submission. The device gets as many kernels as fit, one of each job at a time (Paella 5.2).
-constexpr SchedulerConfig Plain(std::string_view name) {
-  return {.name = name, .ranks = Ranks::kSubmission, .depth = 1, .extra_blocks = 8};
+constexpr SchedulerConfig Plain(std::string_view name, By order = By::kArrival) {
+  return {.name = name,
+          .ranks = Ranks::kSubmission,
+          .depth = 1,
+          .extra_blocks = 8,
+          .policy = {.order = order}};
+}
+
+// All jobs are submitted when they arrive, so that the device decides (CUDA streams, Triton).
+constexpr SchedulerConfig Submitted(std::string_view name, Streams streams) {
+  return {.name = name, .streams = streams, .ranks = Ranks::kSubmission, .depth = 0};
 }
 
 // One job on the device at a time (Clockwork, PREMA).
@@ -68,13 +67,13 @@ constexpr SchedulerConfig OneJob(std::string_view name, std::uint32_t depth = 0)
 }
 
 // One part of a job on the device at a time (SPLIT).
-constexpr SchedulerConfig OnePart(std::string_view name, bool elastic) {
+constexpr SchedulerConfig OnePart(std::string_view name, bool whole_jobs) {
   return {.name = name,
           .streams = Streams::kOne,
           .ranks = Ranks::kSubmission,
           .depth = 0,
           .one_part = true,
-          .policy = {.elastic = elastic}};
+          .policy = {.whole_jobs = whole_jobs, .elastic = !whole_jobs}};
 }
 
 constexpr SchedulerConfig Lagoon(std::string_view name) {
@@ -82,13 +81,20 @@ constexpr SchedulerConfig Lagoon(std::string_view name) {
           .preemption = Preemption::kReset,
           .ranks = Ranks::kPolicy,
           .padding_kernels = 16,
-          .lend_units = true};
+          .lend_units = true,
+          .policy = {.order = By::kRemaining}};
 }
 
 constexpr SchedulerConfig LagoonRatio(std::string_view name) {
   SchedulerConfig config = Lagoon(name);
   config.preempt_by_rank = true;
-  config.policy = {.fairness_threshold = 1e9, .response_ratio = true};
+  config.policy = {.order = By::kResponseRatio, .fairness_threshold = 1e9};
+  return config;
+}
+
+// Real-time jobs go first.
+constexpr SchedulerConfig Classes(SchedulerConfig config) {
+  config.policy.real_time_first = true;
   return config;
 }
 
@@ -106,41 +112,39 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtr
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
     {"One job at a time: real-time jobs first, each class in order of arrival",
-     OneJob("sequential"),
-     Make<RealTimeFirstPolicy>,
+     Classes(OneJob("sequential")),
+     Make<OrderedPolicy>,
      {kAdmit}},
     {"All jobs in one stream, in order of arrival (Paella's CUDA-SS)",
-     {.name = "single-stream", .streams = Streams::kOne, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<ArrivalPolicy>,
+     Submitted("single-stream", Streams::kOne),
+     Make<OrderedPolicy>,
      {kAdmit}},
     {"A stream for each class of each model; the device decides (GPU streams, Triton)",
-     {.name = "streams", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<ArrivalPolicy>},
+     Submitted("streams", Streams::kPerQueue), Make<OrderedPolicy>},
     {"A stream for each job, of 32; the device decides (Paella's MS-jbj)",
-     {.name = "job-streams", .streams = Streams::kPerJob, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<ArrivalPolicy>},
+     Submitted("job-streams", Streams::kPerJob), Make<OrderedPolicy>},
     {"As job-streams, with one kernel of a job on the device at a time (Paella's MS-kbk)",
      {.name = "kernel-streams",
       .streams = Streams::kPerJob,
       .ranks = Ranks::kSubmission,
       .depth = 1},
-     Make<ArrivalPolicy>,
+     Make<OrderedPolicy>,
      {kDepth}},
     {"Real-time jobs first; best-effort kernels that run finish before them",
-     {.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait},
-     Make<RealTimeFirstPolicy>,
+     Classes({.name = "wait", .streams = Streams::kPerQueue, .preemption = Preemption::kWait}),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost}},
     {"Real-time jobs first; one kernel of each class on the device at a time (Orion)",
-     {.name = "one-kernel", .max_kernels = 1},
-     Make<RealTimeFirstPolicy>,
+     Classes({.name = "one-kernel", .max_kernels = 1}),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost}},
     {"Real-time jobs first; best-effort blocks that run leave (REEF without padding)",
-     {.name = "reset", .preemption = Preemption::kReset},
-     Make<RealTimeFirstPolicy>,
+     Classes({.name = "reset", .preemption = Preemption::kReset}),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost}},
     {"As reset; best-effort kernels fill what real-time kernels leave idle (REEF)",
-     {.name = "reef", .preemption = Preemption::kReset, .padding_kernels = 1},
-     Make<RealTimeFirstPolicy>,
+     Classes({.name = "reef", .preemption = Preemption::kReset, .padding_kernels = 1}),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost, kPadding}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
@@ -150,50 +154,49 @@ constexpr Entry kSchedulers[] = {
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
      {kAdmit, kDepth, kFairness, kLend, kMost, kPadding, kPreempt}},
-    {"In order of arrival", Plain("fifo"), Make<ArrivalPolicy>, {kAdmit, kDepth, kExtra}},
-    {"Shortest job first", Plain("sjf"), Make<OrderedPolicy<By::kTotal>>, {kAdmit, kDepth, kExtra}},
+    {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kDepth, kExtra}},
+    {"Shortest job first", Plain("sjf", By::kTotal), Make<OrderedPolicy>, {kAdmit, kDepth, kExtra}},
     {"Jobs take turns, of one kernel or of a time",
      Plain("rr"),
      Make<RoundRobinPolicy>,
      {kDepth, kExtra, kQuantum}},
     {"Earliest deadline first",
-     Plain("edf"),
-     Make<OrderedPolicy<By::kDeadline>>,
+     Plain("edf", By::kDeadline),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kExtra}},
     {"Least slack first: deadline less remaining time",
-     Plain("least-slack"),
-     Make<OrderedPolicy<By::kSlack>>,
+     Plain("least-slack", By::kSlack),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kExtra}},
     {"Shortest remaining time first",
-     Plain("srpt"),
-     Make<OrderedPolicy<By::kRemaining>>,
+     Plain("srpt", By::kRemaining),
+     Make<OrderedPolicy>,
      {kAdmit, kDepth, kExtra}},
     {"Shortest remaining time first, but a client far behind its share before all (Paella)",
      Plain("paella"),
      Make<FairSrptPolicy>,
      {kDepth, kExtra, kFairness}},
     {"One part of one job at a time, by response ratio; jobs pass between two parts (SPLIT)",
-     OnePart("split", /*elastic=*/true),
-     MakeResponseRatio<ResponseRatioPolicy::Parts::kOne>,
+     OnePart("split", /*whole_jobs=*/false),
+     Make<ResponseRatioPolicy>,
      {kAdmit, kElastic, kDense, kPatience}},
     {"As split, but a job that has begun is not passed",
-     OnePart("split-whole", /*elastic=*/false),
-     MakeResponseRatio<ResponseRatioPolicy::Parts::kAll>,
+     OnePart("split-whole", /*whole_jobs=*/true),
+     Make<ResponseRatioPolicy>,
      {kAdmit, kPatience}},
     {"One job at a time in order of arrival; what would be late is refused (Clockwork)",
      Admits(OneJob("clockwork")),
-     Make<ArrivalPolicy>,
+     Make<OrderedPolicy>,
      {kAdmit}},
     {"One job at a time: of those that have waited long enough the shortest (PREMA)",
      OneJob("prema"), Make<PremaPolicy>},
     {"As prema, but jobs also pass between two kernels", OneJob("prema-kernel", /*depth=*/1),
      Make<PremaPolicy>},
     {"Rounds: when the jobs of a round have ended, all that wait start together (RT-A)",
-     {.name = "rt-a", .streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},
-     Make<RoundsPolicy>},
+     Submitted("rt-a", Streams::kPerQueue), Make<RoundsPolicy>},
     {"Each class of each model on the units of its share, all at the same time (GSLICE)",
      {.name = "shares", .ranks = Ranks::kSubmission},
-     Make<ArrivalPolicy>,
+     Make<OrderedPolicy>,
      {kDepth, kLend}},
     {"Classes of models take turns of the whole device, of one job or of a time (no MPS)",
      {.name = "time-slice", .streams = Streams::kOne, .ranks = Ranks::kSubmission},

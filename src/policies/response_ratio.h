@@ -12,7 +12,7 @@ namespace lagoon {
 /// The job goes first that raises the sum of all response ratios (latency over own time) least. Of
 /// two neighbours that is the one with the smaller product of time left and own time; jobs of a
 /// queue stay in order of arrival. One part of the job is submitted, so that a later job can pass
-/// it between two parts, with all of its own parts together.
+/// it between two parts, with all of its own parts together; with PolicyConfig::whole_jobs all are.
 ///
 /// Source: SPLIT 3.4, Algorithm 1 (docs/results/reproduction.md says what is corrected). Weakness:
 /// under overload long jobs starve, unless `patience` limits how many later jobs of other queues
@@ -25,9 +25,7 @@ namespace lagoon {
 /// - while more than four fifths of at least five jobs are of its own queue.
 class ResponseRatioPolicy final : public Policy {
  public:
-  enum class Parts : std::uint8_t { kOne, kAll };  // what a decision submits
-
-  ResponseRatioPolicy(const PolicyConfig& config, Parts parts) : config_(config), parts_(parts) {}
+  explicit ResponseRatioPolicy(const PolicyConfig& config) : config_(config) {}
 
   JobOrders orders() const override { return {By::kResponseRatio, By::kResponseRatio}; }
   bool Precedes(const ScheduledJob& other, const ScheduledJob& job) const override {
@@ -103,7 +101,7 @@ class ResponseRatioPolicy final : public Policy {
   }
 
   bool RunsWhole(const ScheduledJob& job, TimePoint now) {
-    if (parts_ == Parts::kAll) return true;
+    if (config_.whole_jobs) return true;
     if (!config_.elastic) return false;
     const double load = load_.At(now);
     dense_ = load > (dense_ ? config_.dense - 0.1 : config_.dense);
@@ -111,7 +109,6 @@ class ResponseRatioPolicy final : public Policy {
   }
 
   const PolicyConfig config_;
-  const Parts parts_;
   std::vector<Queue> queues_;  // by id
   std::uint32_t jobs_ = 0;     // unfinished
   ArrivalLoad load_;

@@ -23,9 +23,7 @@ std::int64_t Product(const ScheduledJob& job) {
 // ready, and the first waiting job of each queue that has an instance free.
 class Jobs {
  public:
-  explicit Jobs(const PolicyConfig& config,
-                ResponseRatioPolicy::Parts parts = ResponseRatioPolicy::Parts::kOne)
-      : policy_(config, parts), index_(policy_.orders()) {}
+  explicit Jobs(const PolicyConfig& config) : policy_(config), index_(policy_.orders()) {}
   ~Jobs() {
     while (!waiting_.empty()) Finish(*waiting_.front());
   }
@@ -164,7 +162,7 @@ TEST(ResponseRatio, SubmitsOnePartUnlessItNeverCuts) {
   cut.Add(0, milliseconds(1));
   cut.Pick();
   EXPECT_EQ(cut.ops(), 2u);
-  Jobs whole({}, ResponseRatioPolicy::Parts::kAll);
+  Jobs whole({.whole_jobs = true});
   whole.Add(0, milliseconds(1));
   whole.Pick();
   EXPECT_EQ(whole.ops(), ~0u);

@@ -8,10 +8,25 @@
 
 namespace lagoon {
 
-/// Numbers that policies read; each policy says which.
+/// Orders in which ready jobs of a class are kept; ties go to the job posted first.
+enum class By : std::uint8_t {
+  kArrival,      // order of posting
+  kDeadline,     // earliest first; jobs without one last
+  kSlack,        // deadline less remaining time, smallest first
+  kTotal,        // expected time of the whole job, shortest first
+  kRemaining,    // expected time of its incomplete kernels, shortest first
+  kLeastServed,  // picked longest ago first; jobs never picked before all others
+  // Unsubmitted time times total time, smallest first: of two jobs the one goes first that raises
+  // the sum of their response ratios least (SPLIT 3.4).
+  kResponseRatio,
+};
+
+/// What policies read; each policy says which.
 struct PolicyConfig {
+  By order = By::kArrival;           // of jobs, or of best-effort jobs
+  bool real_time_first = false;      // the order holds within a class
   double fairness_threshold = 1000;  // kernels that a client may be behind an equal share
-  bool response_ratio = false;       // best-effort jobs by response ratio, not by remaining time
+  bool whole_jobs = false;           // jobs are never cut into parts
   bool elastic = false;              // jobs run whole while cutting them would not pay (SPLIT 3.3)
   double dense = 0.9;                // load from which on cutting does not pay
   std::uint32_t patience = 0;        // later jobs that may pass the oldest of a queue; 0: no limit

@@ -6,24 +6,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "sched/config.h"
 #include "sched/job.h"
 
 namespace lagoon {
 
 namespace intrusive = boost::intrusive;
-
-/// Orders in which ready jobs of a class are kept; ties go to the job posted first.
-enum class By : std::uint8_t {
-  kArrival,      // order of posting
-  kDeadline,     // earliest first; jobs without one last
-  kSlack,        // deadline less remaining time, smallest first
-  kTotal,        // expected time of the whole job, shortest first
-  kRemaining,    // expected time of its incomplete kernels, shortest first
-  kLeastServed,  // picked longest ago first; jobs never picked before all others
-  // Unsubmitted time times total time, smallest first: of two jobs the one goes first that raises
-  // the sum of their response ratios least (SPLIT 3.4).
-  kResponseRatio,
-};
 
 /// The order of each class.
 struct JobOrders {
