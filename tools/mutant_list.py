@@ -136,13 +136,6 @@ WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
 SUSPECTS = "src/server/remote/suspects.cc"
-PLAN_MAKER = "src/serving/request/plan_maker.cc"
-ASKED = """  std::shared_ptr<Flight> asked;
-  {
-    const MutexLock lock(mutex_);
-    if (!order->requests.empty()) asked = order->requests.front().flight;
-  }
-"""
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
@@ -930,10 +923,6 @@ MUTANTS = [
     ("world-rows-of-the-first-dim", "a request whose first size is 0 ends the process", "src/serving/model/served_model.h",
      "return signature_.max_batch > 0 ? dims.front().front() : 1;",
      "return dims.empty() || dims.front().empty() ? 1 : dims.front().front();", ["world"]),
-    ("world-plan-kept-under-a-later-key", "the key of a plan is read from the memory of a request that may have ended", PLAN_MAKER,
-     "  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });",
-     ASKED + "  made.plan = WithoutExceptions([&] { return model.MakePlan(order->wanted, dispatcher_, units_); });\n"
-     "  if (asked != nullptr && made.plan && *made.plan != nullptr) (*made.plan)->key = asked->Key();", ["world"]),
     ("world-two-keepers-of-shares", "a second keeper places the shares while the first one keeps them", "src/serving/device_core.cc",
      "  return shares_->Replace(gone, std::move(models));",
      """  std::vector<ShareKeeper::Model> all = models;

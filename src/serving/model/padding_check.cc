@@ -22,14 +22,14 @@ constexpr double kTolerance = 1e-3;
 
 using Bytes = std::vector<std::byte>;
 
-Result<std::vector<OutputTensor>> Run(const ServedPlan& served, const std::vector<Bytes>& inputs,
+Result<std::vector<OutputTensor>> Run(const PlanDraft& made, const std::vector<Bytes>& inputs,
                                       Device& device) {
-  LAGOON_ASSIGN_OR_RETURN(const auto instance, Instance::Create(served.loaded, device));
-  const Plan& plan = served.loaded->plan;
+  LAGOON_ASSIGN_OR_RETURN(const auto instance, Instance::Create(made.loaded, device));
+  const Plan& plan = made.loaded->plan;
   std::vector<OutputTensor> outputs;
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const std::size_t input : served.inputs) in.push_back(inputs[input].data());
+  for (const std::size_t input : made.inputs) in.push_back(inputs[input].data());
   for (const PlanTensor& output : plan.outputs) {
     const TensorSpec& spec = output.spec;
     outputs.push_back({spec.name, spec.type, spec.dims, UnfilledBytes(spec.bytes())});
@@ -61,8 +61,8 @@ std::int64_t Between(const BucketDim& dim) {
 }
 
 /// A plan for a request that padding changes. A model may take the sizes of the buckets only.
-Result<std::shared_ptr<ServedPlan>> PlanOfRequest(const Buckets& buckets, ModelPlans& plans,
-                                                  const std::vector<Dims>& shapes) {
+Result<std::unique_ptr<PlanDraft>> PlanOfRequest(const Buckets& buckets, ModelPlans& plans,
+                                                 const std::vector<Dims>& shapes) {
   auto plan = plans.CompileAtLoad(buckets.With(shapes, Between));
   if (plan) return plan;
   return plans.CompileAtLoad(

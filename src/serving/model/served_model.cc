@@ -21,9 +21,6 @@ namespace {
 
 constexpr std::uint64_t kLowestRealTimePriority = 1;
 
-/// Plans that no other thread uses yet may be changed.
-LoadedPlan& Unshared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
-
 /// The interface of a served model says the number of dims of each input.
 Status CheckRanks(const OnnxModel& model) {
   for (const DeclaredTensor& input : model.inputs()) {
@@ -86,16 +83,18 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
-  LAGOON_RETURN_IF_ERROR(CompileAtLoad());
-  LAGOON_RETURN_IF_ERROR(PrepareBuckets(device, idle));
+  LAGOON_ASSIGN_OR_RETURN(Drafts drafts, CompileAtLoad());
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(drafts, device, idle));
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
     inputs.push_back({input.name, input.type, input.dims});
   }
-  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs());
+  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(drafts));
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
-  LAGOON_RETURN_IF_ERROR(Profile(device, load, source));
+  LAGOON_RETURN_IF_ERROR(Profile(drafts, device, load, source));
+  TakePlans(std::move(drafts));
+  if (idle) ProfileParts(device);
   LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
   if (default_ != nullptr)
     std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
@@ -130,46 +129,50 @@ std::vector<std::string> ServedModel::OpaqueWarnings(const Plan& plan) {
 }
 
 /// Finds out what padding means for the outputs, and that it does not change them.
-Status ServedModel::PrepareBuckets(Device& device, bool idle) {
+Status ServedModel::PrepareBuckets(const Drafts& drafts, Device& device, bool idle) {
   if (buckets_.empty()) return {};
-  if (default_ == nullptr) {
+  if (drafts.plans.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("lagoon.buckets of {}: no plan could be made at load, so that Lagoon "
                             "does not know what padding does; lagoon.shapes gives the shapes",
                             buckets_.Names()));
   }
   std::vector<Dims> shapes;
-  for (const PlanTensor& input : plan()->inputs) shapes.push_back(input.spec.dims);
+  for (const PlanTensor& input : drafts.plans.front()->loaded->plan.inputs) {
+    shapes.push_back(input.spec.dims);
+  }
   LAGOON_RETURN_IF_ERROR(buckets_.FindOutputs(plans_->model(), shapes));
   return idle ? CheckPadding(buckets_, *plans_, shapes, device) : Status{};  // else ProfileBeside()
 }
 
-Status ServedModel::CompileAtLoad() {
+Result<ServedModel::Drafts> ServedModel::CompileAtLoad() {
   LAGOON_ASSIGN_OR_RETURN(const auto shapes, ShapesAtLoad(plans_->model()));
+  if (shapes.empty()) return CompileGuess();
+  Drafts drafts;
   for (const std::vector<Dims>& dims : shapes) {
     auto plan = plans_->CompileAtLoad(dims);
     if (!plan && !plans_->deciding().empty()) {
       // The first request says the contents.
       warnings_.push_back(fmt::format("no plan is ready: {}", plan.error().message));
-      return {};
+      break;
     }
     if (!plan) return tl::unexpected(std::move(plan).error());
-    pinned_.push_back(*std::move(plan));
+    drafts.plans.push_back(*std::move(plan));
   }
-  if (shapes.empty()) return CompileGuess();
-  default_ = pinned_.front();
-  return {};
+  return drafts;
 }
 
 /// Compiles for shapes that may be right, to find out whether the model can be served at all, and
 /// to pack its weights.
-Status ServedModel::CompileGuess() {
+Result<ServedModel::Drafts> ServedModel::CompileGuess() {
+  Drafts drafts;
+  drafts.guess = true;
   std::optional<Error> first;
   for (const GraphInputs& guess : plans_->model().Guesses()) {
     auto plan = plans_->CompileAtLoad(guess.dims);
     if (plan) {
-      default_ = *std::move(plan);
-      return {};
+      drafts.plans.push_back(*std::move(plan));
+      return drafts;
     }
     if (!first) first = std::move(plan).error();
   }
@@ -181,7 +184,17 @@ Status ServedModel::CompileGuess() {
       fmt::format("no plan is ready, as the model's file leaves shapes open "
                   "(lagoon.shapes gives them); a first guess says: {}",
                   first->message));
-  return {};
+  return drafts;
+}
+
+/// From now on the plans do not change.
+void ServedModel::TakePlans(Drafts drafts) {
+  std::vector<std::shared_ptr<ServedPlan>> plans;
+  for (auto& draft : drafts.plans) {
+    plans.push_back(std::make_shared<ServedPlan>(std::move(draft)));
+  }
+  if (!plans.empty()) default_ = plans.front();
+  if (!drafts.guess) pinned_ = std::move(plans);
 }
 
 Status ServedModel::LoadProgram() {
@@ -195,11 +208,12 @@ Status ServedModel::LoadProgram() {
   loaded->plan.model = name();
   for (const TensorSpec& input : tensors.inputs) loaded->plan.inputs.push_back({input, {}, {}});
   for (const TensorSpec& output : tensors.outputs) loaded->plan.outputs.push_back({output, {}, {}});
-  default_ = std::make_shared<ServedPlan>();
-  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) default_->inputs.push_back(i);
-  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) default_->links.results.push_back(i);
-  default_->links.sizes.resize(tensors.outputs.size());
-  default_->loaded = std::move(loaded);
+  auto draft = std::make_unique<PlanDraft>();
+  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) draft->inputs.push_back(i);
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) draft->links.results.push_back(i);
+  draft->links.sizes.resize(tensors.outputs.size());
+  draft->loaded = std::move(loaded);
+  default_ = std::make_shared<ServedPlan>(std::move(draft));
   return {};
 }
 
@@ -224,7 +238,9 @@ Status ServedModel::RemoveQueues(Dispatcher& dispatcher) {
 /// Makes the plans of the load known. A guess is kept like a plan of a request.
 Status ServedModel::AddPlans(Dispatcher& dispatcher) {
   const auto add = [&](const std::shared_ptr<ServedPlan>& plan, bool pinned) -> Status {
-    if (plan != first_) LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
+    if (plan != first_) {
+      LAGOON_ASSIGN_OR_RETURN(plan->on, Bind(plan->loaded, dispatcher));
+    }
     plans_->Keep(plan, pinned);
     return {};
   };
@@ -232,11 +248,13 @@ Status ServedModel::AddPlans(Dispatcher& dispatcher) {
   return pinned_.empty() && default_ != nullptr ? add(default_, /*pinned=*/false) : Status{};
 }
 
-Status ServedModel::Bind(ServedPlan& plan, Dispatcher& dispatcher) const {
-  LAGOON_ASSIGN_OR_RETURN(plan.own, dispatcher.AddPlan(queue_, plan.loaded));
-  if (lowered_queue_ == queue_) return {};
-  LAGOON_ASSIGN_OR_RETURN(plan.lowered, dispatcher.AddPlan(lowered_queue_, plan.loaded));
-  return {};
+Result<PlanOnQueues> ServedModel::Bind(const std::shared_ptr<const LoadedPlan>& plan,
+                                       Dispatcher& dispatcher) const {
+  PlanOnQueues on;
+  LAGOON_ASSIGN_OR_RETURN(on.own, dispatcher.AddPlan(queue_, plan));
+  if (lowered_queue_ == queue_) return on;
+  LAGOON_ASSIGN_OR_RETURN(on.lowered, dispatcher.AddPlan(lowered_queue_, plan));
+  return on;
 }
 
 PlanKey ServedModel::KeyOf(const ServedPlan* before, const std::vector<Dims>& dims,
@@ -256,14 +274,16 @@ std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const
 Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(const WantedPlan& wanted,
                                                           Dispatcher& dispatcher,
                                                           std::uint32_t units) {
-  LAGOON_ASSIGN_OR_RETURN(std::shared_ptr<ServedPlan> plan, plans_->Compile(wanted, units));
-  if (plan == nullptr) return plan;
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<PlanDraft> draft, plans_->Compile(wanted, units));
+  if (draft == nullptr) return nullptr;
   // The model was loaded, so that its requests are answered: at worst by a plan in one part.
   const Status parts =
-      ApplyParts(settings().parts, plan->links.next.has_value(), Unshared(*plan).plan);
+      ApplyParts(settings().parts, draft->links.next.has_value(), draft->loaded->plan);
   if (!parts) spdlog::warn("model '{}' version {}: {}", name(), version(), parts.error().message);
-  LAGOON_RETURN_IF_ERROR(Bind(*plan, dispatcher));
-  FreeUnboundData(Unshared(*plan).plan);
+  LAGOON_ASSIGN_OR_RETURN(PlanOnQueues on, Bind(draft->loaded, dispatcher));
+  FreeUnboundData(draft->loaded->plan);
+  auto plan = std::make_shared<ServedPlan>(std::move(draft));
+  plan->on = std::move(on);
   return plan;
 }
 
@@ -359,7 +379,8 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
     }
     ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
                         (*model)->plan()};
-    hosted.queue_plan = real_time || plan.lowered == nullptr ? plan.own.get() : plan.lowered.get();
+    hosted.queue_plan =
+        real_time || plan.on.lowered == nullptr ? plan.on.own.get() : plan.on.lowered.get();
     options.models.push_back(std::move(hosted));
   }
   options.parameters = settings().parameters;
@@ -378,7 +399,7 @@ Result<JobId> ServedModel::Post(JobSpec& spec, ServedPlan& plan, std::uint64_t p
                                 Dispatcher& dispatcher) {
   if (!is_program()) {
     spec.queue = QueueFor(priority);
-    spec.plan = spec.queue == queue_ ? plan.own.get() : plan.lowered.get();
+    spec.plan = spec.queue == queue_ ? plan.on.own.get() : plan.on.lowered.get();
     return dispatcher.Post(spec);
   }
   const bool lowered = priority > kLowestRealTimePriority && lowered_host_ != nullptr;

@@ -147,16 +147,25 @@ class ServedModel {
   Nanoseconds MaxWait(std::uint64_t priority) const;
 
  private:
+  /// The plans of the load while they are made.
+  struct Drafts {
+    std::vector<std::unique_ptr<PlanDraft>> plans;  // the first one is the default; empty: none
+    bool guess = false;                             // of shapes that may be right
+  };
+
   ServedModel(ModelSource source, Nanoseconds max_wait);
   Status Compile(Device& device, const LoadOptions& load);
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
-  Status CompileAtLoad();
-  Status CompileGuess();
-  Status PrepareBuckets(Device& device, bool idle);
-  Result<std::vector<TensorSpec>> OutputSpecs() const;
-  Status Profile(Device& device, const LoadOptions& load, const ModelSource& source);
+  Result<Drafts> CompileAtLoad();
+  Result<Drafts> CompileGuess();
+  Status PrepareBuckets(const Drafts& drafts, Device& device, bool idle);
+  Result<std::vector<TensorSpec>> OutputSpecs(const Drafts& drafts) const;
+  Status Profile(Drafts& drafts, Device& device, const LoadOptions& load,
+                 const ModelSource& source);
+  Status ProfileBeside(Plan& plan, bool parts, Device& device, const ModelSource& source,
+                       const LoadOptions& load);
+  void TakePlans(Drafts drafts);
   void ProfileParts(Device& device);
-  Status ProfileBeside(Device& device, const LoadOptions& load, const ModelSource& source);
   Status LoadProgram();
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
@@ -166,7 +175,8 @@ class ServedModel {
   Status CreateInstances(Device& device, bool idle);
   Status WarmUp(Device& device, const Plan& plan);
   Status AddPlans(Dispatcher& dispatcher);
-  Status Bind(ServedPlan& plan, Dispatcher& dispatcher) const;
+  Result<PlanOnQueues> Bind(const std::shared_ptr<const LoadedPlan>& plan,
+                            Dispatcher& dispatcher) const;
   Result<QueueId> AddQueue(Dispatcher& dispatcher, JobClass job_class,
                            const std::vector<std::unique_ptr<Instance>>& instances);
 

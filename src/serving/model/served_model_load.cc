@@ -28,9 +28,6 @@ Status ProfileMeasured(LoadedPlan& loaded, Device& device, const ProfileOptions&
   return {};
 }
 
-/// A plan that no other thread uses yet may be changed.
-LoadedPlan& NotShared(const ServedPlan& plan) { return const_cast<LoadedPlan&>(*plan.loaded); }
-
 }  // namespace
 
 /// The shapes for which plans are made at load: those of lagoon.shapes, and those of the buckets.
@@ -70,14 +67,14 @@ Result<std::vector<std::vector<Dims>>> ServedModel::ShapesAtLoad(const OnnxModel
 }
 
 /// The outputs as clients see them: a dim that depends on open dims of the inputs is -1.
-Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
+Result<std::vector<TensorSpec>> ServedModel::OutputSpecs(const Drafts& drafts) const {
   const OnnxModel& model = plans_->model();
   std::vector<TensorSpec> specs;
   for (const DeclaredTensor& output : model.outputs()) {
     specs.push_back({output.name, output.type, output.dims});
   }
-  if (default_ == nullptr) return specs;
-  const ServedPlan& known = *default_;
+  if (drafts.plans.empty()) return specs;
+  const PlanDraft& known = *drafts.plans.front();
   std::optional<ModelPart> other;
   if (model.open()) {
     // What changes in a graph for larger inputs is open.
@@ -124,35 +121,35 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs() const {
 
 /// Measures the default plan; the others get the profile that `lagoon profile` has stored for them,
 /// else costs in proportion: measuring each plan would take as long as loading.
-Status ServedModel::Profile(Device& device, const LoadOptions& load, const ModelSource& source) {
-  if (default_ == nullptr) return {};
+Status ServedModel::Profile(Drafts& drafts, Device& device, const LoadOptions& load,
+                            const ModelSource& source) {
+  if (drafts.plans.empty()) return {};
   ProfileOptions options = load.profile;
   options.store.provisional = load.open_idle != nullptr;
-  LAGOON_RETURN_IF_ERROR(load.open_idle == nullptr
-                             ? ProfileMeasured(NotShared(*default_), device, options)
-                             : ProfileBeside(device, load, source));
-  if (load.open_idle == nullptr) ProfileParts(device);
-  const auto apply_parts = [this](const ServedPlan& plan) {
-    return ApplyParts(settings().parts, plan.links.next.has_value(), NotShared(plan).plan);
-  };
-  LAGOON_RETURN_IF_ERROR(apply_parts(*default_));
-  DropUnmeasuredVersions(NotShared(*default_).plan);
-  for (const std::shared_ptr<ServedPlan>& pinned : pinned_) {
-    if (pinned == default_) continue;
-    Plan& plan = NotShared(*pinned).plan;
-    const std::string key = ProfileKey(plan, device.info(), options.store.build);
-    if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
-      ScaleProfile(default_->loaded->plan, plan, device.info().units);
+  const Plan* measured = nullptr;  // the default plan
+  for (const auto& draft : drafts.plans) {
+    Plan& plan = draft->loaded->plan;
+    const bool parts = draft->links.next.has_value();
+    if (measured == nullptr) {
+      LAGOON_RETURN_IF_ERROR(load.open_idle == nullptr
+                                 ? ProfileMeasured(*draft->loaded, device, options)
+                                 : ProfileBeside(plan, parts, device, source, load));
+    } else {
+      const std::string key = ProfileKey(plan, device.info(), options.store.build);
+      if (LoadProfile(options.store, key, plan) == ProfileFound::kNone) {
+        ScaleProfile(*measured, plan, device.info().units);
+      }
     }
-    LAGOON_RETURN_IF_ERROR(apply_parts(*pinned));
+    LAGOON_RETURN_IF_ERROR(ApplyParts(settings().parts, parts, plan));
     DropUnmeasuredVersions(plan);
+    if (measured == nullptr) measured = &plan;
   }
   return {};
 }
 
 /// Measures the parts behind the default plan, if there are any.
 void ServedModel::ProfileParts(Device& device) {
-  if (!default_->links.next) return;
+  if (default_ == nullptr || !default_->links.next) return;
   Result<PartsAlone> alone = MeasurePartsAlone(*plans_, default_, device);
   if (alone) {
     parts_alone_ = *alone;
@@ -167,15 +164,14 @@ void ServedModel::ProfileParts(Device& device) {
 /// Gets the profile of the default plan while the device serves: from the store, or measured on a
 /// device of its own by loading the model there. Loading it there also checks that padding is
 /// harmless. Its cores are busy with requests meanwhile, so that the profile is provisional: a
-/// later start of the server measures again.
-Status ServedModel::ProfileBeside(Device& device, const LoadOptions& load,
-                                  const ModelSource& source) {
-  Plan& plan = NotShared(*default_).plan;
+/// later start of the server measures again. `parts`: the model has parts behind the plan.
+Status ServedModel::ProfileBeside(Plan& plan, bool parts, Device& device, const ModelSource& source,
+                                  const LoadOptions& load) {
   ProfileStore store = load.profile.store;
   store.provisional = true;
   const std::string key = ProfileKey(plan, device.info(), store.build);
   const bool known = LoadProfile(store, key, plan) != ProfileFound::kNone;
-  if (known && buckets_.empty() && !default_->links.next) return {};
+  if (known && buckets_.empty() && !parts) return {};
   LAGOON_ASSIGN_OR_RETURN(const ComputeDevice opened, load.open_idle());
   LoadOptions alone = load;
   alone.open_idle = nullptr;

@@ -122,13 +122,14 @@ TEST_F(ContentsTest, ConstantsThatARequestMadeAreFreedWithTheirPlan) {
     const std::int64_t values[] = {1, count + 1, 1};
     std::vector<std::span<const std::byte>> inputs;
     for (const std::int64_t& value : values) inputs.push_back(std::as_bytes(std::span(&value, 1)));
-    std::shared_ptr<ServedPlan> plan;
-    for (int attempt = 0; plan == nullptr && attempt < 4; ++attempt) {
-      const auto compiled = plans.Compile(plans.Want(nullptr, std::vector<Dims>(3), inputs), 1);
+    std::unique_ptr<PlanDraft> draft;
+    for (int attempt = 0; draft == nullptr && attempt < 4; ++attempt) {
+      auto compiled = plans.Compile(plans.Want(nullptr, std::vector<Dims>(3), inputs), 1);
       ASSERT_TRUE(compiled.has_value()) << compiled.error().message;
-      plan = *compiled;
+      draft = *std::move(compiled);
     }
-    ASSERT_NE(plan, nullptr);
+    ASSERT_NE(draft, nullptr);
+    auto plan = std::make_shared<ServedPlan>(std::move(draft));
     ASSERT_EQ(plan->loaded->weights.size(), 1u);
     made.emplace_back(plan->loaded->weights.front());
     EXPECT_EQ(made.back().lock()->from_request, count > 100'000);

@@ -83,11 +83,11 @@ WantedPlan ModelPlans::Want(std::shared_ptr<ServedPlan> before, const std::vecto
   return wanted;
 }
 
-Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const OnnxModel& part,
-                                                           const GraphInputs& inputs,
-                                                           std::vector<std::size_t>* deciding) {
+Result<std::unique_ptr<PlanDraft>> ModelPlans::TryCompile(const OnnxModel& part,
+                                                          const GraphInputs& inputs,
+                                                          std::vector<std::size_t>* deciding) {
   LAGOON_ASSIGN_OR_RETURN(CompiledPart compiled, compiler_->CompilePart(part, inputs, deciding));
-  auto plan = std::make_shared<ServedPlan>();
+  auto plan = std::make_unique<PlanDraft>();
   for (std::size_t i = 0; i < part.inputs().size(); ++i) {
     if (!inputs.values.contains(i)) plan->inputs.push_back(i);
   }
@@ -96,7 +96,7 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::TryCompile(const OnnxModel& part
   return plan;
 }
 
-Result<std::shared_ptr<ServedPlan>> ModelPlans::CompileAtLoad(const std::vector<Dims>& dims) {
+Result<std::unique_ptr<PlanDraft>> ModelPlans::CompileAtLoad(const std::vector<Dims>& dims) {
   std::vector<std::size_t> deciding;
   auto plan = TryCompile(model(), {dims, {}}, &deciding);
   deciding_.Add({deciding.begin(), deciding.end()});
@@ -104,8 +104,8 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::CompileAtLoad(const std::vector<
   return plan;
 }
 
-Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted,
-                                                        std::uint32_t units) {
+Result<std::unique_ptr<PlanDraft>> ModelPlans::Compile(const WantedPlan& wanted,
+                                                       std::uint32_t units) {
   ServedPlan* const before = wanted.before.get();
   DecidingInputs& known = before == nullptr ? deciding_ : before->next_deciding;
   if (!HoldsContentsOf(wanted.inputs, known.Get())) return nullptr;
@@ -117,10 +117,10 @@ Result<std::shared_ptr<ServedPlan>> ModelPlans::Compile(const WantedPlan& wanted
     return plan;
   }
   (*plan)->key = wanted.key;
-  auto& loaded = const_cast<LoadedPlan&>(*(*plan)->loaded);  // made above, and not shared yet
-  const Plan* const nearest = TakeProfile(loaded.plan) ? nullptr : Nearest(loaded.plan);
-  if (nearest != nullptr) ScaleProfile(*nearest, loaded.plan, units);
-  DropUnmeasuredVersions(loaded.plan);
+  Plan& made = (*plan)->loaded->plan;
+  const Plan* const nearest = TakeProfile(made) ? nullptr : Nearest(made);
+  if (nearest != nullptr) ScaleProfile(*nearest, made, units);
+  DropUnmeasuredVersions(made);
   return plan;
 }
 

@@ -59,13 +59,13 @@ class ModelPlans {
 
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
   /// the costs are those of the plan's profile, else carried over from the nearest of the plans so
-  /// far. The result has no queues yet. The caller keeps it (Keep()). Null: more inputs decide the
+  /// far. The caller makes a ServedPlan of it and keeps that (Keep()). Null: more inputs decide the
   /// plan than `wanted` has contents of; Want() knows them now. Errors are for remote clients:
   /// they name no folders.
-  Result<std::shared_ptr<ServedPlan>> Compile(const WantedPlan& wanted, std::uint32_t units);
+  Result<std::unique_ptr<PlanDraft>> Compile(const WantedPlan& wanted, std::uint32_t units);
   /// The same for the first part without contents, when the model is loaded: fails if the plan
   /// depends on contents, and the costs are estimates.
-  Result<std::shared_ptr<ServedPlan>> CompileAtLoad(const std::vector<Dims>& dims);
+  Result<std::unique_ptr<PlanDraft>> CompileAtLoad(const std::vector<Dims>& dims);
 
   std::vector<std::shared_ptr<ServedPlan>> Keep(std::shared_ptr<ServedPlan> plan, bool pinned);
   /// The inputs whose contents decide the first part's plan, as far as that is known.
@@ -78,8 +78,8 @@ class ModelPlans {
   const OnnxModel& PartBehind(const ServedPlan* before) const {
     return before == nullptr ? model() : *before->links.next->model;
   }
-  Result<std::shared_ptr<ServedPlan>> TryCompile(const OnnxModel& part, const GraphInputs& inputs,
-                                                 std::vector<std::size_t>* deciding);
+  Result<std::unique_ptr<PlanDraft>> TryCompile(const OnnxModel& part, const GraphInputs& inputs,
+                                                std::vector<std::size_t>* deciding);
   bool TakeProfile(Plan& plan) const;
   const Plan* Nearest(const Plan& plan) const;
 

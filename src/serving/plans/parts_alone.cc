@@ -64,12 +64,12 @@ class PartsRun {
       dims.push_back(input.dims);
       contents.push_back(input.bytes);
     }
-    std::shared_ptr<ServedPlan> next;
+    std::unique_ptr<PlanDraft> next;
     while (next == nullptr) {
       LAGOON_ASSIGN_OR_RETURN(
           next, plans_.Compile(plans_.Want(plan_, dims, contents), device_.info().units));
     }
-    plan_ = std::move(next);
+    plan_ = std::make_shared<ServedPlan>(std::move(next));
     return {};
   }
 

@@ -23,7 +23,7 @@ std::size_t BytesOf(const Plan& plan) {
 
 std::size_t BytesOf(const ServedPlan& served) {
   std::size_t bytes = sizeof(ServedPlan) + served.key.size() + BytesOf(served.loaded->plan);
-  for (const auto* plan : {&served.own, &served.lowered}) {
+  for (const auto* plan : {&served.on.own, &served.on.lowered}) {
     if (*plan != nullptr) bytes += (*plan)->bytes();
   }
   for (const auto& chunk : served.loaded->weights) {

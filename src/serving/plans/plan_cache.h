@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -37,18 +38,36 @@ class DecidingInputs {
   std::vector<std::unique_ptr<const std::set<std::size_t>>> sets_;
 };
 
-/// A plan that is ready on the queues of its model. If the model runs in parts: the plan of one of
-/// them.
-struct ServedPlan {
-  std::shared_ptr<const LoadedPlan> loaded;
+/// A plan under construction. Has one owner, who may change it, until it becomes a ServedPlan.
+struct PlanDraft {
+  std::shared_ptr<LoadedPlan> loaded;
   PartLinks links;
   PlanKey key;
   /// By input of the plan: its number among the inputs of the model or part. Inputs whose contents
   /// are part of the plan are left out.
   std::vector<std::size_t> inputs;
-  DecidingInputs next_deciding;        // of the next part
+};
+
+/// A plan on the queues of its model.
+struct PlanOnQueues {
   std::unique_ptr<QueuePlan> own;      // for the queue of the model's class; null: its first plan
   std::unique_ptr<QueuePlan> lowered;  // for the best-effort queue of a real-time model
+};
+
+/// A plan as requests use it. If the model runs in parts: the plan of one of them.
+struct ServedPlan {
+  explicit ServedPlan(std::unique_ptr<PlanDraft> draft)
+      : loaded(std::move(draft->loaded)),
+        links(std::move(draft->links)),
+        key(std::move(draft->key)),
+        inputs(std::move(draft->inputs)) {}
+
+  const std::shared_ptr<const LoadedPlan> loaded;
+  const PartLinks links;
+  const PlanKey key;
+  const std::vector<std::size_t> inputs;  // PlanDraft::inputs
+  DecidingInputs next_deciding;           // of the next part
+  PlanOnQueues on;                        // set before a request finds the plan
 };
 
 /// Keeps plans by key: those that are pinned always, and the others up to a number and a sum of

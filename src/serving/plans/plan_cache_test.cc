@@ -14,13 +14,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+std::unique_ptr<PlanDraft> DraftOf(const PlanKey& key, std::size_t ops = 1) {
+  auto draft = std::make_unique<PlanDraft>();
+  draft->loaded = std::make_shared<LoadedPlan>();
+  draft->loaded->plan.ops.resize(ops);
+  draft->key = key;
+  return draft;
+}
+
 std::shared_ptr<ServedPlan> PlanOf(const PlanKey& key, std::size_t ops = 1) {
-  auto loaded = std::make_shared<LoadedPlan>();
-  loaded->plan.ops.resize(ops);
-  auto plan = std::make_shared<ServedPlan>();
-  plan->loaded = std::move(loaded);
-  plan->key = key;
-  return plan;
+  return std::make_shared<ServedPlan>(DraftOf(key, ops));
 }
 
 std::vector<PlanKey> Keys(const std::vector<std::shared_ptr<ServedPlan>>& plans) {
@@ -114,12 +117,10 @@ TEST(PlanCacheTest, ThePlanThatWasJustMadeStaysHoweverLarge) {
 std::shared_ptr<ServedPlan> PlanWithConstants(const PlanKey& key, std::size_t bytes,
                                               bool from_request = true) {
   static std::byte memory{};
-  auto plan = PlanOf(key);
-  auto loaded = std::make_shared<LoadedPlan>(*plan->loaded);
-  loaded->weights.push_back(std::make_shared<const WeightChunk>(
+  auto draft = DraftOf(key);
+  draft->loaded->weights.push_back(std::make_shared<const WeightChunk>(
       WeightChunk{0, Buffer(&memory, bytes, [](void*, std::size_t) {}), from_request}));
-  plan->loaded = std::move(loaded);
-  return plan;
+  return std::make_shared<ServedPlan>(std::move(draft));
 }
 
 TEST(PlanCacheTest, ConstantsThatARequestMadeCountAndWeightsDoNot) {
