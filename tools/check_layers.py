@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks how the code is cut into folders, and what a file of a folder may include.
 
-FOLDERS below is the one place that says what each folder may include. docs/design/architecture.md is the one place that
+FOLDERS below is the one place that says what each folder may include. src/README.md is the one place that
 says what each folder is for. A check here is a function that takes the sources below a root folder and yields violations.
 self_test() breaks every check on purpose. The script lists all violations and exits with status 1 if there is one.
 
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = "docs/design/architecture.md"
+PAGE = "src/README.md"
 CODE = {".h", ".cc", ".cuh", ".cu"}
 TOPS = ("src", "sim", "bench", "apps")
 MAX_FILES = 40
