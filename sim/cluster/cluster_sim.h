@@ -2,7 +2,7 @@
 
 // The batch-level simulator: many models on many devices, in virtual time. Its unit is a batch. How
 // long a batch takes alone comes from a surface; kernels and blocks do not exist here
-// (src/device/sim has these). docs/design/simulator.md says what this means for its results.
+// (sim/device has these). docs/design/simulator.md says what this means for its results.
 
 #include <cstddef>
 #include <cstdint>

@@ -72,7 +72,7 @@ struct GpuModel {
   std::vector<std::string> sources;  // of each constant, in the order of SimConstantTable()
 };
 
-/// Names of the built-in GPU models, in the order of docs/design/simulator.md.
+/// Names of the built-in GPU models, in the order of sim/device/README.md.
 std::span<const std::string_view> BuiltInGpuModels();
 
 /// `name_or_path`: a built-in name ("mi50"), or the path of a file of a GPU model if it holds a '/'

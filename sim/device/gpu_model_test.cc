@@ -61,7 +61,7 @@ TEST(GpuModel, ConstantsAreAddressableByName) {
 }
 
 TEST(GpuModel, TheDocumentListsEveryConstantOfEveryDevice) {
-  std::ifstream file(SourceFolder() + "/docs/design/simulator.md");
+  std::ifstream file(SourceFolder() + "/sim/device/README.md");
   const std::string document((std::istreambuf_iterator<char>(file)),
                              std::istreambuf_iterator<char>());
   for (const SimConstantInfo& info : SimConstantTable()) {
