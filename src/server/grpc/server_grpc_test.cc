@@ -333,7 +333,18 @@ std::string Field(const std::string& name, const std::string& value) {
          static_cast<char>(value.size()) + value;
 }
 
+// ThreadSanitizer does not know gRPC's own locks. It takes a millisecond for each call to suppress
+// a report, and calls of a connection that has been cut are still many.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LAGOON_FEW_CALLS
+#endif
+#endif
+
 TEST_F(GrpcServer, AConnectionThatOpensCallsWithoutEndIsCutAndOthersAreServed) {
+#ifdef LAGOON_FEW_CALLS
+  GTEST_SKIP() << "too many calls for ThreadSanitizer";
+#endif
   inference::ServerLiveResponse live;
   ASSERT_TRUE(Call(&Stub::ServerLive, {}, live).ok());
   HttpTestClient attacker(server_->grpc_port());
