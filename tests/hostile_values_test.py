@@ -7,6 +7,8 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
+import re
 import resource
 import socket
 import threading
@@ -181,9 +183,30 @@ def little_memory(size):
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def most_mapped(server):
+    """Most bytes that the server has mapped at once."""
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmPeak:\s+(\d+) kB", status)[1]) * 1024
+
+
+def test_a_server_that_may_not_map_enough_ends_with_an_error(lagoon, folder):
+    """It crashed where the thread that hands gRPC its connections could not start."""
+    with serving(lagoon, folder, "--engine", "none") as server:
+        needed = most_mapped(server)
+    for less in range(0, 40, 4):
+        with little_memory(needed - less * MIB):
+            process = ServerProcess(lagoon, folder, "--engine", "none")
+        try:
+            process.wait_ready().close()
+        except AssertionError as error:  # it did not start
+            assert "exit code 1)" in str(error), error
+
+
 def test_memory_that_runs_out_loses_no_request(lagoon, folder):
     """A request was once lost for ever, and the server crashed when it stopped."""
-    with little_memory(1 << 30):
+    with serving(lagoon, folder, "--engine", "none") as server:
+        needed = most_mapped(server)  # depends on the number of threads, and so of cores
+    with little_memory(needed + 96 * MIB):
         process = ServerProcess(lagoon, folder, "--engine", "none")
     outcomes = {}
     lock = threading.Lock()

@@ -40,8 +40,13 @@ IoPool::IoPool(int threads, const std::string& name)
       context_(threads),
       one_by_one_(boost::asio::make_strand(context_)),
       work_(context_.get_executor()) {
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this, name = name + "-" + std::to_string(i)] { Run(context_, name); });
+  try {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, name = name + "-" + std::to_string(i)] { Run(context_, name); });
+    }
+  } catch (...) {  // the system gives no thread more: those that run must end
+    work_.reset();
+    throw;
   }
 }
 

@@ -77,12 +77,12 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(Inference& core, IoPool& pool,
       grpc::InsecureServerCredentials());
   builder.RegisterService(edge->service_.get());
   builder.RegisterCallbackGenericService(edge->unserved_.get());
+  edge->handing_over_ = std::make_unique<IoPool>(1, "lagoon-accept");  // Stop() needs it
   edge->server_ = builder.BuildAndStart();
   if (edge->server_ == nullptr) {
     return Fail(ErrorCode::kInternal, fmt::format("gRPC {}:{}: the library did not start a server",
                                                   options.address, options.port));
   }
-  edge->handing_over_ = std::make_unique<IoPool>(1, "lagoon-accept");
   auto& context = edge->handing_over_->context();
   edge->listener_->Start([&context, acceptor = edge->acceptor_.get()](int descriptor) {
     boost::asio::post(context, [acceptor, descriptor] {
