@@ -100,6 +100,12 @@ GRIDS = {
         "p99": "{realtime_latency_vs_alone_p99.$:i.2f}",
         "best-effort throughput": "{best_effort_throughput_normalized.$:.2f}",
         "idle while ready": "{idle_while_ready_fraction.$:i.3f}"}),
+    "disb-os": Grid(f"2026-11-26-{EPYC}-disb-os", same("A", "B", "C", "D", "E", "REAL"), {
+        label: f"{{realtime_latency_vs_alone_p90.{key}.$:i.2f}}"
+        for label, key in (("`lagoon`", "lagoon"), ("`reset`", "reset"), ("nice 19", "onnxruntime-nice19"),
+                           ("`SCHED_IDLE`", "onnxruntime-idle"), ("control groups", "onnxruntime-cgroup"))
+    } | {
+        "work, `lagoon`": "{throughput_vs_best_os.$:i.2f}", "work, `reset`": "{throughput_vs_best_os.$.reset:i.2f}"}),
     "robot": Grid(f"2026-11-26-{EPYC}-robot-camera-resize", ROBOT, {
         "alone, p50 / p90 / p99 ms": "{robot_latency_ms_p50.$.alone:.1f} / {robot_latency_ms_p90.$.alone:.1f} / "
                                      "{robot_latency_ms_p99.$.alone:.1f}",

@@ -5,6 +5,7 @@ import re
 import grids
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
+DISB = f"2026-11-26-{EPYC}-disb-os"
 CAMERA = f"2026-11-26-{EPYC}-robot-camera-resize"
 
 
@@ -76,6 +77,12 @@ SECTIONS = {
             "1.10: **undecided**"),
         Row("the same: background work, of that in the best control groups", CAMERA,
             "{robot_background_vs_best_os.lagoon:lagoon:.2f}, {robot_background_vs_best_os.lagoon:reset:.2f}", "1: **missed**"),
+        Row("DISB A; E; REAL: work of all clients, of that under the best setting of the operating system, `lagoon`", DISB,
+            "{throughput_vs_best_os.A:i.2f}; {throughput_vs_best_os.E:i.2f}; {throughput_vs_best_os.REAL:i.2f}",
+            "1: met; **undecided**; **undecided**"),
+        Row("the same: real-time tail over alone (A and REAL p90, E p99)", DISB,
+            "{realtime_latency_vs_alone_p90.lagoon.A:i.2f}; {realtime_latency_vs_alone_p99.lagoon.E:i.2f}; "
+            "{realtime_latency_vs_alone_p90.lagoon.REAL:i.2f}", "1.10 for a p99: **undecided**"),
         Row("ResNet-18 at 50 % load beside ResNet-50 that never stops: p99 over alone, `reset`", f"{XEON}-contention",
             "{realtime_latency_normalized_p99.reset:.2f}", "1.10: met"),
         Row("two ONNX Runtimes instead, best of four settings", f"{XEON}-contention",
