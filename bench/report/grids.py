@@ -67,6 +67,11 @@ ZOO = ("alexnet", "bert_base", "bert_tiny", "densenet121", "densenet201", "disti
 SIDES = {"`reset`": "reset", "`lagoon`": "lagoon", "`wait`": "wait"}
 ROBOT = {"`lagoon`": "lagoon:lagoon", "`reset`": "lagoon:reset", "ONNX Runtime, `SCHED_IDLE`": "onnxruntime:idle",
          "ONNX Runtime, control groups": "onnxruntime:cgroup"}
+BESIDE = {"alone, p50 / p90 / p99 ms": "{robot_latency_ms_p50.$.alone:.1f} / {robot_latency_ms_p90.$.alone:.1f} / "
+                                       "{robot_latency_ms_p99.$.alone:.1f}",
+          "with the background": "{robot_latency_ms_p50.$.both:.1f} / {robot_latency_ms_p90.$.both:.1f} / "
+                                 "{robot_latency_ms_p99.$.both:.1f}",
+          "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"}
 OTHERS = {"ONNX Runtime, defaults": "onnxruntime-default", "spinning off": "onnxruntime-no-spinning",
           "a pinned thread each": "onnxruntime-pinned", "best-effort at nice 19": "onnxruntime-nice19"}
 CONTENTION = {"latency / alone, p50": "{realtime_latency_normalized_p50.$:i.2f}",
@@ -106,12 +111,8 @@ GRIDS = {
                            ("`SCHED_IDLE`", "onnxruntime-idle"), ("control groups", "onnxruntime-cgroup"))
     } | {
         "work, `lagoon`": "{throughput_vs_best_os.$:i.2f}", "work, `reset`": "{throughput_vs_best_os.$.reset:i.2f}"}),
-    "robot": Grid(f"2026-11-26-{EPYC}-robot-camera-resize", ROBOT, {
-        "alone, p50 / p90 / p99 ms": "{robot_latency_ms_p50.$.alone:.1f} / {robot_latency_ms_p90.$.alone:.1f} / "
-                                     "{robot_latency_ms_p99.$.alone:.1f}",
-        "with the background": "{robot_latency_ms_p50.$.both:.1f} / {robot_latency_ms_p90.$.both:.1f} / "
-                               "{robot_latency_ms_p99.$.both:.1f}",
-        "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"}),
+    "robot": Grid(f"2026-11-26-{EPYC}-robot-grpc", ROBOT, BESIDE),
+    "robot-process": Grid(f"2026-11-26-{EPYC}-robot-process", ROBOT, BESIDE),
     "isolation": Grid("2026-11-22-xeon-2core-isolation", {
         "none": "alone", "has a worse rank, nothing else": "priority", "blocks that have not begun leave": "guard",
         "blocks that run leave too": "abort"}, {

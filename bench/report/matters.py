@@ -6,7 +6,7 @@ import grids
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
 DISB = f"2026-11-26-{EPYC}-disb-os"
-CAMERA = f"2026-11-26-{EPYC}-robot-camera-resize"
+CAMERA, IN_PROCESS = f"2026-11-26-{EPYC}-robot-grpc", f"2026-11-26-{EPYC}-robot-process"
 
 
 class Row:
@@ -75,8 +75,14 @@ SECTIONS = {
         Row("the same: p99 over that alone, `lagoon`; `reset`", CAMERA,
             "{robot_latency_normalized_p99.lagoon:lagoon:i.2f}; {robot_latency_normalized_p99.lagoon:reset:i.2f}",
             "1.10: **undecided**"),
-        Row("the same: background work, of that in the best control groups", CAMERA,
+        Row("the same: background work, of that in the best control groups, whose answers do not travel", CAMERA,
             "{robot_background_vs_best_os.lagoon:lagoon:.2f}, {robot_background_vs_best_os.lagoon:reset:.2f}", "1: **missed**"),
+        Row("the same camera in one process with the models: p99 over that alone, `lagoon`; `reset`", IN_PROCESS,
+            "{robot_latency_normalized_p99.lagoon:lagoon:i.2f}; {robot_latency_normalized_p99.lagoon:reset:i.2f}",
+            "1.10: **undecided**"),
+        Row("the same: background work, of that under the best setting of the operating system", IN_PROCESS,
+            "{robot_background_vs_best_os.lagoon:lagoon:i.2f}; {robot_background_vs_best_os.lagoon:reset:i.2f}",
+            "1: **undecided**"),
         Row("DISB A; E; REAL: work of all clients, of that under the best setting of the operating system, `lagoon`", DISB,
             "{throughput_vs_best_os.A:i.2f}; {throughput_vs_best_os.E:i.2f}; {throughput_vs_best_os.REAL:i.2f}",
             "1: met; **undecided**; **undecided**"),
