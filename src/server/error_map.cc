@@ -56,7 +56,8 @@ std::string CutMessage(std::string_view message) {
 }
 
 std::string ErrorBody(std::string_view message) {
-  return DumpJson(nlohmann::json{{"error", CutMessage(message)}});
+  // No JSON object: its destructor allocates, which ends the server where no memory is left.
+  return "{\"error\":" + DumpJson(nlohmann::json(CutMessage(message))) + "}";
 }
 
 }  // namespace lagoon
