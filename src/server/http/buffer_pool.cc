@@ -20,6 +20,11 @@ std::size_t SizeClass(std::size_t bytes) {
 
 }  // namespace
 
+BufferPool::BufferPool(std::size_t max_retained) : max_retained_(max_retained) {
+  // All buffers that fit, so that Release(), which must not throw, never allocates.
+  free_.reserve(max_retained / kSmallest);
+}
+
 std::shared_ptr<BufferPool> BufferPool::Create(std::size_t max_retained) {
   return std::shared_ptr<BufferPool>(new BufferPool(max_retained));
 }

@@ -26,7 +26,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
     std::size_t bytes = 0;
   };
 
-  explicit BufferPool(std::size_t max_retained) : max_retained_(max_retained) {}
+  explicit BufferPool(std::size_t max_retained);
   Block TakeFree(std::size_t bytes) EXCLUDES(mutex_);
   void Release(Block block);
 
