@@ -9,9 +9,9 @@
 
 namespace lagoon::bench {
 
-/// What an operating system offers to a real-time model whose background models are processes
-/// beside its own: nothing ("plain"), "nice19" and "idle" (SCHED_IDLE) for the background, "cgroup"
-/// (weights of control groups), and "fifo" (SCHED_FIFO for the real-time model).
+/// Ways in which an operating system prefers the process of a real-time model to those of
+/// background models: not at all ("plain"), "nice19" and "idle" (SCHED_IDLE) for the background,
+/// "cgroup" (weights of control groups), and "fifo" (SCHED_FIFO for the real-time model).
 inline constexpr const char* kOsSettings[] = {"plain", "nice19", "idle", "cgroup", "fifo"};
 
 bool IsOsSetting(const std::string& word);

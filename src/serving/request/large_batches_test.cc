@@ -19,15 +19,8 @@ class LargeBatchesTest : public CoreTest {
     repository_.AddModel("batch", SmallBatchModel(), "max_batch_size: 256\n" + rest);
     Open("sequential");
   }
-  // Rows that begin with `first`, `first` + 1, ...
   static InferRequest Rows(float first, std::int64_t rows = 1) {
-    std::vector<float> values;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (const float value : {first + static_cast<float>(row), 2.F, 3.F, -40.F}) {
-        values.push_back(value);
-      }
-    }
-    return RequestFor("batch", {rows, 4}, std::move(values));
+    return SmallRequest("batch", first, rows);
   }
   // SmallModel computes y[0] = x[0] + 4 in each row.
   static void ExpectRight(const Answer& answer, float first, std::int64_t rows = 1) {

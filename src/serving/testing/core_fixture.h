@@ -38,8 +38,16 @@ inline InferRequest RequestFor(const std::string& model, const Dims& dims,
   return request;
 }
 
-inline InferRequest SmallRequest(const std::string& model = "small", float first = 1) {
-  return RequestFor(model, {1, 4}, {first, 2, 3, -40});
+/// Rows that begin with `first`, `first` + 1, ...
+inline InferRequest SmallRequest(const std::string& model = "small", float first = 1,
+                                 std::int64_t rows = 1) {
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (const float value : {first + static_cast<float>(row), 2.F, 3.F, -40.F}) {
+      values.push_back(value);
+    }
+  }
+  return RequestFor(model, {rows, 4}, std::move(values));
 }
 
 inline InferRequest SlowRequest(const std::string& model = "slow") {
