@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -116,13 +115,6 @@ def test_weights_have_seeds_of_their_own():
     pairs = [(entry.family, entry.seed) for entry in CATALOGUE.values()]
     shared = {name for name, pair in zip(CATALOGUE, pairs) if pairs.count(pair) > 1}
     assert shared == {"gpt2_prefill", "gpt2_decode"}  # two graphs of one model
-
-
-def test_documentation_lists_the_catalogue():
-    text = (ROOT / "docs" / "guide" / "models.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M)
-    assert rows == [(name, entry.family, str(entry.seed), str(entry.calibration),
-                     str(entry.megabytes)) for name, entry in CATALOGUE.items()]
 
 
 def test_key_follows_what_a_model_is_made_from(tmp_path, monkeypatch):
