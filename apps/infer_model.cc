@@ -127,7 +127,7 @@ Status BoundRequest::Run(const RunOptions& options) {
                       part.loaded->plan.model, i + 2, ToString(parts_[i + 1]->inputs[input].dims),
                       ToString(next[input].dims)));
     }
-    // What an engine makes lies elsewhere after each run.
+    // Outputs for which an engine makes room lie elsewhere after each run.
     SetInputs(*parts_[i + 1], std::move(next));
   }
   return {};

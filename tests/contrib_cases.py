@@ -271,7 +271,7 @@ def quantised():
     yield OpCase("QLinearWhere", "QLinearWhere", ("c", "x", "xs", "xz", "w", "ws", "wz", "ys", "yz"),
                  x | {"c": floats("c", 2, 3, 6, 5) > 0}, w | scale, steps=1)
     signed = {"x": bytes_of("s", 4, 12, kind=np.int8)}
-    # Of larger weights, ONNX Runtime's sums of products of bytes saturate on CPUs without VNNI.
+    # With larger weights ONNX Runtime's sums of products of bytes saturate on CPUs without VNNI.
     matrix = {"w": bytes_of("sw", 12, 7, kind=np.int8) // 2, "ws": floats("sws", 7) ** 2 / 50 + 0.01,
               "wz": np.zeros(7, np.int8), "xs": number(0.03), "xz": number(-5, np.int8)}
     yield OpCase("QGemm", "QGemm", ("x", "xs", "xz", "w", "ws", "wz", "c", "ys", "yz"), signed,

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "apps/command.h"
 #include "apps/reference/markdown.h"
@@ -78,27 +80,92 @@ std::string EffectOf(const CLI::Option& option) {
   return needed.empty() ? text : fmt::format("{} (needs `{}`)", text, fmt::join(needed, "`, `"));
 }
 
-std::vector<std::string> RowOf(const CLI::Option& option) {
+// The cells of an option's row in a table.
+using Row = std::vector<std::string>;
+
+Row RowOf(const CLI::Option& option) {
   const std::string usual = option.get_required() ? "required" : CodeSpan(DefaultOf(option));
   return {CodeSpan(NameOf(option)), TakenBy(option), usual, EffectOf(option)};
 }
 
-void AppendCommand(const CLI::App& command, const std::string& words, std::string& page) {
+// How many commands have an option, by the option's row.
+using RowCounts = std::map<Row, int>;
+
+void CountRows(const CLI::App& command, RowCounts& counts) {
+  for (const CLI::Option* option : Options(command)) {
+    if (!option->get_positional()) ++counts[RowOf(*option)];
+  }
+  for (const CLI::App* inner : Commands(command)) CountRows(*inner, counts);
+}
+
+const Row kOptionHead = {"option", "takes", "default", "what it does"};
+
+// The options that several commands have in the same words: said once, before the commands.
+std::string SharedOptions(const RowCounts& counts) {
+  std::vector<Row> rows;
+  for (const auto& [row, count] : counts) {
+    if (count > 1) rows.push_back(row);
+  }
+  if (rows.empty()) return "";
+  return "\n## Options of several commands\n" + Table(kOptionHead, rows);
+}
+
+void AppendCommand(const CLI::App& command, const std::string& words, const RowCounts& counts,
+                   std::string& page) {
   const std::string& description = command.get_description();
   const std::string first = description.substr(0, description.find("\n\n"));
   page += fmt::format("\n## {}\n{}", words, Wrapped(first + "."));
-  std::vector<std::vector<std::string>> rows;
-  for (const CLI::Option* option : Options(command)) rows.push_back(RowOf(*option));
-  if (!rows.empty()) page += Table({"option", "takes", "default", "what it does"}, rows);
-  for (const CLI::App* inner : Commands(command)) {
-    AppendCommand(*inner, words + ' ' + inner->get_name(), page);
+  std::vector<Row> rows;
+  std::vector<std::string> shared;
+  for (const CLI::Option* option : Options(command)) {
+    const Row row = RowOf(*option);
+    const auto found = counts.find(row);
+    if (found != counts.end() && found->second > 1) {
+      shared.push_back(row[0]);
+    } else {
+      rows.push_back(row);
+    }
   }
+  if (!rows.empty()) page += Table(kOptionHead, rows);
+  if (!shared.empty()) {
+    page += '\n' + Wrapped(fmt::format("Shared options: {}.", fmt::join(shared, ", ")));
+  }
+  for (const CLI::App* inner : Commands(command)) {
+    AppendCommand(*inner, words + ' ' + inner->get_name(), counts, page);
+  }
+}
+
+// The options of every command of `program`; those that several commands have come first.
+std::string OptionsOfCommands(const CLI::App& program) {
+  RowCounts counts;
+  for (const CLI::App* command : Commands(program)) CountRows(*command, counts);
+  std::string text = SharedOptions(counts);
+  for (const CLI::App* command : Commands(program)) {
+    AppendCommand(*command, "lagoon " + command->get_name(), counts, text);
+  }
+  return text;
 }
 
 std::string BriefOf(const CLI::Option& option) {
   const std::string name = CodeSpan(NameOf(option));
   const std::string usual = DefaultOf(option);
   return usual.empty() ? name : fmt::format("{} {}", name, CodeSpan(usual));
+}
+
+// An option that so many benchmarks have, with the same default, is named once.
+constexpr int kManyBenchmarks = 5;
+
+// The options that many benchmarks have with the same default.
+std::set<std::string> CommonOptions(const CLI::App& program) {
+  std::map<std::string, int> counts;
+  for (const CLI::App* command : Commands(program)) {
+    for (const CLI::Option* option : Options(*command)) ++counts[BriefOf(*option)];
+  }
+  std::set<std::string> common;
+  for (const auto& [text, count] : counts) {
+    if (count >= kManyBenchmarks) common.insert(text);
+  }
+  return common;
 }
 
 void Write(const std::filesystem::path& path, const std::string& text) {
@@ -114,22 +181,22 @@ Page CommandPage(const CLI::App& program) {
   std::string page = PageHead(
       "Command line",
       "The commands of `lagoon` and their options. Every command has `--help`, which lists the "
-      "same "
-      "and also the names that are too many for a table; `lagoon --help-all` lists all commands. A "
+      "same and also the names that are too many for a table; `lagoon --help-all` lists all. A "
       "command that fails prints a line that begins with `lagoon:` and ends with a status other "
       "than 0. The options of `lagoon bench` and `lagoon train` are on pages of their own "
       "([bench](bench.md), [train](train.md)).");
-  for (const CLI::App* command : Commands(program)) {
-    AppendCommand(*command, "lagoon " + command->get_name(), page);
-  }
+  page += OptionsOfCommands(program);
   return {"command-line.md", std::move(page)};
 }
 
 Page BenchPage(const CLI::App& program) {
-  std::vector<std::vector<std::string>> rows;
+  const std::set<std::string> common = CommonOptions(program);
+  std::vector<Row> rows;
   for (const CLI::App* command : Commands(program)) {
     std::vector<std::string> options;
-    for (const CLI::Option* option : Options(*command)) options.push_back(BriefOf(*option));
+    for (const CLI::Option* option : Options(*command)) {
+      if (!common.contains(BriefOf(*option))) options.push_back(BriefOf(*option));
+    }
     rows.push_back({CodeSpan(command->get_name()), command->get_description(),
                     fmt::format("{}", fmt::join(options, ", "))});
   }
@@ -138,7 +205,10 @@ Page BenchPage(const CLI::App& program) {
       PageHead("lagoon bench",
                "The benchmarks, and their options with the defaults. `lagoon bench NAME --help` "
                "says what the options mean. Options and reports may change with every version.") +
-          Table({"name", "what it measures", "options"}, rows)};
+          '\n' +
+          Wrapped(fmt::format("Many benchmarks have these options, which the table leaves out: {}.",
+                              fmt::join(common, ", "))) +
+          Table({"name", "what it measures", "options of its own"}, rows)};
 }
 
 Page TrainPage(const CLI::App& program) {
@@ -146,9 +216,7 @@ Page TrainPage(const CLI::App& program) {
       "lagoon train",
       "Training of the placers that learn, and its options. The wheel has no `lagoon-bench`, which "
       "this command starts: use a build or the package.");
-  for (const CLI::App* command : Commands(program)) {
-    AppendCommand(*command, "lagoon " + command->get_name(), page);
-  }
+  page += OptionsOfCommands(program);
   return {"train.md", std::move(page)};
 }
 

@@ -99,7 +99,7 @@ Page ConfigPage() {
 
 Page HttpPage() {
   Rows endpoints;
-  for (const Endpoint& endpoint : Endpoints()) {
+  for (const Endpoint& endpoint : kEndpoints) {
     endpoints.push_back({std::string(endpoint.methods), CodeSpan(endpoint.path), PortsOf(endpoint),
                          std::string(endpoint.answer)});
   }

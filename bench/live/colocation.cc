@@ -162,7 +162,7 @@ Status Combination::OpenOnnxRuntime() {
 
 Status Combination::Run(Evidence& evidence, ProgressBar& progress) {
   LAGOON_RETURN_IF_ERROR(Open());
-  // What arrives in the open loops: a part of what `streams` does.
+  // The open loops send a part (--load) of the requests that `streams` can answer.
   LAGOON_ASSIGN_OR_RETURN(const std::vector<Served> most, MeasureServed(sides_[0], false, 0));
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const double done = most[i].ended / most[i].seconds;

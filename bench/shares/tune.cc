@@ -24,7 +24,7 @@ namespace {
 
 constexpr Nanoseconds kStep = std::chrono::seconds(1);  // between two decisions, as in the server
 
-// What all sides have in common.
+// The devices, models and rates that all sides have in common.
 struct TuneScene {
   GpuModel gpu;
   std::vector<SimModel> models;
@@ -296,7 +296,7 @@ void WriteSide(const TuneOptions& options, const TuneSide& side, const TuneRun& 
   report.Metric(fmt::format("requests_lost.{}", side.name), static_cast<double>(run.lost));
 }
 
-// What only the side `tuned` has.
+// Writes the metrics that only the side `tuned` has.
 void WriteTuned(const TuneOptions& options, const TuneRun& run, Report& report) {
   const std::size_t phases = run.models.size();
   const double phase_s = options.seconds / static_cast<double>(phases);

@@ -74,8 +74,8 @@ class WaitingRequests {
     job.total = job.remaining = job.unsubmitted = kTimes[model];
   }
 
-  // What the mechanism does, if the model has an instance for each request: else fewer requests
-  // are in the index.
+  // Puts every job into the index, as the mechanism does for a model that has an instance for each
+  // request.
   void Arrive(ScheduledJob& job) {
     policy_->OnArrival(job);
     index_.Update(job, true);

@@ -16,8 +16,8 @@ namespace lagoon {
 namespace {
 
 constexpr std::int64_t kGpuBytes = 40'000'000'000;
-// Of each replica, besides its weights: what a process needs on a GPU if models share parameters
-// (GSLICE Table 1).
+// The memory of a replica besides its weights: a process that shares parameters needs so much on a
+// GPU (GSLICE Table 1).
 constexpr std::int64_t kReplicaBytes = 800'000'000;
 constexpr std::int64_t kMostRows = 32;
 constexpr std::int64_t kKneeRows = 8;

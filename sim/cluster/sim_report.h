@@ -40,12 +40,12 @@ struct SimSecond {
 
 struct ModelReport {
   std::string name;
-  // After the warmup.
+  // These count from the end of the warmup on.
   std::uint64_t arrived = 0, served = 0, late = 0, dropped = 0, batches = 0;
   LatencyHistogram requests;    // from arrival to the end of the batch
   LatencyHistogram batch_time;  // by batch
   LatencyHistogram row_time;    // the time of the batch that a request ran in, by request
-  // Of the whole run.
+  // The seconds of the whole run, warmup included.
   std::vector<SimSecond> seconds;
 
   double MeanBatch() const;  // rows

@@ -121,7 +121,7 @@ class SimEngine {
   void Activate(std::uint32_t index);
   void Deactivate(std::uint32_t index);
   void PlaceAll();
-  // True: no tile is left.
+  // Starts blocks of the launch on free units. Returns true if no tile is left.
   bool Place(const Active& active);
   bool PlaceBeyondShare(const Active& active);
   bool PlaceOnCandidates(const Active& active);

@@ -214,7 +214,7 @@ void SimEngine::EndGroup(std::uint32_t index) {
   Look(launch_index);
 }
 
-// True: the group completed the kernel.
+// Counts the blocks of the group as done. Returns whether the kernel is complete now.
 bool SimEngine::CommitGroup(const BlockGroup& group) {
   bool complete = false;
   for (std::uint32_t i = 0; i < group.count; ++i)

@@ -108,7 +108,7 @@ class HardwareQueues {
     launch.holds_queue = true;
     ++held_;
   }
-  /// True: the launch held a queue.
+  /// Returns true if the launch held a queue.
   bool Release(SimLaunch& launch) {
     if (!std::exchange(launch.holds_queue, false)) return false;
     --held_;

@@ -192,7 +192,7 @@ SlowdownTerms FitNear(std::span<const SlowdownPoint> points, const SlowdownTerms
   return {found[0], found[1], found[2]};
 }
 
-// What models have in common, by a ridge towards the mean slowdown.
+// The terms that all models have in common, by a ridge towards the mean slowdown.
 SlowdownTerms FitCommon(std::span<const SlowdownPoint> all) {
   return FitNear(all, {MeanSlowdown(all), 0, 0}, kCommonRidge);
 }

@@ -24,7 +24,7 @@ Matrix AsRow(std::span<const float> state) {
   return Eigen::Map<const Matrix>(state.data(), 1, static_cast<Eigen::Index>(state.size()));
 }
 
-// Of a row of log probabilities.
+// The entropy of a row of log probabilities.
 float EntropyOf(const Matrix& logs, Eigen::Index row) {
   float entropy = 0;
   for (Eigen::Index a = 0; a < logs.cols(); ++a) {

@@ -32,7 +32,7 @@ BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budg
     }
   }
   if (most == 0) best.rows = MostRows(table, table.granules(), budget_ms);
-  // What is not needed is left to others.
+  // Granules beyond the need are left to others.
   const auto fewest = FewestGranules(table, rate / busy, budget_ms);
   if (fewest && fewest->granules < best.granules) best = *fewest;
   return best;

@@ -67,7 +67,7 @@ class OpaqueKernel final : public OpaqueOp {
   };
   static constexpr std::size_t kMostBound = 16;
 
-  /// What a run has made, by output; null for outputs that are not in Words::made.
+  /// The tensors for which a run made room, by output; null for outputs not in Words::made.
   using Made = std::vector<std::shared_ptr<const MadeTensor>>;
 
   Status RunBound(std::vector<void*> pointers, const void* status);

@@ -13,7 +13,7 @@ namespace lagoon {
 class Instance;
 
 /// The progress records of a binding. Shared: a launch of another job may have a guard that counts
-/// blocks of a record here, and whoever submits such a launch keeps the records until the launch
+/// blocks of a record here, and the submitter of such a launch keeps the records until the launch
 /// has retired.
 class ProgressRecords {
  public:

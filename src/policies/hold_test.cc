@@ -71,7 +71,7 @@ class TwoParts {
   }
 
   const std::unique_ptr<SimDevice> device_ = FigureDevice(2, SimAbort::kCheck);
-  // What the dispatcher uses.
+  // The dispatcher uses these, so they are destroyed after it.
   std::unique_ptr<ClosedLoop> text_;
   std::unique_ptr<Instance> instance_;
   std::deque<Request> requests_;

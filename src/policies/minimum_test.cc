@@ -96,7 +96,7 @@ class Minimum {
   }
 
   std::unique_ptr<SimDevice> device_;
-  // What the dispatcher uses.
+  // The dispatcher uses these, so they are destroyed after it.
   std::unique_ptr<ClosedLoop> text_, camera_;
   std::unique_ptr<Instance> instance_;
   std::deque<Request> requests_;

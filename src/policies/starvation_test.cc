@@ -73,7 +73,7 @@ TEST_P(Starvation, TheThresholdBoundsHowFarAModelFallsBehind) {
   EXPECT_GT(most, mean);
 }
 
-// What a revocation throws away is part of a block of each unit.
+// A revocation throws away at most one unfinished block on each unit.
 TEST_P(Starvation, RaisingKeepsTheDeviceUseful) {
   EXPECT_GT(RunLoops("lagoon:fairness_threshold=100", GetParam()).useful, 0.85);
 }

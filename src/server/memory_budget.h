@@ -68,7 +68,7 @@ class MemoryBudget {
   using Entries = std::map<const MemoryCharge*, Entry>;
   using Holders = std::vector<std::shared_ptr<MemoryHolder>>;
 
-  // What charges above kLargeBytes may fill of the shared part.
+  // Bytes of the shared part that all charges above kLargeBytes together may take.
   std::size_t LargeBytes() const { return shared_ - shared_ / 4; }
   bool Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned);
   bool ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)

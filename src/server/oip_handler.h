@@ -18,7 +18,7 @@ struct AdminHandlers {
   ShareHandler& shares;
   FleetHandler& fleet;
 
-  /// False: the route is of none of them.
+  /// Lets the handler of the route answer. Returns false if the route belongs to none of them.
   bool Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply) const;
 };

@@ -15,51 +15,6 @@ namespace {
 constexpr std::size_t kMaxSegments = 8;
 constexpr std::string_view kModel = "{model}";
 
-using Kind = Route::Kind;
-using enum Endpoint::Ports;
-
-// The first that matches counts.
-constexpr Endpoint kEndpoints[] = {
-    {Kind::kModelInfer, "/v2/models/{model}/infer", "POST", kClients, "", "an inference"},
-    {Kind::kStatistics, "/v2/models/stats", "GET", kClients, "", "statistics of all models"},
-    {Kind::kModel, "/v2/models/{model}", "GET", kClients, "",
-     "inputs and outputs: name, datatype, shape"},
-    {Kind::kModelReady, "/v2/models/{model}/ready", "GET", kClients, "",
-     "200, 404 (unknown) or 503 (not loaded: the server's log says why)"},
-    {Kind::kModelConfig, "/v2/models/{model}/config", "GET", kClients, "",
-     "`config.pbtxt` as JSON, as served"},
-    {Kind::kModelStatistics, "/v2/models/{model}/stats", "GET", kClients, "",
-     "statistics of the model"},
-    {Kind::kServer, "/v2", "GET", kClients, "", "name, version and extensions of the server"},
-    {Kind::kLive, "/v2/health/live", "GET", kClients, "", "200 as long as the process serves"},
-    {Kind::kReady, "/v2/health/ready", "GET", kClients, "",
-     "200, or 503: models are being loaded, or the server drains; with `--strict-readiness` also "
-     "while a model is refused"},
-    {Kind::kRepositoryIndex, "/v2/repository/index", "POST", kClients, "",
-     "all models of the repository, with the reason of those that are not served; with "
-     "`{\"ready\": true}` only those that are"},
-    {Kind::kRepositoryLoad, "/v2/repository/models/{model}/load", "POST", kClients, "",
-     "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
-    {Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST", kClients, "",
-     "with `--model-control explicit`: unloads the model; else 501"},
-    {Kind::kSchedulers, "/v2/schedulers", "GET", kBoth, "",
-     "every scheduler with its parameters: bounds, default, meaning"},
-    {Kind::kScheduler, "/v2/scheduler", "GET, POST", kBoth, "the scheduler is switched",
-     "the scheduler in use, with the values of its parameters; POST `{\"scheduler\": NAME, "
-     "\"parameters\": {...}}` switches"},
-    {Kind::kShares, "/v2/shares", "GET, POST", kBoth, "shares are changed",
-     "loads and shares of all models; POST sets how shares are tuned"},
-    {Kind::kModelResize, "/v2/models/{model}/resize", "POST", kBoth, "shares are changed",
-     "sets the share of the model"},
-    {Kind::kFleet, "/v2/fleet", "GET", kBoth, "",
-     "with `--fleet`: devices, replicas and the last decision; else 501"},
-    {Kind::kFleetPlacer, "/v2/fleet/placer", "POST", kBoth, "the placer is set",
-     "with `--fleet`: sets the placer, `{\"placer\": NAME}`; else 501"},
-    {Kind::kFleetRoutes, "/v2/fleet/routes", "GET, POST", kOperators, "",
-     "of `lagoon ingress` alone: which server gets which model's requests"},
-    {Kind::kMetrics, "/metrics", "GET", kOperators, "", "metrics in the text format of Prometheus"},
-};
-
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -144,8 +99,6 @@ Route RouteOf(std::vector<std::string> path) {
 }
 
 }  // namespace
-
-std::span<const Endpoint> Endpoints() { return kEndpoints; }
 
 const Endpoint* FindEndpoint(Route::Kind kind) {
   const auto* found = std::ranges::find(kEndpoints, kind, &Endpoint::kind);

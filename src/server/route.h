@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -39,7 +38,7 @@ struct Route {
   std::string_view extension = {};  // kUnserved: the extension's name, in static storage
 };
 
-/// A path that the server answers. The table of endpoints decides which paths, methods and ports
+/// A path that the server answers. The table kEndpoints decides which paths, methods and ports
 /// there are; docs/reference/http.md is made from the table.
 struct Endpoint {
   enum class Ports : std::uint8_t { kClients, kOperators, kBoth };
@@ -56,8 +55,54 @@ struct Endpoint {
   bool ServedOn(Ports port) const { return ports == port || ports == Ports::kBoth; }
 };
 
-/// All endpoints, in the order of the reference.
-std::span<const Endpoint> Endpoints();
+/// All endpoints, in the order of the reference. The first whose path matches a target counts.
+inline constexpr Endpoint kEndpoints[] = {
+    {Route::Kind::kModelInfer, "/v2/models/{model}/infer", "POST", Endpoint::Ports::kClients, "",
+     "an inference"},
+    {Route::Kind::kStatistics, "/v2/models/stats", "GET", Endpoint::Ports::kClients, "",
+     "statistics of all models"},
+    {Route::Kind::kModel, "/v2/models/{model}", "GET", Endpoint::Ports::kClients, "",
+     "inputs and outputs: name, datatype, shape"},
+    {Route::Kind::kModelReady, "/v2/models/{model}/ready", "GET", Endpoint::Ports::kClients, "",
+     "200, 404 (unknown) or 503 (not loaded: the server's log says why)"},
+    {Route::Kind::kModelConfig, "/v2/models/{model}/config", "GET", Endpoint::Ports::kClients, "",
+     "`config.pbtxt` as JSON, as served"},
+    {Route::Kind::kModelStatistics, "/v2/models/{model}/stats", "GET", Endpoint::Ports::kClients,
+     "", "statistics of the model"},
+    {Route::Kind::kServer, "/v2", "GET", Endpoint::Ports::kClients, "",
+     "name, version and extensions of the server"},
+    {Route::Kind::kLive, "/v2/health/live", "GET", Endpoint::Ports::kClients, "",
+     "200 as long as the process serves"},
+    {Route::Kind::kReady, "/v2/health/ready", "GET", Endpoint::Ports::kClients, "",
+     "200, or 503: models are being loaded, or the server drains; with `--strict-readiness` also "
+     "while a model is refused"},
+    {Route::Kind::kRepositoryIndex, "/v2/repository/index", "POST", Endpoint::Ports::kClients, "",
+     "all models of the repository, with the reason of those that are not served; with "
+     "`{\"ready\": true}` only those that are"},
+    {Route::Kind::kRepositoryLoad, "/v2/repository/models/{model}/load", "POST",
+     Endpoint::Ports::kClients, "",
+     "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
+    {Route::Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST",
+     Endpoint::Ports::kClients, "", "with `--model-control explicit`: unloads the model; else 501"},
+    {Route::Kind::kSchedulers, "/v2/schedulers", "GET", Endpoint::Ports::kBoth, "",
+     "every scheduler with its parameters: bounds, default, meaning"},
+    {Route::Kind::kScheduler, "/v2/scheduler", "GET, POST", Endpoint::Ports::kBoth,
+     "the scheduler is switched",
+     "the scheduler in use, with the values of its parameters; POST `{\"scheduler\": NAME, "
+     "\"parameters\": {...}}` switches"},
+    {Route::Kind::kShares, "/v2/shares", "GET, POST", Endpoint::Ports::kBoth, "shares are changed",
+     "loads and shares of all models; POST sets how shares are tuned"},
+    {Route::Kind::kModelResize, "/v2/models/{model}/resize", "POST", Endpoint::Ports::kBoth,
+     "shares are changed", "sets the share of the model"},
+    {Route::Kind::kFleet, "/v2/fleet", "GET", Endpoint::Ports::kBoth, "",
+     "with `--fleet`: devices, replicas and the last decision; else 501"},
+    {Route::Kind::kFleetPlacer, "/v2/fleet/placer", "POST", Endpoint::Ports::kBoth,
+     "the placer is set", "with `--fleet`: sets the placer, `{\"placer\": NAME}`; else 501"},
+    {Route::Kind::kFleetRoutes, "/v2/fleet/routes", "GET, POST", Endpoint::Ports::kOperators, "",
+     "of `lagoon ingress` alone: which server gets which model's requests"},
+    {Route::Kind::kMetrics, "/metrics", "GET", Endpoint::Ports::kOperators, "",
+     "metrics in the text format of Prometheus"},
+};
 
 /// Null for kUnknown and kUnserved.
 const Endpoint* FindEndpoint(Route::Kind kind);

@@ -52,7 +52,7 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
 }
 
 TEST(Route, EveryEndpointIsFoundByItsPath) {
-  for (const Endpoint& endpoint : Endpoints()) {
+  for (const Endpoint& endpoint : kEndpoints) {
     std::string path(endpoint.path);
     const std::size_t at = path.find("{model}");
     if (at != path.npos) path.replace(at, 7, "m");

@@ -87,7 +87,7 @@ Status DeviceCore::LoadAnew(const std::string& name) {
   const MutexLock changing(change_mutex_);
   ModelTable::Removed before = MakeRoom(name, *entry);
   std::vector<const LoadedVersion*> started;
-  // What has been started is stopped below, also where memory runs out.
+  // If this fails, also because memory runs out, the versions in `started` are stopped below.
   const Status ready = WithoutExceptions([&]() -> Status {
     for (auto& [number, version] : entry->versions) {
       LAGOON_RETURN_IF_ERROR(version.loaded->Start(*dispatcher_, *maker_));

@@ -1,4 +1,4 @@
-// What must hold in a city.
+// Checks of what must hold in a city.
 
 #include <fmt/format.h>
 

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kOwnFeatures = 13, kRestFeatures = 2, kGroupFeatures = 8;
 constexpr int kSlotFeatures = 14, kGpuFeatures = 3;
-// What the features are, in their order. Whoever changes their computation changes the text.
+// The features in their order. A change of their computation must change this text, so that old
+// weights are refused.
 constexpr char kMeaning[] =
     "1 own: rate/scale queued/(rate+1) slo/100 need log2(rows)/5 batch/slo single/slo cache dram "
     "constant cache dram memory; rest: need count; group: can memory cache dram need before count "

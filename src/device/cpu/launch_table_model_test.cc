@@ -170,7 +170,7 @@ class Model {
   Explorer::Outcome Run() { return explorer_.Run(); }
 
  private:
-  // What Watchers::Enter() calls on a table.
+  // Stands for the launch table in Watchers::Enter().
   struct Newest {
     Model& model;
     std::uint32_t watchers() const { return model.CountWatchers(); }

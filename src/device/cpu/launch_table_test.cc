@@ -32,7 +32,7 @@ class LaunchTableTest : public ::testing::Test {
     return result;
   }
 
-  // What a worker does with a tile that commits.
+  // Commits the tile as a worker does.
   bool Commit(const Assignment& work) {
     const bool last = work.progress->Commit();
     return table_.Finish(work, last ? Leave::kCompleted : Leave::kYielded, Now());

@@ -1,4 +1,4 @@
-// What the threads of a WorkerPool do.
+// The loop of the threads of a WorkerPool.
 
 #include <algorithm>
 

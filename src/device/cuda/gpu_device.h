@@ -81,7 +81,7 @@ class GpuDevice final : public Device {
   Result<std::vector<Function>> LoadProgram(const Program& program) REQUIRES(load_mutex_);
   const Driver& driver() const { return session_->driver(); }
 
-  // What is in flight (gpu_queue.cc).
+  // Launches and copies in flight (gpu_queue.cc).
   std::uint32_t IndexOf(const Work& work) const REQUIRES(mutex_) { return works_.IndexOf(work); }
   void Insert(Work& work) REQUIRES(mutex_);
   void Advance() REQUIRES(mutex_);
@@ -103,7 +103,7 @@ class GpuDevice final : public Device {
   Sleepers AdvanceForCall() REQUIRES(mutex_);
   void WakeUp(Sleepers sleepers) EXCLUDES(mutex_);
 
-  // What the GPU gets, and what it reports (gpu_issue.cc).
+  // Issuing work to the GPU, and reading its reports (gpu_issue.cc).
   void IssueAll() REQUIRES(mutex_);
   void TryIssue(Work& work) REQUIRES(mutex_);
   bool WaitsOf(const Work& work, Waits& waits) REQUIRES(mutex_);

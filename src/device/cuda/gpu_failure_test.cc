@@ -87,7 +87,8 @@ CudaDeviceOptions ImpatientOptions() {
   return options;
 }
 
-// What the test would wait for, had the device asked the driver to wait for the grid.
+// The driver would wait for such a grid for ever. The test ends because the device does not ask it
+// to wait.
 TEST(GpuFailure, AGridThatNeverEndsLosesTheDeviceForThisProcess) {
   auto device = Open(EmulatedSettings(1), ImpatientOptions());
   Session session(*device);

@@ -1,4 +1,4 @@
-// What the GPU gets, when, and what it reports.
+// Issuing work to the GPU, and reading its reports.
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// What is in flight, from Submit() to the last event.
+// Launches and copies in flight, from Submit() to their last event.
 
 #include <algorithm>
 #include <utility>

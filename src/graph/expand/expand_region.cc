@@ -109,7 +109,7 @@ struct Blocks {
     const std::int64_t room = image[i] + pads[i] + pads[i + axes()] - window;
     return room < 0 ? 0 : room / strides[i] + 1;
   }
-  // What the last place of the block leaves over.
+  // The pixels along an axis behind the block at its last place.
   std::int64_t Rest(std::size_t i) const {
     const std::int64_t window = dilations[i] * (block[i] - 1) + 1;
     return (image[i] + pads[i] + pads[i + axes()] - window) % strides[i];

@@ -43,7 +43,7 @@ void NameScope::Rename(onnx::NodeProto& node) {
 }
 
 void NameScope::RenameGraph(onnx::GraphProto& graph) {
-  // What the inner graph defines hides the names around it.
+  // Names that the inner graph defines hide equal names around it.
   const auto define = [&](const std::string& name) { bound_.erase(name); };
   for (const auto& input : graph.input()) define(input.name());
   for (const auto& tensor : graph.initializer()) define(tensor.name());

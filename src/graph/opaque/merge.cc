@@ -169,7 +169,7 @@ class Merger {
     Joiner joiner;
     joiner.Add(graph_.nodes[i]);
     joiner.Add(graph_.nodes[j]);
-    // What depends on i moves behind the new node; the rest between the two stays before it.
+    // Nodes between the two that depend on i move behind the new node; the others stay before it.
     const std::vector<bool> after = Between(i, j);
     std::vector<Node> nodes, later;
     for (std::size_t k = 0; k < graph_.nodes.size(); ++k) {

@@ -48,7 +48,7 @@ Status InferMaxPool(OpContext& context) {
 Status InferAveragePool(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(const Window window, InferPool(context));
   const bool count_pads = context.node().Int("count_include_pad", 0) != 0;
-  // What lies behind the padding does not count, although ceil_mode takes windows there.
+  // Pixels behind the padding do not count, although ceil_mode makes windows that reach there.
   if (count_pads) context.SetAttribute("counted_pads", window.given_pads);
   context.SetAttribute("count_include_pad", std::int64_t{count_pads ? 1 : 0});
   return {};

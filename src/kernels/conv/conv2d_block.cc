@@ -69,8 +69,8 @@ class ConvBlock {
 
  private:
   Cursor Begin(std::size_t item) const { return Cursor(tile_, args_.panels_inner, item); }
-  // What depends on the row and the segment only. Several calls in turn need these values, and in a
-  // shallow convolution computing them each time would take as long as the arithmetic.
+  // Values that depend on the row and the segment only. Several calls in turn need them; to compute
+  // them each time would take as long as the arithmetic of a shallow convolution.
   struct Spot {
     std::size_t place = kNowhere;
     KernelRows kernel_rows{};

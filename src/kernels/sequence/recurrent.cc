@@ -143,7 +143,7 @@ class Units {
     if constexpr (kKind == CellKind::kLstm) {
       simd::Copy(args_.extra[0] + at, count_, args_.out[1] + at);
     }
-    // What the second half of this step does not use.
+    // The second half of this step does not read these values.
     if constexpr (kKind == CellKind::kGruGates) simd::Fill(0, count_, args_.out[1] + at);
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How many parts a model gets, if nobody says it.
+// How many parts a model gets if its configuration does not say it.
 
 #include <cstdint>
 #include <span>

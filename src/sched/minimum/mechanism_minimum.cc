@@ -53,7 +53,7 @@ void Mechanism::BeginSlice(TimePoint now) {
 }
 
 void Mechanism::EndSlice(TimePoint now) {
-  // What was done in the slice is paid for by the slice.
+  // Blocks that were done in the slice count before it ends, as the slice paid for them.
   for (Job& job : active_) {
     const bool begun = job.job_class == JobClass::kBestEffort && job.state == Job::State::kActive &&
                        job.next_op > job.first_incomplete;

@@ -51,7 +51,7 @@ std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) 
   return message.SerializeAsString();
 }
 
-/// What comes before `bytes` bytes of an output.
+/// The tag and the length that come before `bytes` bytes of an output.
 void AppendDataHead(std::size_t bytes, std::string& text) {
   using Wire = google::protobuf::internal::WireFormatLite;
   google::protobuf::io::StringOutputStream stream(&text);

@@ -39,7 +39,7 @@ class GrpcGuard {
   };
   using Connections = std::map<std::string, Connection>;  // by the client's address and port
 
-  /// What a connection that has sent more since the last time does wrong; empty: nothing.
+  /// Why a connection that has sent more since the last call must be cut; empty: nothing is wrong.
   std::string_view Judge(Connection& connection, GrpcTraffic traffic, TimePoint now);
   static void ShutDown(const Connection& connection);
   void FindSockets();

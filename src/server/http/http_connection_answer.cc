@@ -37,7 +37,7 @@ void HttpConnection::WriteRest() {
       [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnWritten(error); });
 }
 
-/// What is left to write.
+/// The part of the answer that is not written yet.
 std::vector<iovec> HttpConnection::RestOfAnswer() {
   std::vector<iovec> parts;
   std::size_t skip = written_;
@@ -90,7 +90,7 @@ void HttpConnection::OnPiece() {
   });
 }
 
-/// True: the lane uses the socket now; it stops soon, and then `next` is called.
+/// Returns true if the lane uses the socket now: it stops soon, and then `next` is called.
 bool HttpConnection::AfterPiece(void (HttpConnection::*next)()) {
   if (piece_ == nullptr) return false;
   if (piece_->TakeBack()) {

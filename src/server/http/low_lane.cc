@@ -76,7 +76,7 @@ void LowLane::Piece::SendAll() {
   }
 }
 
-/// False: the socket takes no more now.
+/// Writes to the socket. Returns false if the socket takes no more now, or has failed.
 bool LowLane::Piece::SendSome() {
   std::array<iovec, kMostParts> some;
   std::size_t count = 0;

@@ -35,8 +35,8 @@ class LowLane {
     Piece(int socket, std::vector<iovec> parts, std::function<void()> done)
         : socket_(socket), parts_(std::move(parts)), rest_(parts_), done_(std::move(done)) {}
 
-    /// True: the lane will not send it, and `done` will not be called. False: the lane sends it
-    /// now, or has sent it. Then it stops soon, and `done` is called.
+    /// Returns true if the lane will not send the piece: then `done` will not be called. False: the
+    /// lane sends it now, or has sent it; it stops soon, and calls `done`.
     bool TakeBack();
 
     /// Bytes that the system has taken. Fewer than there are: the socket is full, or see error().

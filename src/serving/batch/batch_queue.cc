@@ -147,7 +147,7 @@ std::vector<BatchMember> BatchQueue::TakeBatch(TimePoint now, const TimeOf& time
 }
 
 BatchQueue::Expired BatchQueue::TakeExpired(TimePoint now, const TimeOf& time_of) {
-  // What throws comes before the first request is taken out.
+  // Everything that may throw comes before the first request is taken out, so that none is lost.
   std::vector<Members::iterator> late, timed_out, delayed, given_up;
   for (auto member = members_.begin(); member != members_.end(); ++member) {
     if (IsLate(*member, now, time_of)) {

@@ -117,7 +117,7 @@ class FleetCore final : public Inference,
   FleetControl* fleet() override { return this; }
 
  private:
-  /// What is known of a model, measured or from its config.
+  /// A model as placers see it: measured values, or values of its config.
   struct Known {
     explicit Known(FleetModel model_in) : model(std::move(model_in)) {}
     const FleetModel model;

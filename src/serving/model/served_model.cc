@@ -176,7 +176,7 @@ Result<ServedModel::Drafts> ServedModel::CompileGuess() {
     }
     if (!first) first = std::move(plan).error();
   }
-  // What no shape can mend.
+  // The model needs what is not implemented: no other shape would load either.
   if (first->code == ErrorCode::kUnimplemented && plans_->deciding().empty()) {
     return tl::unexpected(*std::move(first));
   }

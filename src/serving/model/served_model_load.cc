@@ -77,7 +77,7 @@ Result<std::vector<TensorSpec>> ServedModel::OutputSpecs(const Drafts& drafts) c
   const PlanDraft& known = *drafts.plans.front();
   std::optional<ModelPart> other;
   if (model.open()) {
-    // What changes in a graph for larger inputs is open.
+    // The plan for inputs of twice the size: a size of an output that differs there is open.
     GraphInputs larger;
     for (std::size_t i = 0; i < model.inputs().size(); ++i) {
       const DeclaredTensor& input = model.inputs()[i];

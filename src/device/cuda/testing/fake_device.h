@@ -53,7 +53,7 @@ class Connections {
   }
 };
 
-/// What the program logs in its lifetime.
+/// Keeps the messages that the program logs during the lifetime of this object.
 class LogText {
  public:
   LogText() {
