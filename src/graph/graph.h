@@ -192,7 +192,7 @@ struct Graph {
 };
 
 inline constexpr std::int64_t kMinOpset = 1;
-inline constexpr std::int64_t kMaxOpset = 23;
+inline constexpr std::int64_t kMaxOpset = 28;
 
 // A file beyond one of these limits is refused before its contents are decoded.
 inline constexpr std::size_t kMaxGraphNodes = 1 << 16;

@@ -60,6 +60,18 @@ TEST(EmptyValues, ReductionsOfNothingAreNeutral) {
   EXPECT_TRUE(std::isnan(OfNothing("ReduceMean", {3}, axis)[0]));
 }
 
+TEST(EmptyValues, ReductionsOfNoFlagsAreNeutral) {
+  for (const bool most : {true, false}) {
+    TypedGraph g;
+    const ValueId x = g.Input(DataType::kBool, {0, 2});
+    g.Output(g.Op(most ? "ReduceMax" : "ReduceMin", {x}, DataType::kBool, {2},
+                  {{"axes", I64{0}}, {"keepdims", std::int64_t{0}}}));
+    const std::uint8_t expected = most ? 0 : 1;
+    EXPECT_EQ(FromBytes<std::uint8_t>(g.Run({Bytes()})[0]),
+              (std::vector<std::uint8_t>{expected, expected}));
+  }
+}
+
 TEST(EmptyValues, ProductsOverNothingAreZero) {
   TypedGraph g;
   const ValueId a = g.Input(kFloat, {2, 0}), b = g.Input(kFloat, {0, 3}), c = g.Input(kFloat, {3});

@@ -179,5 +179,22 @@ TEST(LongLines, RunningSumsOfPieces) {
   }
 }
 
+TEST(LongLines, RunningProductsOfPieces) {
+  const LineOp line{2, 50'021, 3, DataType::kInt64};
+  std::vector<std::int64_t> x(line.count());
+  std::mt19937_64 random(6);
+  for (std::int64_t& value : x) value = static_cast<std::int64_t>(random() | 1);
+  const auto y = line.Run<std::int64_t>("CumProd", x, DataType::kInt64, line.dims(),
+                                        {{"axis", std::int64_t{1}}});
+  line.ForLines([&](std::int64_t o, std::int64_t i) {
+    std::uint64_t product = 1, wrong = 0;
+    for (std::int64_t n = 0; n < line.axis; ++n) {
+      product *= static_cast<std::uint64_t>(x[line.At(o, n, i)]);
+      wrong += y[line.At(o, n, i)] != static_cast<std::int64_t>(product) ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0U);
+  });
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -47,6 +47,7 @@ ValueId Attend(Writer& w, const HeadAttention& heads) {
   ValueId scores = w.Scaled(w.MatMul(heads.q, w.SwapLastAxes(k)), heads.scale);
   if (heads.scores != nullptr) *heads.scores = scores;
   scores = Capped(w, scores, heads.softcap);
+  if (heads.capped != nullptr) *heads.capped = scores;
   if (heads.keep != kNoValue) {
     const DataType type = w.TypeOf(scores);
     scores = w.Op("Where", {heads.keep, scores, w.Number(LowestOf(type), type)});
@@ -72,20 +73,27 @@ ValueId JoinHeads(Writer& w, ValueId x) {
   return w.Reshape(w.Transpose(x, {0, 2, 1, 3}), joined);
 }
 
-ValueId KeepTriangle(Writer& w, const Triangle& triangle) {
-  const Dims dims{1, 1, triangle.rows, triangle.columns};
+ValueId KeepBand(Writer& w, const Band& band) {
+  if (band.before < 0 && band.after < 0) return kNoValue;
+  const Dims dims{1, 1, band.rows, band.columns};
   auto bytes = w.Allocate(DataType::kBool, dims);
   if (bytes == nullptr) return kNoValue;
   bool all = true;
-  for (std::int64_t row = 0; row < triangle.rows; ++row) {
-    const std::int64_t last = row + triangle.offset;
-    for (std::int64_t column = 0; column < triangle.columns; ++column) {
-      const bool keep = column <= last && (triangle.window <= 0 || column > last - triangle.window);
-      (*bytes)[static_cast<std::size_t>(row * triangle.columns + column)] = std::byte{keep};
+  for (std::int64_t row = 0; row < band.rows; ++row) {
+    for (std::int64_t column = 0; column < band.columns; ++column) {
+      const std::int64_t distance = column - row - band.offset;
+      const bool keep = (band.after < 0 || distance <= band.after) &&
+                        (band.before < 0 || -distance <= band.before);
+      (*bytes)[static_cast<std::size_t>(row * band.columns + column)] = std::byte{keep};
       all = all && keep;
     }
   }
   return all ? kNoValue : w.AddConstant({DataType::kBool, dims, std::move(bytes)});
+}
+
+ValueId Counted(Writer& w, std::int64_t count) {
+  return TableOf(w, DataType::kInt64, {count},
+                 [](std::int64_t i) { return static_cast<double>(i); });
 }
 
 ValueId Both(Writer& w, ValueId a, ValueId b) {

@@ -1,12 +1,8 @@
-// Attention whose keys serve several heads of queries: GroupQueryAttention, and Attention of
-// ai.onnx.
+// Attention whose keys serve several heads of queries: GroupQueryAttention of ONNX Runtime.
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
 #include <vector>
 
 #include "graph/expand/expand_attention.h"
@@ -14,11 +10,6 @@
 
 namespace lagoon {
 namespace {
-
-double ScaleFor(const Writer& w, ValueId q) {
-  const float scale = w.node().Float("scale", 0);
-  return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(w.Dim(q, -1)));
-}
 
 void RefuseInputs(Writer& w, std::size_t from) {
   for (std::size_t i = from; i < w.context().input_count(); ++i) {
@@ -69,12 +60,6 @@ struct RaggedPast {
   ValueId positions = kNoValue;  // of the new keys, [batch,rows]
 };
 
-ValueId Counted(Writer& w, std::int64_t count) {
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return w.Ints(numbers);
-}
-
 RaggedPast RaggedPastOf(Writer& w, std::int64_t batch, std::int64_t rows) {
   const ValueId last = w.Reshape(w.Cast(w.In(5), DataType::kInt64), {batch, 1});
   RaggedPast past;
@@ -97,7 +82,7 @@ ValueId JoinRagged(Writer& w, ValueId old, ValueId added, const RaggedPast& past
   return w.Op("GatherElements", {joined, index}, {{"axis", std::int64_t{2}}});
 }
 
-// As KeepTriangle, for each row of the batch.
+// As KeepBand, for each row of the batch.
 ValueId KeepRagged(Writer& w, std::int64_t keys, const RaggedPast& past, std::int64_t window) {
   const ValueId at = Counted(w, keys);
   const ValueId queries = w.Unsqueeze(past.positions, {1, 3});
@@ -148,68 +133,14 @@ void ExpandGroupQuery(Writer& w) {
       heads.k = w.Concat({w.In(3), heads.k}, 2);
       heads.v = w.Concat({w.In(4), heads.v}, 2);
     }
-    heads.keep = KeepTriangle(w, {rows, past + rows, past, window});
+    heads.keep = KeepBand(w, {rows, past + rows, past, window - 1, 0});
   }
   heads.bias = w.In(10);
-  heads.scale = ScaleFor(w, heads.q);
+  heads.scale = ScaleOf(w, heads.q);
   heads.softcap = w.node().Float("softcap", 0);
   w.SetOutput(0, JoinHeads(w, Attend(w, heads)));
   w.SetOutput(1, heads.k);
   w.SetOutput(2, heads.v);
-}
-
-// Output 3 of an attention: the scores (mode 0) or the weights (mode 3). The versions of ONNX
-// differ in what the modes between them are.
-void KeepScores(Writer& w, HeadAttention& heads, ValueId& scores) {
-  if (!w.HasOutput(3)) return;
-  const std::int64_t mode = w.node().Int("qk_matmul_output_mode", 0);
-  if (mode != 0 && mode != 3) {
-    w.Refuse(w.context().Unimplemented(
-        fmt::format("qk_matmul_output_mode is {}, supported are 0 and 3", mode)));
-  }
-  (mode == 0 ? heads.scores : heads.weights) = &scores;
-}
-
-// `x` [B,N,S,..] with zeros in the rows of which the mask keeps no key: there ONNX defines the
-// result of the softmax as zero.
-ValueId WithoutDeadRows(Writer& w, ValueId x, const HeadAttention& heads) {
-  constexpr DataType kFloat = DataType::kFloat32;
-  const ValueId lowest = w.Number(-std::numeric_limits<double>::infinity(), kFloat);
-  ValueId mask = heads.bias == kNoValue ? w.Number(0, kFloat) : w.Cast(heads.bias, kFloat);
-  if (heads.keep != kNoValue) mask = w.Op("Where", {heads.keep, mask, lowest});
-  const ValueId most = w.Op("ReduceMax", {mask, w.Ints({-1})});
-  return w.Op("Where", {w.Op("Equal", {most, lowest}), w.Number(0, w.TypeOf(x)), x});
-}
-
-// query, key, value, [mask], [past key], [past value]
-void ExpandOnnxAttention(Writer& w) {
-  const bool joined = w.RankOf(w.In(0)) == 3;
-  const auto split = [&](std::size_t i, const char* count) {
-    return joined ? SplitHeads(w, w.In(i), w.node().Int(count, 0)) : w.In(i);
-  };
-  HeadAttention heads{split(0, "q_num_heads"), split(1, "kv_num_heads"), split(2, "kv_num_heads")};
-  std::int64_t past = 0;
-  if (w.In(4) != kNoValue) {
-    past = w.Dim(w.In(4), 2);
-    heads.k = w.Concat({w.In(4), heads.k}, 2);
-    heads.v = w.Concat({w.In(5), heads.v}, 2);
-  }
-  if (w.node().Int("is_causal", 0) != 0) {
-    heads.keep = KeepTriangle(w, {w.Dim(heads.q, 2), w.Dim(heads.k, 2), past, 0});
-  }
-  const bool flags = w.TypeOf(w.In(3)) == DataType::kBool;
-  (flags ? heads.keep : heads.bias) = flags ? Both(w, heads.keep, w.In(3)) : w.In(3);
-  heads.scale = ScaleFor(w, heads.q);
-  heads.softcap = w.node().Float("softcap", 0);
-  ValueId scores = kNoValue;
-  KeepScores(w, heads, scores);
-  ValueId y = Attend(w, heads);
-  if (w.In(3) != kNoValue) y = WithoutDeadRows(w, y, heads);
-  if (w.In(3) != kNoValue && heads.weights != nullptr) scores = WithoutDeadRows(w, scores, heads);
-  w.SetOutput(0, joined ? JoinHeads(w, y) : y);
-  if (w.HasOutput(1)) w.SetOutput(1, heads.k);
-  if (w.HasOutput(2)) w.SetOutput(2, heads.v);
-  w.SetOutput(3, scores);
 }
 
 }  // namespace lagoon

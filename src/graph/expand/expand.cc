@@ -16,7 +16,8 @@ Table JoinExpansions() {
        {ActivationExpansions(), AttentionExpansions(), DeformExpansions(), FourierExpansions(),
         LinearExpansions(), LossExpansions(), MatrixExpansions(), MlExpansions(), MoveExpansions(),
         NormalizationExpansions(), QuantizedExpansions(), RandomExpansions(), RegionExpansions(),
-        ResizeExpansions(), RotaryExpansions(), SignalExpansions(), TreeExpansions()}) {
+        ResizeExpansions(), RotaryExpansions(), SignalExpansions(), StateExpansions(),
+        TreeExpansions()}) {
     for (const Expansion& row : family) {
       const bool is_new = table.emplace(std::pair(row.domain, row.signature.op), &row).second;
       LAGOON_CHECK(is_new);

@@ -47,6 +47,7 @@ std::span<const Expansion> RegionExpansions();
 std::span<const Expansion> ResizeExpansions();
 std::span<const Expansion> RotaryExpansions();
 std::span<const Expansion> SignalExpansions();
+std::span<const Expansion> StateExpansions();
 std::span<const Expansion> TreeExpansions();
 
 }  // namespace lagoon

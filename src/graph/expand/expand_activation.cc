@@ -42,9 +42,21 @@ void ExpandBiasGelu(Writer& w) { w.SetOutput(0, Gelu(w, w.AddIfAny(w.In(0), w.In
 void ExpandFastGelu(Writer& w) { w.SetOutput(0, Gelu(w, w.AddIfAny(w.In(0), w.In(1)), "tanh")); }
 
 // x * sigmoid(alpha * x)
-void ExpandQuickGelu(Writer& w) {
-  const ValueId gate = w.Op("Sigmoid", {w.Scaled(w.In(0), w.node().Float("alpha", 1.702f))});
-  w.SetOutput(0, w.Mul(w.In(0), gate));
+ValueId Swish(Writer& w, ValueId x, float otherwise) {
+  return w.Mul(x, w.Op("Sigmoid", {w.Scaled(x, w.node().Float("alpha", otherwise))}));
+}
+
+void ExpandQuickGelu(Writer& w) { w.SetOutput(0, Swish(w, w.In(0), 1.702f)); }
+
+void ExpandSwish(Writer& w) { w.SetOutput(0, Swish(w, w.In(0), 1)); }
+
+void ExpandSwiGlu(Writer& w) {
+  if (w.DimsOf(w.In(0)) != w.DimsOf(w.In(1))) {
+    w.Refuse(
+        w.context().Invalid(fmt::format("has inputs of shapes {} and {}, takes equal ones",
+                                        ToString(w.DimsOf(w.In(0))), ToString(w.DimsOf(w.In(1))))));
+  }
+  w.SetOutput(0, w.Mul(Swish(w, w.In(0), 1), w.In(1)));
 }
 
 void ExpandBiasAdd(Writer& w) { w.SetOutput(0, w.Add(w.Add(w.In(0), w.In(1)), w.In(2))); }
@@ -60,6 +72,8 @@ void ExpandBiasSplitGelu(Writer& w) {
 }
 
 constexpr Expansion kActivationExpansions[] = {
+    {"", {"Swish", 24, 1, 1, 1, "f:alpha"}, ExpandSwish},
+    {"", {"SwiGLU", 28, 2, 2, 1, "f:alpha"}, ExpandSwiGlu},
     {kMicrosoft, {"Gelu", 1, 1, 1, 1, ""}, ExpandGelu},
     {kMicrosoft, {"BiasGelu", 1, 2, 2, 1, ""}, ExpandBiasGelu},
     {kMicrosoft, {"FastGelu", 1, 1, 2, 1, ""}, ExpandFastGelu},

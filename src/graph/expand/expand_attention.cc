@@ -10,12 +10,13 @@
 #include "graph/expand/parts.h"
 
 namespace lagoon {
-namespace {
 
 double ScaleOf(const Writer& w, ValueId q) {
   const float scale = w.node().Float("scale", 0);
   return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(w.Dim(q, -1)));
 }
+
+namespace {
 
 // [0, columns) as [1,1,1,columns] of `type`.
 ValueId Positions(Writer& w, std::int64_t columns, DataType type) {
@@ -79,7 +80,7 @@ ValueId MaskedAttention(Writer& w, const Heads& heads, ValueId mask, ValueId bia
   attention.bias = BiasOfMask(w, mask, {w.Dim(heads.q, 0), queries, keys}, type);
   if (bias != kNoValue) attention.bias = w.AddIfAny(bias, attention.bias);
   if (w.node().Int("unidirectional", 0) != 0) {
-    attention.keep = KeepTriangle(w, {queries, keys, heads.past, 0});
+    attention.keep = KeepBand(w, {queries, keys, heads.past, -1, 0});
   }
   attention.scale = ScaleOf(w, heads.q);
   return JoinHeads(w, Attend(w, attention));
@@ -214,7 +215,7 @@ constexpr Expansion kAttentionExpansions[] = {
       "f:mask_filter_value i:num_heads f:scale i:unidirectional"},
      ExpandMultiHeadAttention},
     {kMicrosoft, {"GroupQueryAttention", 1, 1, 11, 3, kGroupQueryAttributes}, ExpandGroupQuery},
-    {"", {"Attention", 23, 3, 6, 4, kOnnxAttentionAttributes}, ExpandOnnxAttention},
+    {"", {"Attention", 23, 3, 7, 4, kOnnxAttentionAttributes}, ExpandOnnxAttention},
 };
 
 }  // namespace

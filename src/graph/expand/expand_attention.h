@@ -9,6 +9,9 @@
 
 namespace lagoon {
 
+/// The attribute `scale`, or 1 / sqrt(size of a head of q).
+double ScaleOf(const Writer& w, ValueId q);
+
 /// Sizes of the scores that a mask is for.
 struct MaskOf {
   std::int64_t batch = 0, queries = 0, keys = 0;
@@ -31,8 +34,8 @@ inline constexpr std::string_view kGroupQueryAttributes =
 void ExpandGroupQuery(Writer& w);
 
 inline constexpr std::string_view kOnnxAttentionAttributes =
-    "i:is_causal i:kv_num_heads i:q_num_heads i:qk_matmul_output_mode f:scale f:softcap "
-    "i:softmax_precision";
+    "i:is_causal i:kv_num_heads i:left_window_size i:q_num_heads i:qk_matmul_output_mode "
+    "i:right_window_size f:scale f:softcap i:softmax_precision";
 void ExpandOnnxAttention(Writer& w);
 
 }  // namespace lagoon

@@ -65,8 +65,10 @@ struct HeadAttention {
   ValueId keep = kNoValue;  // bool; where it is false the score is the lowest number
   double scale = 1;
   double softcap = 0;  // 0: none. Otherwise: softcap * tanh(score / softcap)
-  /// If not null, these become values: scale * q * transposed k, and the result of the softmax.
+  /// If not null, these become values: scale * q * transposed k, the same after softcap, and the
+  /// result of the softmax.
   ValueId* scores = nullptr;
+  ValueId* capped = nullptr;
   ValueId* weights = nullptr;
 };
 ValueId Attend(Writer& w, const HeadAttention& heads);
@@ -75,12 +77,16 @@ ValueId Attend(Writer& w, const HeadAttention& heads);
 ValueId SplitHeads(Writer& w, ValueId x, std::int64_t heads);
 ValueId JoinHeads(Writer& w, ValueId x);
 
-/// A bool constant [1,1,rows,columns]: row i keeps the columns up to i + `offset`, and of these the
-/// last `window` if that is positive. kNoValue if all are kept.
-struct Triangle {
-  std::int64_t rows = 0, columns = 0, offset = 0, window = 0;
+/// A bool constant [1,1,rows,columns]: row i keeps column i + `offset`, the `before` columns before
+/// that one and the `after` columns behind it. A negative number keeps all of that side. kNoValue
+/// if all columns are kept.
+struct Band {
+  std::int64_t rows = 0, columns = 0, offset = 0, before = -1, after = -1;
 };
-ValueId KeepTriangle(Writer& w, const Triangle& triangle);
+ValueId KeepBand(Writer& w, const Band& band);
+
+/// The integers 0, 1, ... below `count` (INT64).
+ValueId Counted(Writer& w, std::int64_t count);
 
 /// Turns pairs of columns of x [B,N,S,H] by an angle. cos and sin: of the angles, and broadcast to
 /// [B,N,S,R/2]. R: the number of columns that turn, the first ones.

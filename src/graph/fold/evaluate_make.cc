@@ -28,11 +28,11 @@ std::vector<T> RangeOf(const OpContext& context, std::int64_t count) {
     return element;
   };
   // Unsigned, so that a product beyond the last element wraps around instead of overflowing.
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, T, std::uint64_t>;
+  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, Wide<T>>;
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] =
-        static_cast<T>(static_cast<Wide>(at(0)) + static_cast<Wide>(i) * static_cast<Wide>(at(2)));
+    const Sum sum = static_cast<Sum>(at(0)) + static_cast<Sum>(i) * static_cast<Sum>(at(2));
+    values[i] = ConvertElement<T>(sum);
   }
   return values;
 }
@@ -85,7 +85,8 @@ Result<ConstantBytes> EvaluateConstantOfShape(const OpContext& context, std::siz
 
 Result<ConstantBytes> EvaluateRange(const OpContext& context, std::size_t output) {
   const std::int64_t count = context.output(output).dims[0];
-  return WithElementTypeAmong<std::int16_t, std::int32_t, std::int64_t, float, double>(
+  return WithElementTypeAmong<std::int16_t, std::int32_t, std::int64_t, float, double, Float16,
+                              BFloat16>(
       context.output(output).type,
       [&]<typename T>(std::type_identity<T>) { return ToBytes(RangeOf<T>(context, count)); },
       [&]() -> Result<ConstantBytes> { return context.Unimplemented("of this type"); });

@@ -39,8 +39,10 @@ Result<std::int64_t> FindOpset(const onnx::ModelProto& model) {
     }
     opset = import.version();
   }
-  // Such a model has nodes of other domains only, such as ai.onnx.ml.
-  if (!opset && model.opset_import_size() > 0) return kMaxOpset;
+  // Such a model has nodes of other domains only, such as ai.onnx.ml. An engine that computes some
+  // of them must know this opset too, and may not know the newest ones.
+  constexpr std::int64_t kOpsetOfOthers = 23;
+  if (!opset && model.opset_import_size() > 0) return kOpsetOfOthers;
   if (!opset) return Invalid("imports no opset");
   if (*opset < kMinOpset || *opset > kMaxOpset) {
     return Fail(ErrorCode::kUnimplemented, fmt::format("opset {} is not supported, {} to {} are",

@@ -204,10 +204,10 @@ TEST(ImportDimensions, IgnoresTheDeclaredShapeOfOutputs) {
 // Opsets and domains.
 
 TEST(ImportOpset, TakesThoseInWhichTheOpMeansTheSame) {
-  for (const std::int64_t opset : {6, 9, 13, 17, 21, 23}) {
+  for (const std::int64_t opset : {6, 9, 13, 17, 21, 23, 28}) {
     EXPECT_TRUE(OneRelu(opset).Import().has_value()) << opset;
   }
-  for (const std::int64_t opset : {-1, 5, 24}) {
+  for (const std::int64_t opset : {-1, 5, 29}) {
     EXPECT_THAT(MessageOf(OneRelu(opset).Import(), ErrorCode::kUnimplemented),
                 HasSubstr("opset " + std::to_string(opset)));
   }

@@ -15,13 +15,24 @@ namespace {
 // ONNX's numbers. libonnx 1.12 has no names for them.
 constexpr int kFloat8E4M3Fn = 17, kFloat8E4M3FnUz = 18, kFloat8E5M2 = 19, kFloat8E5M2FnUz = 20;
 constexpr int kUInt4 = 21, kInt4 = 22, kFloat4E2M1 = 23;
+constexpr int kFloat8E8M0 = 24, kUInt2 = 25, kInt2 = 26;
 
 constexpr NarrowType kNarrowTypes[] = {
     {kFloat8E4M3Fn, DataType::kFloat16, 8}, {kFloat8E4M3FnUz, DataType::kFloat16, 8},
     {kFloat8E5M2, DataType::kFloat16, 8},   {kFloat8E5M2FnUz, DataType::kFloat16, 8},
     {kUInt4, DataType::kUInt8, 4},          {kInt4, DataType::kInt8, 4},
-    {kFloat4E2M1, DataType::kFloat16, 4},
+    {kFloat4E2M1, DataType::kFloat16, 4},   {kFloat8E8M0, DataType::kFloat32, 8},
+    {kUInt2, DataType::kUInt8, 2},          {kInt2, DataType::kInt8, 2},
 };
+
+std::size_t PerByte(const NarrowType& type) { return 8U / static_cast<unsigned>(type.bits); }
+
+unsigned ElementAt(const NarrowType& type, std::span<const std::byte> packed, std::size_t i) {
+  const std::size_t shared = PerByte(type);
+  const auto byte = static_cast<unsigned>(packed[i / shared]);
+  const auto bits = static_cast<unsigned>(type.bits);
+  return byte >> (i % shared * bits) & ((1U << bits) - 1);
+}
 
 /// How the bits of a small float are read.
 struct SmallFloat {
@@ -52,7 +63,14 @@ float Special(int onnx, unsigned fraction, float otherwise) {
   return otherwise;
 }
 
+// Powers of two, without a sign.
+float DecodePower(unsigned bits) {
+  if (bits == 0xff) return std::numeric_limits<float>::quiet_NaN();
+  return std::ldexp(1.0f, static_cast<int>(bits) - 127);
+}
+
 float Decode(int onnx, unsigned bits) {
+  if (onnx == kFloat8E8M0) return DecodePower(bits);
   const SmallFloat format = FormatOf(onnx);
   const int width = format.fraction_bits + format.exponent_bits;
   const bool negative = (bits >> width & 1U) != 0;
@@ -69,16 +87,17 @@ float Decode(int onnx, unsigned bits) {
   return negative ? -value : value;
 }
 
-std::array<std::uint16_t, 256> FloatTable(int onnx) {
-  std::array<std::uint16_t, 256> table{};
-  for (unsigned bits = 0; bits < 256; ++bits) table[bits] = Float16::From(Decode(onnx, bits)).bits;
-  return table;
-}
-
-unsigned ElementAt(const NarrowType& type, std::span<const std::byte> packed, std::size_t i) {
-  if (type.bits == 8) return static_cast<unsigned>(packed[i]);
-  const auto both = static_cast<unsigned>(packed[i / 2]);
-  return i % 2 == 0 ? both & 15U : both >> 4;
+/// Writes floats as elements of T.
+template <typename T>
+void WidenFloats(const NarrowType& type, std::span<const std::byte> packed,
+                 std::span<std::byte> to) {
+  std::array<T, 256> table{};
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    table[bits] = ConvertElement<T>(Decode(type.onnx, bits));
+  }
+  for (std::size_t i = 0; i < to.size() / sizeof(T); ++i) {
+    std::memcpy(&to[i * sizeof(T)], &table[ElementAt(type, packed, i)], sizeof(T));
+  }
 }
 
 }  // namespace
@@ -91,23 +110,19 @@ std::optional<NarrowType> FindNarrowType(int onnx_type) {
 }
 
 std::size_t PackedBytes(const NarrowType& type, std::size_t count) {
-  return type.bits == 8 ? count : count / 2 + count % 2;
+  const std::size_t shared = PerByte(type);
+  return count / shared + (count % shared == 0 ? 0 : 1);
 }
 
 void Widen(const NarrowType& type, std::span<const std::byte> packed, std::span<std::byte> to) {
   const std::size_t count = to.size() / SizeOf(type.wide);
   LAGOON_CHECK(packed.size() >= PackedBytes(type, count));
-  if (type.wide != DataType::kFloat16) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const unsigned element = ElementAt(type, packed, i);
-      const bool negative = type.onnx == kInt4 && element > 7;
-      to[i] = static_cast<std::byte>(negative ? element | 0xf0U : element);
-    }
-    return;
-  }
-  const std::array<std::uint16_t, 256> table = FloatTable(type.onnx);
+  if (type.wide == DataType::kFloat16) return WidenFloats<Float16>(type, packed, to);
+  if (type.wide == DataType::kFloat32) return WidenFloats<float>(type, packed, to);
+  const unsigned sign = type.wide == DataType::kInt8 ? 1U << (type.bits - 1) : 0;
   for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(&to[2 * i], &table[ElementAt(type, packed, i)], 2);
+    const unsigned element = ElementAt(type, packed, i);
+    to[i] = static_cast<std::byte>((element ^ sign) - sign);
   }
 }
 

@@ -20,6 +20,7 @@ using testing::RawTensor;
 
 constexpr int kFloat8E4M3Fn = 17, kFloat8E4M3FnUz = 18, kFloat8E5M2 = 19, kFloat8E5M2FnUz = 20;
 constexpr int kUInt4 = 21, kInt4 = 22, kFloat4E2M1 = 23;
+constexpr int kFloat8E8M0 = 24, kUInt2 = 25, kInt2 = 26;
 
 float Decoded(int onnx, std::uint8_t bits) {
   const std::optional<NarrowType> type = FindNarrowType(onnx);
@@ -54,6 +55,15 @@ TEST(NarrowTypes, FloatsOfFourBitsAreEightNumbersAndTheirNegatives) {
   }
 }
 
+TEST(NarrowTypes, PowersOfTwoReachFromOneEndOfFloatsToTheOther) {
+  const std::optional<NarrowType> type = FindNarrowType(kFloat8E8M0);
+  const std::uint8_t bits[] = {127, 0, 254, 120, 255};
+  float values[5] = {};
+  Widen(*type, std::as_bytes(std::span(bits)), std::as_writable_bytes(std::span(values)));
+  EXPECT_THAT(std::span(values, 4), ElementsAre(1.0f, 0x1p-127f, 0x1p127f, 0x1p-7f));
+  EXPECT_TRUE(std::isnan(values[4]));
+}
+
 // y = DequantizeLinear of `count` elements in `packed`.
 ModelBuilder Weights(int type, std::int64_t count, const std::vector<std::uint8_t>& packed) {
   ModelBuilder model(21);
@@ -77,6 +87,10 @@ TEST(NarrowTypes, AreStorageOfWeights) {
   EXPECT_THAT(Dequantised(Weights(kUInt4, 3, {0x8f, 0x07})), ElementsAre(7.5f, 4.0f, 3.5f));
   EXPECT_THAT(Dequantised(Weights(kFloat8E4M3Fn, 2, {0x38, 0xc4})), ElementsAre(0.5f, -1.5f));
   EXPECT_THAT(Dequantised(Weights(kFloat4E2M1, 2, {0xf7})), ElementsAre(3.0f, -3.0f));
+  EXPECT_THAT(Dequantised(Weights(kUInt2, 5, {0xe4, 0x02})),
+              ElementsAre(0.0f, 0.5f, 1.0f, 1.5f, 1.0f));
+  EXPECT_THAT(Dequantised(Weights(kInt2, 5, {0xe4, 0x02})),
+              ElementsAre(0.0f, 0.5f, -1.0f, -0.5f, -1.0f));
 }
 
 TEST(NarrowTypes, AreReadFromTheTypedFieldToo) {

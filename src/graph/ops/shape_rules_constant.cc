@@ -113,6 +113,12 @@ Status InferConstantOfShape(OpContext& context) {
 
 Status InferRange(OpContext& context) {
   const DataType type = context.input(0).type;
+  const bool half = type == DataType::kFloat16 || type == DataType::kBFloat16;
+  const std::int64_t stash = context.node().Int("stash_type", 1);
+  if (half && stash != 1) {
+    return context.Unimplemented(fmt::format("stash_type is {}, supported is 1 (FP32)", stash));
+  }
+  context.EraseAttribute("stash_type");
   for (std::size_t i = 0; i < 3; ++i) {
     if (context.input(i).type != type || ElementCount(context.dims(i)) != 1) {
       return context.Invalid("takes three numbers of one type");
@@ -129,6 +135,9 @@ Status InferRange(OpContext& context) {
       return CountInts(context, at(0), at(1), at(2));
     } else if constexpr (std::is_floating_point_v<T>) {
       return CountFloats(context, at(0), at(1), at(2));
+    } else if constexpr (kIsHalf<T>) {
+      const auto wide = [&](std::size_t i) { return double{static_cast<float>(at(i))}; };
+      return CountFloats(context, wide(0), wide(1), wide(2));
     } else {
       return Result<std::int64_t>(context.Unimplemented(fmt::format("of {}", OipName(type))));
     }
@@ -147,7 +156,7 @@ constexpr OpSpec kConstantOps[] = {
     {"Constant", 1, 0, 0, 1, kConstantAttributes, InferConstant, EvaluateConstant},
     {"ConstantOfShape", 9, 1, 1, 1, "t:value", InferConstantOfShape, EvaluateConstantOfShape,
      RunTime::kNever},
-    {"Range", 11, 3, 3, 1, "", InferRange, EvaluateRange, RunTime::kNever},
+    {"Range", 11, 3, 3, 1, "i:stash_type", InferRange, EvaluateRange, RunTime::kNever},
 };
 
 }  // namespace

@@ -144,7 +144,27 @@ Status InferDropout(OpContext& context) {
 Status InferCast(OpContext& context) {
   if (!context.has_attribute("to")) return context.Invalid("has no 'to'");
   LAGOON_ASSIGN_OR_RETURN(const DataType type, context.TypeAttribute("to", DataType::kFloat32));
-  context.EraseAttribute("saturate");  // only for 8-bit floats
+  context.EraseAttribute("saturate");    // only for 8-bit floats
+  context.EraseAttribute("round_mode");  // only for FLOAT8E8M0
+  context.SetOutput(0, type, context.dims(0));
+  return {};
+}
+
+Status InferBitCast(OpContext& context) {
+  if (!context.has_attribute("to")) return context.Invalid("has no 'to'");
+  LAGOON_ASSIGN_OR_RETURN(const DataType type, context.TypeAttribute("to", DataType::kFloat32));
+  const Value& x = context.input(0);
+  if (type == DataType::kBool) context.SetOp("Cast");  // every byte but 0 is true
+  if (SizeOf(type) != SizeOf(x.type)) {
+    return context.Invalid(fmt::format("input {} is {}, which has not the size of {}",
+                                       Quoted(x.name), OipName(x.type), OipName(type)));
+  }
+  if (x.constant && x.constant->narrow != 0) {
+    return context.Unimplemented(
+        fmt::format("input {} has ONNX element type {}, which is supported as storage of weights "
+                    "only",
+                    Quoted(x.name), x.constant->narrow));
+  }
   context.SetOutput(0, type, context.dims(0));
   return {};
 }
@@ -153,6 +173,8 @@ Status InferCastLike(OpContext& context) {
   const DataType type = context.input(1).type;
   context.KeepInputs(1);
   context.SetOp("Cast");
+  context.EraseAttribute("saturate");
+  context.EraseAttribute("round_mode");
   context.SetAttribute("to", ToOnnxType(type));
   context.SetOutput(0, type, context.dims(0));
   return {};
@@ -227,8 +249,9 @@ constexpr OpSpec kElementwiseOps[] = {
     {"Where", 9, 3, 3, 1, "", InferWhere, EvaluateWhere},
     {"Identity", 1, 1, 1, 1, "", InferUnary, EvaluateAlias},
     {"Dropout", 7, 1, 3, 2, "f:ratio i:seed", InferDropout},
-    {"Cast", 6, 1, 1, 1, "i:saturate i:to", InferCast, EvaluateCast},
-    {"CastLike", 15, 2, 2, 1, "i:saturate", InferCastLike, EvaluateCast},
+    {"BitCast", 26, 1, 1, 1, "i:to", InferBitCast, EvaluateAlias},
+    {"Cast", 6, 1, 1, 1, "s:round_mode i:saturate i:to", InferCast, EvaluateCast},
+    {"CastLike", 15, 2, 2, 1, "s:round_mode i:saturate", InferCastLike, EvaluateCast},
 };
 
 /// "f:alpha f:beta", as in OpSpec.

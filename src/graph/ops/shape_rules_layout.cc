@@ -199,19 +199,24 @@ Status InferSplit(OpContext& context) {
   return {};
 }
 
-Status InferDepthToSpace(OpContext& context) {
-  const Dims& x = context.dims(0);
-  const std::int64_t block = context.node().Int("blocksize", 0);
+Status CheckBlockMode(OpContext& context) {
   const std::string mode = context.node().String("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") {
     return context.Invalid(fmt::format("mode is {}, not DCR or CRD", Quoted(mode)));
   }
+  context.SetAttribute("mode", mode);
+  return {};
+}
+
+Status InferDepthToSpace(OpContext& context) {
+  const Dims& x = context.dims(0);
+  const std::int64_t block = context.node().Int("blocksize", 0);
+  LAGOON_RETURN_IF_ERROR(CheckBlockMode(context));
   const bool fits = x.size() == 4 && block >= 1 && block <= kMaxBlock &&
                     x[1] % (block * block) == 0 && x[2] <= kMaxSide && x[3] <= kMaxSide;
   if (!fits) {
     return context.Invalid(fmt::format("a blocksize of {} does not fit {}", block, ToString(x)));
   }
-  context.SetAttribute("mode", mode);
   context.SetOutput({x[0], x[1] / (block * block), x[2] * block, x[3] * block});
   return {};
 }
@@ -219,6 +224,7 @@ Status InferDepthToSpace(OpContext& context) {
 Status InferSpaceToDepth(OpContext& context) {
   const Dims& x = context.dims(0);
   const std::int64_t block = context.node().Int("blocksize", 0);
+  LAGOON_RETURN_IF_ERROR(CheckBlockMode(context));
   const bool fits = x.size() == 4 && block >= 1 && block <= kMaxBlock && x[2] % block == 0 &&
                     x[3] % block == 0 && x[1] <= kMaxSide;
   if (!fits) {
@@ -237,7 +243,7 @@ constexpr OpSpec kLayoutOps[] = {
     {"Concat", 4, 1, kMaxGraphEdges, 1, "i:axis", InferConcat, EvaluateConcat},
     {"Split", 2, 1, 2, kMaxGraphEdges, "i:axis i:num_outputs I:split", InferSplit, EvaluateSplit},
     {"DepthToSpace", 1, 1, 1, 1, "i:blocksize s:mode", InferDepthToSpace},
-    {"SpaceToDepth", 1, 1, 1, 1, "i:blocksize", InferSpaceToDepth},
+    {"SpaceToDepth", 1, 1, 1, 1, "i:blocksize s:mode", InferSpaceToDepth},
 };
 
 }  // namespace

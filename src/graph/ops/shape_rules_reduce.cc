@@ -58,7 +58,8 @@ Status InferArg(OpContext& context) {
   return {};
 }
 
-Status InferCumSum(OpContext& context) {
+// CumSum and CumProd.
+Status InferScan(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<std::int64_t> given, context.ConstantInts(1, "axis"));
   if (given.size() != 1)
     return context.Invalid(fmt::format("has {} axes, takes one", given.size()));
@@ -145,7 +146,8 @@ constexpr OpSpec kReduceOps[] = {
     {"ReduceSumSquare", 1, 1, 2, 1, kReduceAttributes, InferReduce},
     {"ArgMax", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg, EvaluateArg},
     {"ArgMin", 1, 1, 1, 1, "i:axis i:keepdims i:select_last_index", InferArg, EvaluateArg},
-    {"CumSum", 11, 2, 2, 1, "i:exclusive i:reverse", InferCumSum, EvaluateCumSum},
+    {"CumSum", 11, 2, 2, 1, "i:exclusive i:reverse", InferScan, EvaluateCumSum},
+    {"CumProd", 26, 2, 2, 1, "i:exclusive i:reverse", InferScan},
     {"TopK", 1, 1, 2, 2, "i:axis i:k i:largest i:sorted", InferTopK, EvaluateTopK, RunTime::kYes,
      true},
     {"Softmax", 1, 1, 1, 1, "i:axis", InferSoftmax},

@@ -84,6 +84,9 @@ T FmodOf(T a, T b) {
 template <typename T>
 T ModOf(T a, T b) {
   const T rest = FmodOf<T>(a, b);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (rest == 0) return std::copysign(rest, b);
+  }
   return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
 }
 template <typename T>
@@ -110,9 +113,10 @@ template <typename T>
 T ShiftLeftOf(T a, T b) {
   return InWidth(b) ? static_cast<T>(static_cast<std::uint64_t>(a) << b) : T{0};
 }
+/// By the width or more: all bits are those of the sign.
 template <typename T>
 T ShiftRightOf(T a, T b) {
-  return InWidth(b) ? static_cast<T>(a >> b) : T{0};
+  return InWidth(b) ? static_cast<T>(a >> b) : static_cast<T>(a < 0 ? -1 : 0);
 }
 template <typename T>
 bool EqualOf(T a, T b) {

@@ -109,6 +109,25 @@ TEST(TypedBinary, Bits) {
                             {2, 240, 0});
   CheckBinary<std::uint8_t>(BinaryOp::kShiftRight, DataType::kUInt8, {16, 255, 3}, {2, 7, 200},
                             {4, 1, 0});
+  // All bits behind the sign are those of the sign.
+  CheckBinary<std::int8_t>(BinaryOp::kShiftRight, DataType::kInt8, {-16, -128, -3, 100, -5},
+                           {2, 7, 8, 50, -1}, {-4, -1, -1, 0, -1});
+  CheckBinary<std::int8_t>(BinaryOp::kShiftLeft, DataType::kInt8, {-1, 65, 1}, {4, 1, -2},
+                           {-16, -126, 0});
+}
+
+TEST(TypedBinary, ModOfZeroHasTheSignOfTheDivisor) {
+  BinarySpec spec;
+  spec.op = BinaryOp::kMod;
+  spec.a = spec.b = spec.out = {4};
+  spec.type = DataType::kFloat64;
+  testing::TypedRun run(*MakeBinary(spec),
+                        {ToBytes(F64{0, -0.0, 6, -1}), ToBytes(F64{-3, 3, -3, INFINITY})}, {32});
+  const auto y = testing::FromBytes<double>(run.Run()[0]);
+  EXPECT_TRUE(y[0] == 0 && std::signbit(y[0]));
+  EXPECT_TRUE(y[1] == 0 && !std::signbit(y[1]));
+  EXPECT_TRUE(y[2] == 0 && std::signbit(y[2]));
+  EXPECT_EQ(y[3], INFINITY);
 }
 
 TEST(TypedBinary, NanWinsInMinAndMaxOfDoubles) {
@@ -273,6 +292,15 @@ TEST(Scan, InBothDirectionsWithAndWithoutItself) {
   ExpectTyped(MakeScan({axis, true, true}), {x}, I32{9, 7, 4, 0});
   ExpectTyped(MakeScan({{2, 2, 1, DataType::kInt32}, false, false}), {x}, I32{1, 3, 3, 7});
   ExpectTyped(MakeScan({{1, 2, 2, DataType::kInt32}, false, false}), {x}, I32{1, 2, 4, 6});
+}
+
+TEST(Scan, Products) {
+  const Bytes x = ToBytes(I32{2, 3, 4, 5});
+  ScanSpec spec{{1, 4, 1, DataType::kInt32}, false, false};
+  spec.product = true;
+  ExpectTyped(MakeScan(spec), {x}, I32{2, 6, 24, 120});
+  spec.exclusive = spec.reverse = true;
+  ExpectTyped(MakeScan(spec), {x}, I32{60, 20, 5, 1});
 }
 
 TEST(Scan, LongLinesAreManyBlocks) {

@@ -47,14 +47,16 @@ Result<Kernel> MakeArg(const ArgSpec& spec);
 /// line, [outer, pieces, inner]. Output: as that of MakeArg() for the whole lines.
 Result<Kernel> MakeArgAmong(const ArgSpec& spec);
 
-/// Running sums. Input x and output y, both [outer, axis, inner]. A long axis is cut into pieces,
-/// and each piece needs the sum of all elements before it. Either every block computes that sum
-/// itself, which takes a time that grows with the square of the axis, or the sums of all pieces are
-/// a second input, the output of MakeScanSums(). The two are the same to the last bit for integers.
+/// Running sums, or products. Input x and output y, both [outer, axis, inner]. A long axis is cut
+/// into pieces, and each piece needs the sum of all elements before it. Either every block computes
+/// that sum itself, which takes a time that grows with the square of the axis, or the sums of all
+/// pieces are a second input, the output of MakeScanSums(). The two are the same to the last bit
+/// for integers.
 struct ScanSpec {
   AxisSpec axis = {};
   bool exclusive = false, reverse = false;
   bool sums_given = false;
+  bool product = false;  // in all that follows "sum" then means product
 };
 Result<Kernel> MakeScan(const ScanSpec& spec);
 /// Number of pieces of the axis.

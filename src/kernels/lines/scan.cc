@@ -1,4 +1,4 @@
-// Running sums, and the greatest elements in order.
+// Running sums and products, and the greatest elements in order.
 
 #include <fmt/format.h>
 
@@ -41,8 +41,14 @@ W Plus(W a, W b) {
   return static_cast<W>(static_cast<U>(a) + static_cast<U>(b));
 }
 
-/// Columns of one outer index, walked in the direction of the sum.
-template <typename T>
+template <typename W>
+W Times(W a, W b) {
+  using U = std::conditional_t<std::is_integral_v<W>, std::uint64_t, W>;
+  return static_cast<W>(static_cast<U>(a) * static_cast<U>(b));
+}
+
+/// Columns of one outer index, walked in the direction of the sum. kProduct: of the product.
+template <typename T, bool kProduct>
 class Columns {
  public:
   using W = Wide<T>;
@@ -58,6 +64,7 @@ class Columns {
     }
     x_ = reinterpret_cast<const T*>(args.x) + at;
     y_ = reinterpret_cast<T*>(args.y) + at;
+    std::fill(sums_, sums_ + kColumns, W{kProduct});
   }
 
   /// Adds some rows. False: the block left.
@@ -65,7 +72,7 @@ class Columns {
     std::size_t since_check = 0;
     for (std::size_t i = rows.begin; i < rows.end; ++i) {
       const T* const row = x_ + static_cast<std::ptrdiff_t>(i) * step_;
-      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Plus(sums_[c], Load(row[c]));
+      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Joined(sums_[c], Load(row[c]));
       since_check += count_;
       if (since_check < kElementsPerCheck) continue;
       since_check = 0;
@@ -77,7 +84,7 @@ class Columns {
   /// Adds the sums of `pieces` pieces. False: the block left.
   bool AddSums(const W* sums, std::size_t pieces, BlockContext& ctx) {
     for (std::size_t i = 0; i < pieces; ++i, sums += kColumns) {
-      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Plus(sums_[c], sums[c]);
+      for (std::size_t c = 0; c < count_; ++c) sums_[c] = Joined(sums_[c], sums[c]);
       if (i % (kElementsPerCheck / kColumns) == 0 && ctx.ShouldLeave()) return false;
     }
     return true;
@@ -91,7 +98,7 @@ class Columns {
       const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * step_;
       for (std::size_t c = 0; c < count_; ++c) {
         const auto column = static_cast<std::ptrdiff_t>(c);
-        const W next = Plus(sums_[c], Load(x_[at + column]));
+        const W next = Joined(sums_[c], Load(x_[at + column]));
         y_[at + column] = Store<T>(exclusive_ ? sums_[c] : next);
         sums_[c] = next;
       }
@@ -99,24 +106,26 @@ class Columns {
   }
 
  private:
+  static W Joined(W a, W b) { return kProduct ? Times(a, b) : Plus(a, b); }
+
   const T* x_;
   T* y_;
   std::ptrdiff_t step_;
   std::size_t count_;
   bool exclusive_;
-  W sums_[kColumns] = {};
+  W sums_[kColumns];
 };
 
-template <typename T>
+template <typename T, bool kProduct>
 bool ScanBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const ScanArgs*>(raw);
   if (ctx.ShouldLeave()) return false;
   const Range tasks = Share(args.tasks, args.blocks, block);
   for (std::size_t task = tasks.begin; task < tasks.end; ++task) {
-    Columns<T> columns(args, task / args.pieces);
+    Columns<T, kProduct> columns(args, task / args.pieces);
     const Range part = Share(args.axis, args.pieces, task % args.pieces);
     if (args.sums != nullptr) {
-      const auto* const sums = reinterpret_cast<const typename Columns<T>::W*>(args.sums);
+      const auto* const sums = reinterpret_cast<const Wide<T>*>(args.sums);
       const std::size_t first = task / args.pieces * args.pieces;
       if (!columns.AddSums(sums + first * kColumns, task - first, ctx)) return false;
     } else if (args.pieces > 1 && !columns.Add({0, part.begin}, ctx)) {
@@ -128,13 +137,13 @@ bool ScanBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }
 
 /// The sum of one piece.
-template <typename T>
+template <typename T, bool kProduct>
 bool ScanSumsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto& args = *static_cast<const ScanArgs*>(raw);
   if (ctx.ShouldLeave()) return false;
-  Columns<T> columns(args, block / args.pieces);
+  Columns<T, kProduct> columns(args, block / args.pieces);
   if (!columns.Add(Share(args.axis, args.pieces, block % args.pieces), ctx)) return false;
-  columns.WriteSums(reinterpret_cast<typename Columns<T>::W*>(args.y) + block * kColumns);
+  columns.WriteSums(reinterpret_cast<Wide<T>*>(args.y) + block * kColumns);
   return true;
 }
 
@@ -283,8 +292,9 @@ Result<Kernel> MakeScan(const ScanSpec& spec) {
   }
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = ForNumbers(spec.axis.type,
-                           []<typename T>(std::type_identity<T>) -> Body { return &ScanBody<T>; });
+  kernel.body = ForNumbers(spec.axis.type, [&]<typename T>(std::type_identity<T>) -> Body {
+    return spec.product ? &ScanBody<T, true> : &ScanBody<T, false>;
+  });
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ScanArgs, x)};
@@ -306,8 +316,9 @@ Result<Kernel> MakeScanSums(const ScanSpec& spec) {
   const ScanArgs args = ArgsOf(spec);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = ForNumbers(
-      spec.axis.type, []<typename T>(std::type_identity<T>) -> Body { return &ScanSumsBody<T>; });
+  kernel.body = ForNumbers(spec.axis.type, [&]<typename T>(std::type_identity<T>) -> Body {
+    return spec.product ? &ScanSumsBody<T, true> : &ScanSumsBody<T, false>;
+  });
   kernel.blocks = static_cast<std::uint32_t>(args.tasks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ScanArgs, x)};

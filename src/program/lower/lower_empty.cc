@@ -35,6 +35,7 @@ Status LowerReduction(ProgramBuilder& builder, const Node& node) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (node.op == "ReduceProd") return DefineFilled(builder, node, 1);
   if (node.op == "ReduceMin") return DefineFilled(builder, node, infinity);
+  if (node.op == "ReduceMax" && type == DataType::kBool) return DefineFilled(builder, node, 0);
   if (node.op == "ReduceMax" || node.op == "ReduceLogSum" || node.op == "ReduceLogSumExp") {
     return DefineFilled(builder, node, -infinity);
   }

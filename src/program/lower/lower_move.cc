@@ -239,6 +239,14 @@ Status LowerSlice(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
+/// The same bytes as another type.
+Status LowerBitCast(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], Layout::kPlain));
+  y.type = builder.type(node.outputs[0]);
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
 Status LowerDropout(ProgramBuilder& builder, const Node& node) {
   LAGOON_RETURN_IF_ERROR(LowerView(builder, node));
   if (node.outputs.size() < 2 || node.outputs[1] == kNoValue) return {};
@@ -267,6 +275,7 @@ constexpr Lowering kMoveLowerings[] = {
     {"Squeeze", LowerView, Lowering::kMoves},
     {"Unsqueeze", LowerView, Lowering::kMoves},
     {"Identity", LowerView, Lowering::kMoves},
+    {"BitCast", LowerBitCast},
     {"Dropout", LowerDropout},
     {"Transpose", LowerTranspose, Lowering::kMoves},
     {"Concat", LowerConcat, Lowering::kMoves},

@@ -279,11 +279,13 @@ Status LowerHardmax(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
-Status LowerCumSum(ProgramBuilder& builder, const Node& node) {
+// CumSum and CumProd.
+Status LowerScan(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Line line, UseLine(builder, node));
   const Tensor y = builder.NewTensor(node.name, line.x.dims, Layout::kPlain, line.x.type);
   builder.Define(node.outputs[0], y);
   ScanSpec spec{line.axis, node.Int("exclusive", 0) != 0, node.Int("reverse", 0) != 0};
+  spec.product = node.op == "CumProd";
   std::vector<Operand> inputs{builder.All(line.x)};
   constexpr std::size_t kMostPiecesAlone = 16;  // from here on a second kernel costs less
   if (ScanPieces(spec) > kMostPiecesAlone) {
@@ -387,7 +389,8 @@ constexpr Lowering kReduceLowerings[] = {
     {"ArgMax", LowerArg},
     {"ArgMin", LowerArg},
     {"Hardmax", LowerHardmax},
-    {"CumSum", LowerCumSum},
+    {"CumSum", LowerScan},
+    {"CumProd", LowerScan},
     {"TopK", LowerTopK},
     {"Softmax", LowerSoftmax, Lowering::kFloat},
     {"LogSoftmax", LowerSoftmax, Lowering::kFloat},

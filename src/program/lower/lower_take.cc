@@ -161,7 +161,11 @@ Status LowerDepthToSpace(ProgramBuilder& builder, const Node& node) {
 Status LowerSpaceToDepth(ProgramBuilder& builder, const Node& node) {
   const Dims x = builder.dims(node.inputs[0]);
   const std::int64_t b = node.Int("blocksize", 1);
-  return LowerPermuted(builder, node, {x[0], x[1], x[2] / b, b, x[3] / b, b}, {0, 3, 5, 1, 2, 4});
+  const Dims blocks{x[0], x[1], x[2] / b, b, x[3] / b, b};
+  if (node.String("mode", "DCR") == "DCR") {
+    return LowerPermuted(builder, node, blocks, {0, 3, 5, 1, 2, 4});
+  }
+  return LowerPermuted(builder, node, blocks, {0, 1, 3, 5, 2, 4});
 }
 
 Status LowerTrilu(ProgramBuilder& builder, const Node& node) {

@@ -109,7 +109,8 @@ LAGOON_DEVICE_CALL float ApplyBinary(BinaryOp op, float a, float b) {
       return powf(a, b);
     case BinaryOp::kMod: {
       const float rest = fmodf(a, b);
-      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+      if (rest == 0) return b < 0 ? -0.0f : 0.0f;
+      return (rest < 0) != (b < 0) ? rest + b : rest;
     }
     case BinaryOp::kFmod:
       return fmodf(a, b);
@@ -205,7 +206,7 @@ LAGOON_DEVICE_CALL i64 ApplyInteger(BinaryOp op, ElementType type, i64 a, i64 b)
     case BinaryOp::kShiftLeft:
       return ub < BitsOf(type) ? static_cast<i64>(ua << ub) : 0;
     case BinaryOp::kShiftRight:
-      if (ub >= BitsOf(type)) return 0;
+      if (ub >= BitsOf(type)) return !wide && a < 0 ? -1 : 0;
       return wide ? static_cast<i64>(ua >> ub) : a >> ub;
     case BinaryOp::kEqual:
     case BinaryOp::kLess:
