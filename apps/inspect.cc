@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/inspect/access_trace.h"
 #include "apps/inspect/idempotence.h"
+#include "apps/inspect/worst.h"
 #include "apps/load.h"
 #include "base/json.h"
 #include "program/compile.h"
@@ -22,20 +24,34 @@ struct InspectWords {
   std::vector<std::string> models;
   DeviceChoice device;
   int profile_runs = 0;
+  std::size_t worst = 0;  // 0: the whole plan is shown
   CompileWords compile;
   bool json = false;
   bool idempotence = false;
 };
 
+void InspectWorst(const InspectWords& words, const LoadedPlan& loaded, const MachineRates& rates) {
+  const std::vector<SlowKernel> worst = WorstKernels(loaded.plan, rates, words.worst);
+  const auto print = words.json ? WorstJson : WorstText;
+  std::printf("%s\n", print(loaded.plan, rates, worst).c_str());
+}
+
 void InspectModel(const InspectWords& words) {
   if (words.models.size() != 1) Die("inspect takes one model, except with --idempotence");
   const ComputeDevice on = Open(words.device);
+  std::optional<MachineRates> rates;
+  if (words.worst > 0) {
+    Result<MachineRates> measured = MeasureRates(*on.device);
+    if (!measured) Die(measured.error().message);
+    rates = *measured;
+  }
   const std::shared_ptr<LoadedPlan> loaded = Compile(words.models.front(), on, words.compile);
   if (words.profile_runs > 0) {
     if (const Status status = ProfilePlan(*loaded, *on.device, words.profile_runs); !status) {
       Die(status.error().message);
     }
   }
+  if (rates) return InspectWorst(words, *loaded, *rates);
   std::printf("%s\n", (words.json ? InspectJson(*loaded) : InspectText(*loaded)).c_str());
 }
 
@@ -110,10 +126,18 @@ void AddInspect(CLI::App& app) {
                    "number of them, or access traces (.json)")
       ->required();
   command->add_flag("--json", words->json, "Print JSON");
+  CLI::Option* const profile =
+      command
+          ->add_option("--profile", words->profile_runs,
+                       "Measure kernel and block times over this many runs")
+          ->check(CLI::Range(1, 1000));
   command
-      ->add_option("--profile", words->profile_runs,
-                   "Measure kernel and block times over this many runs")
-      ->check(CLI::Range(1, 1000));
+      ->add_option("--worst", words->worst,
+                   "List only the kernels that take more than twice what this machine, measured "
+                   "first, needs for their operations or bytes; at most so many, the most lost "
+                   "time first")
+      ->check(CLI::Range(1, 10000))
+      ->needs(profile);
   command->add_flag("--idempotence", words->idempotence,
                     "Count the idempotent kernels (which may simply run again) and the groups in "
                     "which the others restart");

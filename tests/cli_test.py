@@ -70,6 +70,7 @@ def test_version_is_a_number(lagoon, word):
     (("serve", "--models", ".", "--workers", "many"), "--workers"),
     (("infer",), "MODEL"),
     (("inspect",), "MODEL"),
+    (("inspect", MODEL, "--worst", "5"), "--profile"),
     (("version", "extra"), "extra"),
     (("bench", "fleet", "--load", "nan"), "--load"),
     (("bench", "fleet", "--load", "inf"), "--load"),
@@ -207,6 +208,16 @@ def test_inspect_json_describes_the_plan(lagoon):
     text = json.dumps(plan)
     for word in ("conv2d", "image", "scores", "blocks", "reads", "writes", "buffers"):
         assert word in text, word
+
+
+def test_inspect_ranks_kernels_by_lost_time(lagoon):
+    result = lagoon.run("inspect", MODEL, "--profile", "1", "--worst", "5", "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    lost = [kernel["excess_us"] for kernel in report["worst"]]
+    assert lost == sorted(lost, reverse=True) and len(lost) <= 5
+    assert all(kernel["kernel_us"] > 2 * kernel["bound_us"] for kernel in report["worst"])
+    assert report["flops_per_us"] > 0 and report["far_bytes_per_us"] > 0
 
 
 def test_inspect_counts_idempotent_kernels(lagoon):

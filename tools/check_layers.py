@@ -74,7 +74,7 @@ FOLDERS = {
     "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
     "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv kernels/sequence",
     "program/link": "base device plan graph program/lower",
-    "program/profile": "base device plan kernels/cpu_level.h program program/link program/split",
+    "program/profile": "base device plan kernels/cpu_level.h kernels/peak.h program program/link program/split",
     "program/split": "base plan",
     "sched": "base device plan sched/minimum",
     "sched/minimum": "base device plan sched",
@@ -131,7 +131,7 @@ FOLDERS = {
     "apps/reference": "apps program/profile server serving/config",
     "apps/bench": "base apps apps/reference device learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
                   "bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
-    "apps/inspect": "base kernels/cpu_level.h plan",
+    "apps/inspect": "base kernels/cpu_level.h plan program/profile/machine_rates.h",
     "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server "
             "apps/inspect apps/reference apps/serving bench/report",
