@@ -124,6 +124,8 @@ void CheckModels(const Inference& core) {
 void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
+  const Status ports = Server::Check(words.listen.server);
+  if (!ports) Die(ports.error().message);
   Result<std::unique_ptr<Inference>> core = OpenServed(words);
   if (!core) {
     const std::string& folder = words.core.repository;
@@ -196,7 +198,7 @@ void AddServe(CLI::App& app) {
                 std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(seconds));
           },
           "Seconds after which a GPU that has work and reports nothing is lost; 0: without a limit")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(NumberBetween(0, 1e6))
       ->default_str("30");
   AddFleet(*command, words);
   AddEngine(*command, words->core.engine);
@@ -227,7 +229,7 @@ void AddServe(CLI::App& app) {
           },
           "Seconds that a best-effort request may wait until it begins; then it is refused (503). "
           "0: without a limit")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(NumberBetween(0, 1e6))
       ->default_str("30");
   command
       ->add_option_function<double>(
@@ -235,7 +237,7 @@ void AddServe(CLI::App& app) {
           [words](const double& percent) { words->core.best_effort_minimum = percent / 100; },
           "Percent of the device's time that best-effort models get, in slices of 10 ms, where "
           "real-time models take more than they leave; 0: real-time models may take all")
-      ->check(CLI::Range(0.0, 50.0))
+      ->check(NumberBetween(0, 50))
       ->default_str("1");
   AddListening(*command, words->listen);
   command->add_flag("--strict-readiness", words->listen.server.strict_readiness,

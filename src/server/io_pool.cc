@@ -1,5 +1,8 @@
 #include "server/io_pool.h"
 
+#include <fmt/format.h>
+
+#include <boost/asio/ip/address.hpp>
 #include <cstddef>
 #include <exception>
 #include <string>
@@ -69,6 +72,40 @@ void IoPool::Join() {
   }
   work_.reset();
   threads_.clear();
+}
+
+std::string PortChoice::Text() const { return fmt::format("{} {}:{}", protocol, address, port); }
+
+Status ListenOn(Acceptor& acceptor, PortChoice& choice) {
+  namespace net = boost::asio;
+  boost::system::error_code error;
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    return Fail(code, fmt::format("{}: {}", choice.Text(), why));
+  };
+  const auto address = net::ip::make_address(choice.address, error);
+  if (error) {
+    return refuse(ErrorCode::kInvalidArgument,
+                  fmt::format("'{}' is not an IP address", choice.address));
+  }
+  if (choice.port < 0 || choice.port > 65535) {
+    return refuse(ErrorCode::kInvalidArgument, "not a port, 0 to 65535 are");
+  }
+  const net::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(choice.port));
+  acceptor.open(endpoint.protocol(), error);
+  // Allows the port while connections of an earlier process are left on it, but not while a process
+  // still listens.
+  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(kBacklog, error);
+  if (!error) acceptor.non_blocking(true, error);
+  if (error == net::error::address_in_use) {
+    return refuse(ErrorCode::kAlreadyExists, "the port is taken by another process");
+  }
+  if (error) {
+    return refuse(ErrorCode::kInvalidArgument, fmt::format("cannot listen: {}", error.message()));
+  }
+  choice.port = acceptor.local_endpoint(error).port();
+  return {};
 }
 
 }  // namespace lagoon

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
+
 namespace lagoon {
 
 /// Runs the handlers of one connection, one at a time.
@@ -48,5 +50,23 @@ class IoPool {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
 };
+
+using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
+
+/// Connections that may wait to be accepted.
+inline constexpr int kBacklog = 512;
+
+/// Where a protocol is served. Messages begin with "HTTP 127.0.0.1:8000".
+struct PortChoice {
+  std::string protocol;
+  std::string address;  // an IP address
+  int port = 0;         // 0: any free one
+
+  std::string Text() const;
+};
+
+/// Binds the acceptor, listens and sets the port of `choice`. kAlreadyExists when the port is
+/// taken; kInvalidArgument when the address or the port cannot be used.
+Status ListenOn(Acceptor& acceptor, PortChoice& choice);
 
 }  // namespace lagoon

@@ -7,10 +7,13 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <limits>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_edge.h"
 #include "server/http/http_listener.h"
@@ -109,47 +112,56 @@ class EdgeServer final : public Server {
 
 Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(HttpListener::Options options,
                                                          HttpHandler& handler) {
-  options.hosts = HostsFor(options.address, options_.allowed_hosts);
+  options.hosts = HostsFor(options.port.address, options_.allowed_hosts);
   options.low = &low_;
   return HttpListener::Listen(pool_, handler, memory_, std::move(options));
 }
 
+// HTTP, gRPC and metrics.
+std::array<PortChoice, 3> ChosenPorts(const ServerOptions& options) {
+  const std::string& metrics =
+      options.metrics_address.empty() ? options.address : options.metrics_address;
+  return {{{"HTTP", options.address, options.http_port},
+           {"gRPC", options.address, options.grpc_port},
+           {"metrics", metrics, options.metrics_port}}};
+}
+
 // Checked here, because otherwise the second of two equal ports would be refused as taken by
 // another process.
-lagoon::Status CheckPorts(const ServerOptions& options) {
-  struct Port {
-    const char* protocol;
-    const std::string& address;
-    int port;
-  };
-  const std::array<Port, 3> ports = {{{"HTTP", options.address, options.http_port},
-                                      {"gRPC", options.address, options.grpc_port},
-                                      {"metrics", options.metrics_address, options.metrics_port}}};
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (ports[i].port == 0 || ports[i].port != ports[j].port) continue;
-      if (ports[i].address != ports[j].address) continue;
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} and {} cannot share port {} of {}; give each its own, or 0",
-                      ports[j].protocol, ports[i].protocol, ports[i].port, ports[i].address));
+lagoon::Status CheckDifferent(std::span<const PortChoice> ports) {
+  for (const PortChoice& port : ports) {
+    for (const PortChoice* other = ports.data(); other != &port; ++other) {
+      if (port.port == 0 || port.port != other->port || port.address != other->address) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} and {} cannot share port {} of {}; give each its own, or 0",
+                              other->protocol, port.protocol, port.port, port.address));
     }
   }
   return {};
 }
 
+lagoon::Status CheckHosts(const ServerOptions& options) {
+  for (const std::string& name : options.allowed_hosts) {
+    if (name == "*" || IsHostName(name)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--allow-host: {} is no name such as models.example, without scheme "
+                            "and port",
+                            Quoted(name)));
+  }
+  return {};
+}
+
 lagoon::Status EdgeServer::Open() {
-  LAGOON_RETURN_IF_ERROR(CheckPorts(options_));
+  const std::array<PortChoice, 3> ports = ChosenPorts(options_);
+  LAGOON_RETURN_IF_ERROR(CheckDifferent(ports));
+  LAGOON_RETURN_IF_ERROR(CheckHosts(options_));
   // Every port is bound before anything is served.
   HttpLimits scrape = options_.http;
   scrape.max_body_bytes = options_.fleet == nullptr ? SchedulerHandler::kMaxBodyBytes
                                                     : std::numeric_limits<std::size_t>::max();
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
-  LAGOON_ASSIGN_OR_RETURN(
-      http_, Listen({"HTTP", options_.address, options_.http_port, options_.http}, oip_));
-  LAGOON_ASSIGN_OR_RETURN(
-      metrics_,
-      Listen({"metrics", options_.metrics_address, options_.metrics_port, scrape}, scrapes_));
+  LAGOON_ASSIGN_OR_RETURN(http_, Listen({ports[0], options_.http}, oip_));
+  LAGOON_ASSIGN_OR_RETURN(metrics_, Listen({ports[2], scrape}, scrapes_));
   oip_.SetAdminPort(metrics_->port());
   GrpcEdge::Options grpc;
   grpc.address = options_.address;
@@ -204,6 +216,19 @@ void EdgeServer::Stop(TimePoint until) {
 }
 
 }  // namespace
+
+lagoon::Status Server::Check(const ServerOptions& options) {
+  std::array<PortChoice, 3> ports = ChosenPorts(options);
+  LAGOON_RETURN_IF_ERROR(CheckDifferent(ports));
+  LAGOON_RETURN_IF_ERROR(CheckHosts(options));
+  boost::asio::io_context context;
+  std::vector<Acceptor> held;  // together, because one may exclude another
+  for (PortChoice& port : ports) {
+    held.emplace_back(boost::asio::make_strand(context));
+    LAGOON_RETURN_IF_ERROR(ListenOn(held.back(), port));
+  }
+  return {};
+}
 
 Result<std::unique_ptr<Server>> Server::Start(Inference& core, const ServerOptions& options) {
   auto server = std::make_unique<EdgeServer>(core, options);

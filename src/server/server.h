@@ -45,6 +45,9 @@ class Server {
   /// kInvalidArgument when the address or a port cannot be used, or two protocols have the same
   /// port.
   static Result<std::unique_ptr<Server>> Start(Inference& core, const ServerOptions& options);
+  /// The error that Start() would give now for ports and names. Lets a program find out before it
+  /// loads models, which may take minutes.
+  static Status Check(const ServerOptions& options);
   /// Stop(Now()) unless stopped.
   virtual ~Server() = default;
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <boost/asio/bind_executor.hpp>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <system_error>
@@ -21,7 +20,6 @@ namespace {
 
 namespace net = boost::asio;
 
-constexpr int kBacklog = 512;
 // Most connections accepted at a time, before the pool's thread does something else.
 constexpr int kAtOnce = 64;
 constexpr std::chrono::milliseconds kPause{100};
@@ -29,8 +27,8 @@ constexpr std::chrono::seconds kWarnPeriod{5};
 
 }  // namespace
 
-GrpcListener::GrpcListener(IoPool& pool, std::string where, const GrpcConduct::Limits& limits)
-    : where_(std::move(where)),
+GrpcListener::GrpcListener(IoPool& pool, PortChoice port, const GrpcConduct::Limits& limits)
+    : port_(std::move(port)),
       descriptors_(DescriptorsForGrpc(DescriptorLimit())),
       strand_(net::make_strand(pool.context())),
       acceptor_(strand_),
@@ -41,36 +39,10 @@ GrpcListener::GrpcListener(IoPool& pool, std::string where, const GrpcConduct::L
 Result<std::shared_ptr<GrpcListener>> GrpcListener::Listen(IoPool& pool, const std::string& address,
                                                            int port,
                                                            const GrpcConduct::Limits& limits) {
-  std::shared_ptr<GrpcListener> listener(
-      new GrpcListener(pool, fmt::format("gRPC {}:{}", address, port), limits));
-  LAGOON_RETURN_IF_ERROR(listener->Bind(address, port));
-  listener->where_ = fmt::format("gRPC {}:{}", address, listener->port_);
+  std::shared_ptr<GrpcListener> listener(new GrpcListener(pool, {"gRPC", address, port}, limits));
+  LAGOON_RETURN_IF_ERROR(ListenOn(listener->acceptor_, listener->port_));
+  listener->where_ = listener->port_.Text();
   return listener;
-}
-
-Status GrpcListener::Bind(const std::string& address, int port) {
-  boost::system::error_code error;
-  const auto ip = net::ip::make_address(address, error);
-  if (error || port < 0 || port > 65535) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: not an IP address and a port from 0 to 65535", where_));
-  }
-  const net::ip::tcp::endpoint endpoint(ip, static_cast<std::uint16_t>(port));
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(kBacklog, error);
-  if (!error) acceptor_.non_blocking(true, error);
-  if (error == net::error::address_in_use) {
-    return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the port is taken by another process", where_));
-  }
-  if (error) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: cannot listen: {}", where_, error.message()));
-  }
-  port_ = acceptor_.local_endpoint(error).port();
-  return {};
 }
 
 void GrpcListener::Start(Handover handover) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <functional>
@@ -25,12 +24,11 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
   /// at once, whatever the client sends: until then no connection is accepted and none is watched.
   using Handover = std::function<void(int descriptor)>;
 
-  /// Binds and listens, but accepts nothing yet. kAlreadyExists, naming address and port, when the
-  /// port is taken; kInvalidArgument for a bad address or port.
+  /// ListenOn(), but accepts nothing yet.
   static Result<std::shared_ptr<GrpcListener>> Listen(IoPool& pool, const std::string& address,
                                                       int port, const GrpcConduct::Limits& limits);
 
-  int port() const { return port_; }
+  int port() const { return port_.port; }
   void Start(Handover handover);
   /// After Close() has returned, no socket is handed over any more. Those that were are still
   /// watched.
@@ -39,17 +37,15 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
   void EndGuard();
 
  private:
-  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
-
-  GrpcListener(IoPool& pool, std::string where, const GrpcConduct::Limits& limits);
-  Status Bind(const std::string& address, int port);
+  GrpcListener(IoPool& pool, PortChoice port, const GrpcConduct::Limits& limits);
   void Wait();
   void AcceptSome();
   void Pause();
   void HandOver(int descriptor);
   void Guard();
 
-  std::string where_;  // for messages; changes in Listen() only
+  PortChoice port_;    // changes in Listen() only
+  std::string where_;  // its text, for messages
   const std::size_t descriptors_;
   Strand strand_;
   Acceptor acceptor_;                // on strand_
@@ -58,7 +54,6 @@ class GrpcListener final : public std::enable_shared_from_this<GrpcListener> {
   boost::asio::steady_timer check_;  // on strand_
   bool guards_ = true;               // on strand_
   TimePoint next_warning_;           // on strand_
-  int port_ = 0;
 
   Mutex mutex_;
   Handover handover_ GUARDED_BY(mutex_);  // empty: closed

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <boost/asio/bind_executor.hpp>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -14,16 +13,11 @@ namespace {
 
 namespace net = boost::asio;
 
-constexpr int kBacklog = 512;
 // The longest delay until a timeout is noticed.
 constexpr std::chrono::milliseconds kSweepPeriod{100};
 constexpr std::chrono::milliseconds kRetryPeriod{100};
 // Time between two warnings, so that a flood of connections is no flood of log lines.
 constexpr std::chrono::seconds kWarnPeriod{5};
-
-std::string Endpoint(const HttpListener::Options& options) {
-  return fmt::format("{} {}:{}", options.name, options.address, options.port);
-}
 
 }  // namespace
 
@@ -41,39 +35,8 @@ Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHan
                                                            EdgeMemory memory, Options options) {
   std::shared_ptr<HttpListener> listener(
       new HttpListener(pool, handler, std::move(memory), std::move(options)));
-  LAGOON_RETURN_IF_ERROR(listener->Bind());
+  LAGOON_RETURN_IF_ERROR(ListenOn(listener->acceptor_, listener->options_.port));
   return listener;
-}
-
-Status HttpListener::Bind() {
-  boost::system::error_code error;
-  const auto address = net::ip::make_address(options_.address, error);
-  if (error) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is not an IP address", Endpoint(options_), options_.address));
-  }
-  if (options_.port < 0 || options_.port > 65535) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: not a port, 0 to 65535 are", Endpoint(options_)));
-  }
-  const net::ip::tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options_.port));
-  acceptor_.open(endpoint.protocol(), error);
-  // Allows the port while connections of an earlier process are left on it, but not while a process
-  // still listens.
-  if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(kBacklog, error);
-  if (!error) acceptor_.non_blocking(true, error);  // for AcceptBacklog
-  if (error == net::error::address_in_use) {
-    return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the port is taken by another process", Endpoint(options_)));
-  }
-  if (error) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: cannot listen: {}", Endpoint(options_), error.message()));
-  }
-  options_.port = acceptor_.local_endpoint(error).port();  // for messages
-  return {};
 }
 
 void HttpListener::Start() {
@@ -103,14 +66,14 @@ void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
       spdlog::warn(
           "{}: cannot accept a connection: {}; the process may have {} files and sockets "
           "(`ulimit -n`)",
-          Endpoint(options_), error.message(), DescriptorLimit());
+          options_.port.Text(), error.message(), DescriptorLimit());
     }
     if (error != net::error::no_descriptors || !TurnAwayWithoutDescriptor()) return RetryAccept();
   }
   try {
     if (!error) Admit(std::move(socket));
   } catch (const std::exception& e) {
-    spdlog::error("{}: a connection was dropped: {}", Endpoint(options_), e.what());
+    spdlog::error("{}: a connection was dropped: {}", options_.port.Text(), e.what());
   }
   if (Closing()) return ClosePort();
   Accept();

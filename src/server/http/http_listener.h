@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include "base/mutex.h"
 #include "server/descriptors.h"
 #include "server/http/http_connection.h"
+#include "server/io_pool.h"
 
 namespace lagoon {
 
@@ -19,22 +19,19 @@ class HttpListener final : public HttpConnectionOwner,
                            public std::enable_shared_from_this<HttpListener> {
  public:
   struct Options {
-    std::string name;  // for messages: "HTTP"
-    std::string address;
-    int port = 0;  // 0: any free one
+    PortChoice port;
     HttpLimits limits;
     HttpHosts hosts = {};
     LowLane* low = nullptr;  // HttpConnection::Context::low; borrowed
   };
 
-  /// Binds and listens, but accepts nothing yet. `handler` and `pool` must outlive the listener's
-  /// connections. kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument
-  /// when `address` is not an IP address or cannot be used.
+  /// ListenOn(), but accepts nothing yet. `handler` and `pool` must outlive the listener's
+  /// connections.
   static Result<std::shared_ptr<HttpListener>> Listen(IoPool& pool, HttpHandler& handler,
                                                       EdgeMemory memory, Options options);
   ~HttpListener() override = default;
 
-  int port() const { return options_.port; }
+  int port() const { return options_.port.port; }
   void Start();
   /// Keeps serving, but every answer announces the end of its connection and closes it, so that
   /// clients turn to another server.
@@ -56,10 +53,7 @@ class HttpListener final : public HttpConnectionOwner,
   bool Closing() const override { return closing_.load(std::memory_order_relaxed); }
 
  private:
-  using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand>;
-
   HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory, Options options);
-  Status Bind();
   void Accept();
   void OnAccepted(boost::system::error_code error, Socket socket);
   void Admit(Socket socket);
@@ -74,7 +68,7 @@ class HttpListener final : public HttpConnectionOwner,
   IoPool& pool_;
   HttpHandler& handler_;
   const EdgeMemory memory_;
-  Options options_;  // Bind() sets the port
+  Options options_;  // Listen() sets the port
   Strand strand_;
   Acceptor acceptor_;                      // on strand_
   boost::asio::steady_timer retry_timer_;  // on strand_

@@ -91,6 +91,13 @@ bool HttpHosts::Allows(std::string_view host) const {
   return std::ranges::any_of(allowed, [&](const std::string& known) { return Same(known, name); });
 }
 
+bool IsHostName(std::string_view name) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !name.empty() && name.size() <= 253 && name.find_first_not_of(kLetters) == name.npos &&
+         name.front() != '.' && name.back() != '.' && name.find("..") == name.npos;
+}
+
 HttpHosts HostsFor(std::string_view address, const std::vector<std::string>& allowed) {
   const bool all = std::ranges::find(allowed, "*") != allowed.end();
   return {allowed, all || (allowed.empty() && !IsLoopback(address))};

@@ -21,6 +21,10 @@ struct HttpHosts {
   bool Allows(std::string_view host) const;
 };
 
+/// Whether a client's `Host` can have this name: letters, digits, '-' and '_' between dots, without
+/// scheme and port.
+bool IsHostName(std::string_view name);
+
 /// The names that a server on the IP address `address` answers to. Only programs beside the server
 /// can reach an address of this machine alone, and they need no other name. `allowed`: names that
 /// the operator gave; "*" allows all.

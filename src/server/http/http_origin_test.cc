@@ -23,6 +23,18 @@ TEST(HttpHosts, AServerForOtherMachinesHasAnyNameUnlessSomeAreGiven) {
   EXPECT_TRUE(RefuseForeign(header, HostsFor("0.0.0.0", {}), true));
 }
 
+TEST(HttpHosts, ANameIsOneThatClientsCanSend) {
+  for (const char* name :
+       {"a.b", "models.example", "xn--bcher-kva.example", "lagoon", "10.0.0.1"}) {
+    EXPECT_TRUE(IsHostName(name)) << name;
+  }
+  for (const char* name : {"", "http://a.b", "a.b:8000", "*.a.b", "a b", "a.b.", ".a", "a..b",
+                           "ä.b", "[::1]", "a,b.c"}) {
+    EXPECT_FALSE(IsHostName(name)) << name;
+  }
+  EXPECT_FALSE(IsHostName(std::string(254, 'a')));
+}
+
 // The status of a refusal; 0: none.
 unsigned Change(const HttpHosts& hosts, const std::string& host, const std::string& field,
                 const std::string& value) {

@@ -247,7 +247,7 @@ TEST(HttpAnswers, ClientsThatDoNotReadHoldABoundedPart) {
   const auto budget =
       std::make_shared<MemoryBudget>(MemoryBudget::Limits{std::size_t{64} << 20, 64});
   auto listener = *HttpListener::Listen(pool, handler, {BufferPool::Create(0), budget},
-                                        {"HTTP", "127.0.0.1", 0, {}});
+                                        {{"HTTP", "127.0.0.1", 0}, {}});
   listener->Start();
   std::vector<std::unique_ptr<HttpTestClient>> silent;
   for (int i = 0; i < 8; ++i) {

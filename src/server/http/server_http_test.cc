@@ -317,6 +317,9 @@ TEST_F(HttpServer, SecondServerOnThePortIsAnErrorThatNamesIt) {
   EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
   EXPECT_THAT(second.error().message,
               HasSubstr(fmt::format("HTTP 127.0.0.1:{}", server_->http_port())));
+  const Status check = Server::Check(options);
+  ASSERT_FALSE(check) << "without a core, before models are loaded";
+  EXPECT_EQ(check.error().message, second.error().message);
   options = Options();
   options.metrics_port = server_->metrics_port();
   second = Server::Start(core_, options);
@@ -334,6 +337,8 @@ TEST_F(HttpServer, BadAddressIsAnError) {
   EXPECT_THAT(server.error().message, HasSubstr("'nowhere'"));
   options.address = "192.0.2.1";  // no address of this machine
   EXPECT_FALSE(Server::Start(core_, options));
+  EXPECT_FALSE(Server::Check(options));
+  EXPECT_TRUE(Server::Check(Options()));
 }
 
 TEST_F(HttpServer, TheReferenceKnowsAllMetrics) {
@@ -391,7 +396,7 @@ TEST(HttpListener, AHandlerThatThrowsCostsOnlyItsOwnConnection) {
   auto listener = HttpListener::Listen(
       pool, handler,
       {BufferPool::Create(0), std::make_shared<MemoryBudget>(MemoryBudget::Limits())},
-      {"HTTP", "127.0.0.1", 0, {}});
+      {{"HTTP", "127.0.0.1", 0}, {}});
   ASSERT_TRUE(listener) << listener.error().message;
   (*listener)->Start();
   for (int i = 0; i < 3; ++i) {
