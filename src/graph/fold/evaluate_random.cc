@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
+#include "base/digest.h"
 #include "graph/fold/evaluate.h"
 #include "plan/element.h"
 
@@ -30,11 +33,8 @@ class Generator {
 
 /// Differs from node to node, also for the steps of a loop, which share their seed.
 std::uint64_t SeedOf(const Node& node) {
-  std::uint64_t hash = 0xcbf29ce484222325 ^ std::bit_cast<std::uint32_t>(node.Float("seed", 0));
-  for (const char letter : node.name) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;  // FNV-1a
-  }
-  return hash;
+  const auto seed = std::bit_cast<std::uint32_t>(node.Float("seed", 0));
+  return Digest(fmt::format("{} {}", seed, node.name));
 }
 
 /// Box and Muller 1958. Two numbers of the generator make one result.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cache_folder.h"
+#include "base/digest.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "kernels/cpu_level.h"
@@ -20,21 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// FNV-1a, 64 bits.
-class Digest {
- public:
-  void Add(std::string_view text) {
-    for (const char c : text) Mix(static_cast<unsigned char>(c));
-    Mix(0);
-  }
-  void Add(std::uint64_t number) { Add(std::to_string(number)); }
-  std::uint64_t value() const { return value_; }
-
- private:
-  void Mix(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
-  std::uint64_t value_ = 0xcbf29ce484222325u;
-};
 
 json ToJson(const OpCost& cost) {
   return {{"kernel_ns", cost.kernel.count()}, {"block_ns", cost.block.count()}};
@@ -149,25 +135,19 @@ std::string DefaultProfileFolder() { return CacheFolder("profiles"); }
 
 std::string ProfileKey(const Plan& plan, const DeviceInfo& device, const std::string& build,
                        CpuLevel level) {
-  Digest digest;
-  digest.Add(build);
-  digest.Add(device.name);
-  digest.Add(device.description);
-  digest.Add(device.units);
+  std::string text =
+      fmt::format("{}\n{}\n{}\n{}\n", build, device.name, device.description, device.units);
   for (const PlanOp& op : plan.ops) {
-    digest.Add(op.name);
-    digest.Add(op.kernel_name);
-    digest.Add(static_cast<std::uint64_t>(op.flops));
+    text += fmt::format("{}\n{}\n{}\n", op.name, op.kernel_name, op.flops);
     for (const auto* ranges : {&op.reads, &op.writes}) {
-      for (const ByteRange& range : *ranges) digest.Add(range.bytes);
+      for (const ByteRange& range : *ranges) text += fmt::format("{}\n", range.bytes);
     }
-    if (op.versions.empty()) digest.Add(op.blocks);
+    if (op.versions.empty()) text += fmt::format("{}\n", op.blocks);
     for (const OpVersion& version : op.versions) {
-      digest.Add(version.name);
-      digest.Add(version.blocks);
+      text += fmt::format("{}\n{}\n", version.name, version.blocks);
     }
   }
-  return fmt::format("{}-{:016x}", NameOf(level), digest.value());
+  return fmt::format("{}-{:016x}", NameOf(level), Digest(text));
 }
 
 Status SaveProfile(const ProfileStore& store, const std::string& key, const Plan& plan,

@@ -4,31 +4,24 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include "base/cache_folder.h"
+#include "base/digest.h"
 
 namespace lagoon::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "lagoon-image 1";
+constexpr std::string_view kFormat = "lagoon-image 2";
 
-// FNV-1a, for file names and against damage. No protection against an attacker.
-std::uint64_t Hash(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
-// The header contains the key, so two keys with the same hash cannot be confused.
+// The header contains the key, so two keys with the same digest cannot be confused.
 std::string Header(const std::string& key, std::string_view image) {
-  return fmt::format("{} {} {} {:016x}\n{}", kFormat, key.size(), image.size(), Hash(image), key);
+  return fmt::format("{} {} {} {:016x}\n{}", kFormat, key.size(), image.size(), Digest(image), key);
 }
 
 }  // namespace
@@ -36,7 +29,7 @@ std::string Header(const std::string& key, std::string_view image) {
 fs::path ImageCache::DefaultFolder() { return CacheFolder("kernels"); }
 
 fs::path ImageCache::FileOf(const std::string& key) const {
-  return folder_ / fmt::format("{:016x}.image", Hash(key));
+  return folder_ / fmt::format("{:016x}.image", Digest(key));
 }
 
 std::optional<std::string> ImageCache::Find(const std::string& key) const {
