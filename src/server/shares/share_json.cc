@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "base/json.h"
-#include "base/text.h"
+#include "base/json_fields.h"
 
 namespace lagoon {
 namespace {
@@ -54,27 +50,7 @@ Json ModelJson(const ModelShare& model, TimePoint now) {
   return json;
 }
 
-/// The fields of a small object, whose values are neither objects nor lists.
-Result<Json> ParseFlat(std::string_view body, std::string_view form) {
-  // The parser takes a NUL byte for the end of the text.
-  Json json = body.find('\0') == body.npos ? Json::parse(body, nullptr, /*allow_exceptions=*/false)
-                                           : Json(Json::value_t::discarded);
-  if (json.is_discarded() || !json.is_object() || json.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the body must be {}, it is {}", form, Quoted(body)));
-  }
-  return json;
-}
-
-tl::unexpected<Error> Wrong(std::string_view key, const Json& value, std::string_view takes) {
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is {}; it takes {}", Quoted(key), Quoted(DumpJson(value)), takes));
-}
-
-tl::unexpected<Error> Unknown(std::string_view key, std::string_view form) {
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is unknown; the body must be {}", Quoted(key), form));
-}
+tl::unexpected<Error> OfBody(const Error& error) { return Annotate("the body", error); }
 
 }  // namespace
 
@@ -91,54 +67,39 @@ std::string SharesJson(const SharesReport& report, TimePoint now) {
 }
 
 Result<SharesRules> ParseSharesJson(std::string_view body) {
-  constexpr std::string_view kForm =
-      R"({"tuning": true or false, "trigger_percent": NUMBER, "hold_down_s": NUMBER}, each optional)";
-  LAGOON_ASSIGN_OR_RETURN(const Json json, ParseFlat(body, kForm));
   SharesRules rules;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "tuning") {
-      if (!value.is_boolean()) return Wrong(key, value, "true or false");
-      rules.tuning = value.get<bool>();
-    } else if (key == "trigger_percent") {
-      const double percent = value.is_number() ? value.get<double>() : -1;
-      if (!(percent >= 0 && percent <= 100)) return Wrong(key, value, "a number from 0 to 100");
-      rules.trigger = percent / 100;
-    } else if (key == "hold_down_s") {
-      const double seconds = value.is_number() ? value.get<double>() : -1;
-      if (!(seconds >= 0 && seconds <= 1e6)) return Wrong(key, value, "seconds from 0 to 1000000");
-      rules.hold_down = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
-    } else {
-      return Unknown(key, kForm);
-    }
-  }
-  return rules;
+  const auto hold_down = [&](double seconds) {
+    rules.hold_down = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
+  };
+  const Status read =
+      ReadJson(body, {},
+               {JsonField::Flag("tuning", [&](bool on) { rules.tuning = on; }),
+                JsonField::Number("trigger_percent", 0, 100,
+                                  [&](double percent) { rules.trigger = percent / 100; }),
+                JsonField::Number("hold_down_s", 0, 1e6, hold_down)});
+  if (!read) return OfBody(read.error());
+  if (rules.tuning || rules.trigger || rules.hold_down) return rules;
+  return Fail(ErrorCode::kInvalidArgument,
+              "the body must have tuning, trigger_percent or hold_down_s");
 }
 
 Result<ShareWanted> ParseResizeJson(std::string_view body) {
-  constexpr std::string_view kForm =
-      R"({"units": NUMBER}, {"percent": NUMBER} or {"share": "auto"})";
-  LAGOON_ASSIGN_OR_RETURN(const Json json, ParseFlat(body, kForm));
-  const std::string& key = json.begin().key();
-  const Json& value = json.begin().value();
-  if (json.size() != 1) return Unknown(std::next(json.begin()).key(), kForm);
   ShareWanted wanted;
-  if (key == "units") {
-    const double units = value.is_number() ? value.get<double>() : -1;
-    if (!(units >= 1 && units <= 1e6) || units != std::floor(units)) {
-      return Wrong(key, value, "a whole number of the device's units");
-    }
-    wanted.units = static_cast<std::uint32_t>(units);
-  } else if (key == "percent") {
-    const double percent = value.is_number() ? value.get<double>() : -1;
-    if (!(percent > 0 && percent <= 100)) return Wrong(key, value, "percent above 0, at most 100");
-    wanted.part = percent / 100;
-  } else if (key == "share") {
-    if (value != "auto") return Wrong(key, value, R"("auto")");
+  const auto automatic = [&](const nlohmann::json& value) -> Status {
+    if (value != "auto") return JsonField::Misfit();
     wanted.automatic = true;
-  } else {
-    return Unknown(key, kForm);
-  }
-  return wanted;
+    return {};
+  };
+  const auto units = [&](std::uint64_t count) { wanted.units = static_cast<std::uint32_t>(count); };
+  const Status read =
+      ReadJson(body, {},
+               {JsonField::Whole("units", 1, 1'000'000, units),
+                JsonField::Number("percent", 0.01, 100,
+                                  [&](double percent) { wanted.part = percent / 100; }),
+                {"share", R"("auto")", automatic}});
+  if (!read) return OfBody(read.error());
+  if (wanted.units.has_value() + wanted.part.has_value() + wanted.automatic == 1) return wanted;
+  return Fail(ErrorCode::kInvalidArgument, "the body must have either units, percent or share");
 }
 
 }  // namespace lagoon
