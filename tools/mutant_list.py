@@ -28,7 +28,7 @@ def sources_of(folder):
 
 
 LEARN = sources_of("src/learn") + sources_of("sim/learn")
-PLACEMENT = sources_of("src/cluster") + [name for name in sources_of("sim") if not name.startswith(("sim/device/", "sim/learn/"))]
+PLACEMENT = ["src/base/json_fields.cc"] + sources_of("src/cluster") + [name for name in sources_of("sim") if not name.startswith(("sim/device/", "sim/learn/"))]
 
 # A group is one test program: its sources, and those sources of the library that it needs.
 GROUPS = {
@@ -50,7 +50,7 @@ GROUPS = {
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
                            "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
     "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
-                     "src/device/host/host_memory.cc", "src/base/text.cc"] +
+                     "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("sim/device") + SCHEDULING,
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc",
@@ -70,7 +70,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc"] +
+    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                         sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -86,7 +86,7 @@ GROUPS = {
                ["sim/training/train_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
                       "src/device/host/shares.cc", "src/base/log.cc"] +
-                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
              ["src/serving/fleet/placer_runner.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
@@ -98,6 +98,7 @@ GROUPS = {
     "paths": ["src/server/route_test.cc", "src/server/route.cc", "src/server/unserved.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
+    "json-fields": [f"src/base/{name}.cc" for name in ("check", "json_fields", "json_fields_test", "status", "text")],
     "inflate": ["src/base/inflate.cc", "src/base/inflate_test.cc"],
     "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
                   ["src/plan/tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -252,6 +253,14 @@ MUTANTS = [
      "return {allowed, all || (allowed.empty() && !IsLoopback(address))};", "return {allowed, true};", ["rules"]),
     ("rebound-page-changes", "a page of a name that nobody allowed may change the server", "src/server/http/http_origin.cc",
      "    strict.any = false;\n", "", ["rules"]),
+    ("host-with-a-port", "a name with a port is taken that no client has", "src/server/http/http_origin.cc",
+     "name.find_first_not_of(kLetters) == name.npos", "!name.empty()", ["rules"]),
+    ("json-nested-without-end", "a deep body uses up the stack", "src/base/json_fields.cc",
+     "deep = deep || depth > kMostLevels;", "", ["json-fields"]),
+    ("json-field-twice", "the last of two equal fields wins", "src/base/json_fields.cc",
+     "if (!seen.back().insert(key).second) twice = key;", "seen.back().insert(key);", ["json-fields"]),
+    ("json-field-unknown", "a misspelled field has no effect", "src/base/json_fields.cc",
+     "if (Find(required, key) == nullptr && Find(optional, key) == nullptr) {", "if (key.empty()) {", ["json-fields"]),
     ("path-with-a-version", "the statistics of all models are at /v2/models/stats/versions/2 too", "src/server/route.cc",
      "    if (!route.version.empty() && !of_models) continue;\n", "", ["paths"]),
     ("path-cut-short", "the beginning of a path is the path", "src/server/route.cc",

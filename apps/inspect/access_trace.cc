@@ -4,10 +4,9 @@
 
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 
 namespace lagoon {
 namespace {
@@ -18,80 +17,44 @@ tl::unexpected<Error> Invalid(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-Result<AddressRange> ParseRange(const json& value) {
-  if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() ||
-      !value[1].is_number_unsigned()) {
-    return Invalid(fmt::format("has {} where [address, bytes] is expected", DumpJson(value)));
-  }
-  const AddressRange range{value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>()};
-  if (range.bytes == 0 || range.bytes > std::numeric_limits<std::uint64_t>::max() - range.begin) {
-    return Invalid(fmt::format("has {}, which is empty or beyond 64 bits", DumpJson(value)));
-  }
-  return range;
-}
-
-Status ParseRanges(const json& operation, const char* field, std::size_t& left,
-                   std::vector<AddressRange>& ranges) {
-  const auto found = operation.find(field);
-  if (found == operation.end()) return {};
-  if (!found->is_array()) return Invalid(fmt::format("'{}' is not a list", field));
-  if (found->size() > left) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("more than {} ranges in the trace", kMaxTraceRanges));
-  }
-  left -= found->size();
-  for (const json& value : *found) {
-    auto range = ParseRange(value);
-    if (!range) return Annotate(fmt::format("'{}'", field), std::move(range).error());
-    ranges.push_back(*range);
-  }
-  return {};
-}
-
-Result<AccessSet> ParseOperation(const json& value, std::size_t& left) {
-  if (!value.is_object()) return Invalid("is not an object");
-  for (const auto& [key, unused] : value.items()) {
-    if (key != "name" && key != "reads" && key != "writes") {
-      return Invalid(fmt::format("has the unknown field '{}'", key));
+/// A field with ranges, of which the whole trace has at most `left`.
+JsonField Ranges(const char* field, std::size_t& left, std::vector<AddressRange>& ranges) {
+  return JsonField::List(field, "[address, bytes]", [&](const json& value) -> Status {
+    if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() ||
+        !value[1].is_number_unsigned()) {
+      return Invalid(fmt::format("is {} where [address, bytes] is expected", ShownJson(value)));
     }
-  }
-  AccessSet set;
-  if (const auto name = value.find("name"); name != value.end()) {
-    if (!name->is_string()) return Invalid("'name' is not a string");
-    set.name = name->get<std::string>();
-  }
-  LAGOON_RETURN_IF_ERROR(ParseRanges(value, "reads", left, set.reads));
-  LAGOON_RETURN_IF_ERROR(ParseRanges(value, "writes", left, set.writes));
-  return set;
-}
-
-Result<std::vector<AccessSet>> ParseOperations(const json& document) {
-  const auto operations = document.is_object() ? document.find("operations") : document.end();
-  if (operations == document.end() || !operations->is_array()) {
-    return Invalid("no list 'operations'");
-  }
-  if (operations->size() > kMaxTraceOperations) {
-    return Fail(
-        ErrorCode::kResourceExhausted,
-        fmt::format("{} operations, more than {}", operations->size(), kMaxTraceOperations));
-  }
-  std::vector<AccessSet> sets;
-  std::size_t left = kMaxTraceRanges;
-  for (std::size_t i = 0; i < operations->size(); ++i) {
-    auto set = ParseOperation((*operations)[i], left);
-    if (!set) return Annotate(fmt::format("operation {}", i), std::move(set).error());
-    sets.push_back(*std::move(set));
-  }
-  return sets;
+    const AddressRange range{value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>()};
+    if (range.bytes == 0 || range.bytes > std::numeric_limits<std::uint64_t>::max() - range.begin) {
+      return Invalid(fmt::format("is {}, which is empty or beyond 64 bits", ShownJson(value)));
+    }
+    if (left == 0) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("more than {} ranges in the trace", kMaxTraceRanges));
+    }
+    --left;
+    ranges.push_back(range);
+    return {};
+  });
 }
 
 }  // namespace
 
 Result<std::vector<AccessSet>> ParseTrace(std::string_view text, const std::string& name) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) return Invalid(fmt::format("{}: not JSON", name));
-  auto sets = ParseOperations(document);
-  if (!sets) return Annotate(name, std::move(sets).error());
+  std::vector<AccessSet> sets;
+  std::size_t left = kMaxTraceRanges;
+  const auto operation = [&](const json& value) -> Status {
+    if (sets.size() == kMaxTraceOperations) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("more than {} operations", kMaxTraceOperations));
+    }
+    AccessSet& set = sets.emplace_back();
+    return ReadFields(value, {},
+                      {JsonField::Text("name", set.name, /*least=*/0),
+                       Ranges("reads", left, set.reads), Ranges("writes", left, set.writes)});
+  };
+  const Status read = ReadJson(text, {JsonField::List("operations", "objects", operation)});
+  if (!read) return Annotate(name, read.error());
   return sets;
 }
 

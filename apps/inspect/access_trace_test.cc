@@ -29,12 +29,12 @@ void ExpectRefused(const std::string& json, const std::string& why) {
 
 TEST(TraceFile, RefusesWhatIsNoTrace) {
   ExpectRefused("{", "not JSON");
-  ExpectRefused("[]", "no list 'operations'");
-  ExpectRefused(R"({"operations": 3})", "no list 'operations'");
-  ExpectRefused(R"({"operations": [7]})", "operation 0");
-  ExpectRefused(R"({"operations": [{}, {"read": []}]})",
-                "operation 1: has the unknown field 'read'");
-  ExpectRefused(R"({"operations": [{"reads": 1}]})", "'reads' is not a list");
+  ExpectRefused("[]", "not an object");
+  ExpectRefused("{}", "has no 'operations'");
+  ExpectRefused(R"({"operations": 3})", "'operations' is '3'");
+  ExpectRefused(R"({"operations": [7]})", "entry 0: is '7'");
+  ExpectRefused(R"({"operations": [{}, {"read": []}]})", "entry 1: has the unknown field 'read'");
+  ExpectRefused(R"({"operations": [{"reads": 1}]})", "'reads' is '1'; it takes a list");
   ExpectRefused(R"({"operations": [{"reads": [[1]]}]})", "[1]");
   ExpectRefused(R"({"operations": [{"reads": [[-1, 4]]}]})", "[-1,4]");
   ExpectRefused(R"({"operations": [{"writes": [[0, 0]]}]})", "empty");

@@ -6,18 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <system_error>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 
 namespace lagoon {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kMaxProfileBytes = 64 * 1024;
@@ -78,82 +73,18 @@ tl::unexpected<Error> Wrong(std::string_view origin, const std::string& what) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("GPU model '{}': {}", origin, what));
 }
 
-// `value` as text for a message, cut after kMost characters.
-std::string Shown(const Json& value) {
-  constexpr std::size_t kMost = 60;
-  std::string text = DumpJson(value, -1, /*ascii=*/true);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
-}
-
-Status CheckKeys(const Json& object, std::span<const std::string_view> keys, std::string_view where,
-                 std::string_view origin) {
-  if (!object.is_object()) {
-    return Wrong(origin, fmt::format("{} must be an object, is {}", where, Shown(object)));
-  }
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      return Wrong(
-          origin, fmt::format("unknown key '{}' in {}, its value is {}", key, where, Shown(value)));
-    }
-  }
-  for (const std::string_view key : keys) {
-    if (!object.contains(key)) return Wrong(origin, fmt::format("{} has no '{}'", where, key));
-  }
-  return {};
-}
-
-Result<std::string> Text(const Json& object, const char* key, std::string_view where,
-                         std::string_view origin) {
-  const Json& value = object.at(key);
-  if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    return Wrong(origin, fmt::format("'{}' of {} must be a text, is {}", key, where, Shown(value)));
-  }
-  return value.get<std::string>();
-}
-
-Status ReadConstant(const Json& object, const SimConstantInfo& info, std::string_view origin,
-                    GpuModel& gpu) {
-  static constexpr std::array<std::string_view, 2> kKeys{"value", "source"};
-  const std::string where = fmt::format("constant '{}'", info.name);
-  LAGOON_RETURN_IF_ERROR(CheckKeys(object, kKeys, where, origin));
-  const Json& value = object.at("value");
-  const bool too_large =
-      value.is_number_unsigned() &&
-      value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()};
-  if (!value.is_number_integer() || too_large) {
-    return Wrong(origin,
-                 fmt::format("{} must be an integer of 64 bits, is {}", where, Shown(value)));
-  }
-  gpu.constants.*info.member = value.get<std::int64_t>();
-  LAGOON_ASSIGN_OR_RETURN(std::string source, Text(object, "source", where, origin));
-  gpu.sources.push_back(std::move(source));
-  return {};
-}
-
-// The parser silently takes the last of several equal keys; here that is an error.
-Result<Json> ParseJson(std::string_view text, std::string_view origin) {
-  std::vector<std::set<std::string>> seen;  // by depth
-  std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) seen.emplace_back();
-    if (event == Json::parse_event_t::object_end) seen.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!seen.back().insert(key).second && twice.empty()) twice = key;
-    }
-    return true;
-  };
-  Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Wrong(origin, "is not JSON");
-  if (!twice.empty()) return Wrong(origin, fmt::format("has '{}' twice", twice));
-  return json;
-}
-
-std::vector<std::string_view> ConstantNames() {
-  std::vector<std::string_view> names;
-  for (const SimConstantInfo& info : kConstants) names.push_back(info.name);
-  return names;
+// {"units": {"value": 60, "source": "where it is from"}}
+JsonField ConstantField(const SimConstantInfo& info, GpuModel& gpu) {
+  return {info.name, "{\"value\": WHOLE NUMBER, \"source\": TEXT}",
+          [&gpu, &info](const nlohmann::json& object) {
+            const auto set = [&](std::uint64_t value) {
+              gpu.constants.*info.member = static_cast<std::int64_t>(value);
+            };
+            return ReadFields(object,
+                              {JsonField::Whole("value", static_cast<std::uint64_t>(info.least),
+                                                static_cast<std::uint64_t>(info.most), set),
+                               JsonField::Text("source", gpu.sources.emplace_back())});
+          }};
 }
 
 Result<std::string> ReadFile(const std::string& path) {
@@ -206,17 +137,17 @@ Status CheckSimConstants(const SimConstants& constants, std::string_view origin)
 }
 
 Result<GpuModel> ParseGpuModel(std::string_view text, std::string_view origin) {
-  static constexpr std::array<std::string_view, 3> kKeys{"name", "description", "constants"};
-  LAGOON_ASSIGN_OR_RETURN(const Json json, ParseJson(text, origin));
-  LAGOON_RETURN_IF_ERROR(CheckKeys(json, kKeys, "the GPU model", origin));
   GpuModel gpu;
-  LAGOON_ASSIGN_OR_RETURN(gpu.name, Text(json, "name", "the GPU model", origin));
-  LAGOON_ASSIGN_OR_RETURN(gpu.description, Text(json, "description", "the GPU model", origin));
-  const Json& constants = json.at("constants");
-  LAGOON_RETURN_IF_ERROR(CheckKeys(constants, ConstantNames(), "'constants'", origin));
-  for (const SimConstantInfo& info : kConstants) {
-    LAGOON_RETURN_IF_ERROR(ReadConstant(constants.at(info.name), info, origin, gpu));
-  }
+  JsonFields constants;
+  for (const SimConstantInfo& info : kConstants) constants.push_back(ConstantField(info, gpu));
+  const auto read_constants = [&](const nlohmann::json& object) {
+    return ReadFields(object, constants);
+  };
+  const Status read =
+      ReadJson(text, {JsonField::Text("name", gpu.name),
+                      JsonField::Text("description", gpu.description),
+                      {"constants", "{NAME: {\"value\", \"source\"}}", read_constants}});
+  if (!read) return Wrong(origin, read.error().message);
   LAGOON_RETURN_IF_ERROR(CheckSimConstants(gpu.constants, origin));
   return gpu;
 }

@@ -106,7 +106,7 @@ TEST(GpuModel, WrongFilesAreRefusedByKeyAndValue) {
   EXPECT_THAT(ErrorOf(With(Text(), "\"value\": 60", "\"value\": -60")), HasSubstr("-60"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"value\": 60", "\"value\": 6.5")), HasSubstr("6.5"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"value\": 60", "\"value\": 60000000")),
-              HasSubstr("'units' is 60000000"));
+              HasSubstr("'units': 'value' is '60000000'"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"value\": 60", "\"value\": 18446744073709551615")),
               HasSubstr("18446744073709551615"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"source\": \"REEF 6.2\"", "\"source\": \"\"")),

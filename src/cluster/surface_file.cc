@@ -2,79 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
+#include <vector>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 
 namespace lagoon {
 namespace {
 
 using nlohmann::json;
-
-tl::unexpected<Error> Invalid(std::string message) {
-  return Fail(ErrorCode::kInvalidArgument, std::move(message));
-}
-
-// `value` as text for a message, cut after kMost characters.
-std::string ShownValue(const json& value) {
-  constexpr std::size_t kMost = 60;
-  std::string text = DumpJson(value, -1, /*ascii=*/true);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
-}
-
-tl::unexpected<Error> WrongType(std::string_view field, std::string_view wanted,
-                                const json& value) {
-  return Invalid(fmt::format("'{}' must be {}, is {}", field, wanted, ShownValue(value)));
-}
-
-Status CheckFields(std::string_view what, const json& object,
-                   std::initializer_list<std::string_view> fields) {
-  if (!object.is_object()) return WrongType(what, "an object", object);
-  for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(fields, key) == fields.end()) {
-      return Invalid(fmt::format("'{}' has the unknown field {}: {}", what, JsonString(key),
-                                 ShownValue(value)));
-    }
-  }
-  return {};
-}
-
-// `object` is one. A field that is missing is null.
-const json& FieldOf(const json& object, const char* field) {
-  static const json missing;
-  const auto found = object.find(field);
-  return found == object.end() ? missing : *found;
-}
-
-Result<std::string> Text(const json& object, const char* field) {
-  const json& value = FieldOf(object, field);
-  if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    return WrongType(field, "a text that is not empty", value);
-  }
-  return value.get<std::string>();
-}
-
-Result<double> Number(std::string_view field, const json& value) {
-  if (!value.is_number()) return WrongType(field, "a number", value);
-  return value.get<double>();
-}
-
-Result<std::vector<double>> Numbers(std::string_view field, const json& value) {
-  if (!value.is_array()) return WrongType(field, "a list of numbers", value);
-  std::vector<double> numbers;
-  for (const json& entry : value) {
-    LAGOON_ASSIGN_OR_RETURN(const double number, Number(field, entry));
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 struct FormulaField {
   const char* name;
@@ -87,59 +26,67 @@ constexpr FormulaField kFormulaFields[] = {{"base_ms", &SurfaceFormula::base_ms}
                                            {"growth", &SurfaceFormula::growth}};
 
 Result<Surface> FormulaFrom(const json& value) {
-  LAGOON_RETURN_IF_ERROR(
-      CheckFields("formula", value, {"base_ms", "row_ms", "fixed", "knee", "growth"}));
   SurfaceFormula formula;
+  JsonFields fields;
   for (const FormulaField& field : kFormulaFields) {
-    LAGOON_ASSIGN_OR_RETURN(formula.*field.member, Number(field.name, FieldOf(value, field.name)));
+    fields.push_back(JsonField::Number(field.name, formula.*field.member));
   }
+  LAGOON_RETURN_IF_ERROR(ReadFields(value, fields));
   return Surface::FromFormula(formula);
 }
 
 Result<Surface> PointsFrom(const json& value) {
-  LAGOON_RETURN_IF_ERROR(CheckFields("points", value, {"rows", "shares", "latency_ms"}));
   SurfacePoints points;
-  const json& rows = FieldOf(value, "rows");
-  if (!rows.is_array()) return WrongType("rows", "a list of whole numbers", rows);
-  for (const json& entry : rows) {
-    if (!entry.is_number_integer()) return WrongType("rows", "a list of whole numbers", rows);
+  const auto row = [&](const json& entry) -> Status {
+    if (!entry.is_number_integer()) return JsonField::Misfit();
     points.rows.push_back(entry.get<std::int64_t>());
-  }
-  LAGOON_ASSIGN_OR_RETURN(points.shares, Numbers("shares", FieldOf(value, "shares")));
-  const json& times = FieldOf(value, "latency_ms");
-  if (!times.is_array()) return WrongType("latency_ms", "a list of lists", times);
-  for (const json& line : times) {
-    LAGOON_ASSIGN_OR_RETURN(std::vector<double> numbers, Numbers("latency_ms", line));
-    points.latency_ms.push_back(std::move(numbers));
-  }
+    return {};
+  };
+  const auto numbers = [](std::vector<double>& to) {
+    return [&to](const json& entry) -> Status {
+      if (!entry.is_number()) return JsonField::Misfit();
+      to.push_back(entry.get<double>());
+      return {};
+    };
+  };
+  const auto line = [&](const json& entry) {
+    return ReadList(entry, numbers(points.latency_ms.emplace_back()));
+  };
+  LAGOON_RETURN_IF_ERROR(
+      ReadFields(value, {JsonField::List("rows", "whole numbers", row),
+                         JsonField::List("shares", "numbers", numbers(points.shares)),
+                         JsonField::List("latency_ms", "lists of numbers", line)}));
   return Surface::FromPoints(std::move(points));
 }
 
-Result<Surface> SurfaceFrom(const json& document) {
-  const bool has_formula = document.contains("formula");
-  if (has_formula == document.contains("points")) {
-    return Invalid(has_formula ? "has both 'formula' and 'points', must have one of them"
-                               : "has neither 'formula' nor 'points', must have one of them");
+Result<NamedSurface> NamedSurfaceFrom(std::string_view text) {
+  std::string model, device, source;
+  std::vector<Surface> surfaces;
+  const auto add = [&](Result<Surface> (*from)(const json&)) {
+    return [&surfaces, from](const json& value) -> Status {
+      LAGOON_ASSIGN_OR_RETURN(Surface surface, from(value));
+      surfaces.push_back(std::move(surface));
+      return {};
+    };
+  };
+  LAGOON_RETURN_IF_ERROR(ReadJson(
+      text,
+      {JsonField::Text("model", model), JsonField::Text("device", device),
+       JsonField::Text("source", source)},
+      {{"formula", "an object", add(FormulaFrom)}, {"points", "an object", add(PointsFrom)}}));
+  if (surfaces.size() == 1) {
+    return NamedSurface{std::move(model), std::move(device), std::move(source),
+                        std::move(surfaces.front())};
   }
-  return has_formula ? FormulaFrom(document["formula"]) : PointsFrom(document["points"]);
-}
-
-Result<NamedSurface> NamedSurfaceFrom(const json& document) {
-  LAGOON_RETURN_IF_ERROR(
-      CheckFields("the document", document, {"model", "device", "source", "formula", "points"}));
-  LAGOON_ASSIGN_OR_RETURN(std::string model, Text(document, "model"));
-  LAGOON_ASSIGN_OR_RETURN(std::string device, Text(document, "device"));
-  LAGOON_ASSIGN_OR_RETURN(std::string source, Text(document, "source"));
-  LAGOON_ASSIGN_OR_RETURN(Surface surface, SurfaceFrom(document));
-  return NamedSurface{std::move(model), std::move(device), std::move(source), std::move(surface)};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("has {} 'formula' {} 'points', must have one of them",
+                          surfaces.empty() ? "neither" : "both", surfaces.empty() ? "nor" : "and"));
 }
 
 }  // namespace
 
 Result<NamedSurface> ParseSurface(std::string_view text, const std::string& name) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) return Invalid(fmt::format("surface '{}': not JSON", name));
-  auto surface = NamedSurfaceFrom(document);
+  auto surface = NamedSurfaceFrom(text);
   if (!surface) return Annotate(fmt::format("surface '{}'", name), std::move(surface).error());
   return surface;
 }

@@ -1,5 +1,6 @@
 #include "cluster/surface_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +9,8 @@
 
 namespace lagoon {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string ErrorOf(std::string_view text) {
   const auto surface = ParseSurface(text, "a.json");
@@ -63,38 +66,43 @@ TEST(SurfaceFile, AFileThatIsNotThereIsNamed) {
 }
 
 TEST(SurfaceFile, ABadFileIsRefusedWithItsNameTheFieldAndTheValue) {
-  EXPECT_EQ(ErrorOf("{"), "surface 'a.json': not JSON");
-  EXPECT_EQ(ErrorOf("[]"), "surface 'a.json': 'the document' must be an object, is []");
+  EXPECT_THAT(ErrorOf("{"),
+              HasSubstr("surface 'a.json': is not JSON: '{'; it takes {\"model\": a"));
+  EXPECT_THAT(ErrorOf("[]"), HasSubstr("surface 'a.json': is '[]', not an object: {\"model\": a"));
   EXPECT_EQ(ErrorOf(R"({"model":7})"),
-            "surface 'a.json': 'model' must be a text that is not empty, is 7");
+            "surface 'a.json': 'model' is '7'; it takes a text that is not empty");
   EXPECT_EQ(ErrorOf(R"({"model":"m","device":""})"),
-            "surface 'a.json': 'device' must be a text that is not empty, is \"\"");
+            "surface 'a.json': 'device' is '\"\"'; it takes a text that is not empty");
   EXPECT_EQ(ErrorOf(R"({"model":"m","device":"d"})"),
-            "surface 'a.json': 'source' must be a text that is not empty, is null");
-  EXPECT_EQ(ErrorOf(With(R"("extra":1)")),
-            "surface 'a.json': 'the document' has the unknown field \"extra\": 1");
+            "surface 'a.json': has no 'source', which is a text that is not empty");
+  EXPECT_EQ(
+      ErrorOf(With(R"("extra":1)")),
+      "surface 'a.json': has the unknown field 'extra', which is '1'; there are model, device, "
+      "source, formula, points");
   EXPECT_EQ(ErrorOf(R"({"model":"m","device":"d","source":"s"})"),
             "surface 'a.json': has neither 'formula' nor 'points', must have one of them");
-  EXPECT_EQ(ErrorOf(With(R"("formula":{},"points":{})")),
+  EXPECT_EQ(ErrorOf(With(R"("formula":{"base_ms":1,"row_ms":1,"fixed":0,"knee":1,"growth":0},)"
+                         R"("points":{"rows":[1],"shares":[1],"latency_ms":[[1]]})")),
             "surface 'a.json': has both 'formula' and 'points', must have one of them");
-  EXPECT_EQ(ErrorOf(With(R"("formula":[1])")),
-            "surface 'a.json': 'formula' must be an object, is [1]");
+  EXPECT_THAT(ErrorOf(With(R"("formula":[1])")),
+              HasSubstr("surface 'a.json': 'formula': is '[1]', not an object: {\"base_ms\": a"));
   EXPECT_EQ(ErrorOf(With(R"("formula":{"base_ms":1,"row_ms":"x"})")),
-            "surface 'a.json': 'row_ms' must be a number, is \"x\"");
+            "surface 'a.json': 'formula': 'row_ms' is '\"x\"'; it takes a number");
   EXPECT_EQ(ErrorOf(With(R"("formula":{"base_ms":1,"row_ms":1,"fixed":2,"knee":1,"growth":0})")),
-            "surface 'a.json': fixed is 2, must be from 0 to 1");
+            "surface 'a.json': 'formula': fixed is 2, must be from 0 to 1");
   EXPECT_EQ(ErrorOf(With(R"("points":{"rows":[1.5],"shares":[1],"latency_ms":[[1]]})")),
-            "surface 'a.json': 'rows' must be a list of whole numbers, is [1.5]");
+            "surface 'a.json': 'points': 'rows' is '[1.5]'; it takes a list of whole numbers");
   EXPECT_EQ(ErrorOf(With(R"("points":{"rows":[18446744073709551615],"shares":[1],)"
                          R"("latency_ms":[[1]]})")),
-            "surface 'a.json': an entry of rows is -1, must be from 1 to 1000000");
+            "surface 'a.json': 'points': an entry of rows is -1, must be from 1 to 1000000");
   EXPECT_EQ(ErrorOf(With(R"("points":{"rows":[1],"shares":1,"latency_ms":[[1]]})")),
-            "surface 'a.json': 'shares' must be a list of numbers, is 1");
+            "surface 'a.json': 'points': 'shares' is '1'; it takes a list of numbers");
   EXPECT_EQ(ErrorOf(With(R"("points":{"rows":[1],"shares":[1],"latency_ms":[1]})")),
-            "surface 'a.json': 'latency_ms' must be a list of numbers, is 1");
+            "surface 'a.json': 'points': 'latency_ms' is '[1]'; it takes a list of lists of "
+            "numbers");
   EXPECT_EQ(ErrorOf(With(R"("points":{"rows":[1],"shares":[1],"latency_ms":[[-3]]})")),
-            "surface 'a.json': latency_ms[0][0] is -3, must be from 1e-06 to 1000000000");
-  EXPECT_EQ(ErrorOf(With("\"\xff\":1")), "surface 'a.json': not JSON");
+            "surface 'a.json': 'points': latency_ms[0][0] is -3, must be from 1e-06 to 1000000000");
+  EXPECT_THAT(ErrorOf(With("\"\xff\":1")), HasSubstr("surface 'a.json': is not JSON"));
 }
 
 }  // namespace

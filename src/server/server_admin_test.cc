@@ -91,15 +91,16 @@ TEST_F(AdminServer, RefusesParametersThatASchedulerDoesNotTake) {
   expect(400, with(R"("depth":-1)"), "from 1 to 64");
   expect(400, with(R"("depth":1.5)"), "a whole number");
   expect(400, with(R"("depth":18446744073709551615)"), "from 1 to 64");
-  expect(400, with(R"("depth":2,"extra_blocks":1,"depth":2)"), "'depth' is set twice");
+  expect(400, with(R"("depth":2,"extra_blocks":1,"depth":2)"), "has 'depth' twice");
   for (const std::string_view value : {"NaN", "1e999", "\"2\"", "true", "null", "{}", "[2]", ""}) {
     expect(400, with(fmt::format(R"("depth":{})", value)), "{PARAMETER: NUMBER}");
   }
-  for (const std::string_view rest : {R"("parameters":[])", R"("parameters":2)", R"("more":1)",
-                                      R"("parameters":{},"parameters":{})"}) {
+  for (const std::string_view rest :
+       {R"("parameters":[])", R"("parameters":2)", R"("parameters":{},"parameters":{})"}) {
     expect(400, fmt::format(R"({{"scheduler":"paella",{}}})", rest), "{PARAMETER: NUMBER}");
   }
-  expect(400, R"({"parameters":{"depth":2}})", "{\"scheduler\": NAME}");
+  expect(400, R"({"scheduler":"paella","more":1})", "unknown field 'more'");
+  expect(400, R"({"parameters":{"depth":2}})", "has no 'scheduler'");
   expect(400, R"({"scheduler":"paella:depth=2","parameters":{"depth":2}})", "not in both");
   expect(400, R"({"scheduler":"paella:depth=2","parameters":{}})", "not in both");
   expect(400, R"({"scheduler":"paella:depth"})", "PARAMETER=NUMBER");
@@ -167,7 +168,7 @@ TEST_F(AdminServer, RefusesToSwitchToWhatIsNoScheduler) {
         "{\"scheduler\":\"reef\"}\0"s, std::string(4096, '[')}) {
     const auto response = AskMetricsPort(Post("/v2/scheduler", body));
     EXPECT_EQ(response.status, 400) << body;
-    EXPECT_THAT(ErrorOf(response), HasSubstr("{\"scheduler\": NAME}")) << body;
+    EXPECT_THAT(ErrorOf(response), HasSubstr("scheduler")) << body;
     EXPECT_LT(response.body.size(), 500u);
   }
   for (const int port : {server_->http_port(), server_->metrics_port()}) {
