@@ -13,6 +13,13 @@ std::size_t DescriptorsForGrpc(std::size_t descriptors);
 /// The process's present limit of descriptors (`ulimit -n`).
 std::size_t DescriptorLimit();
 
+/// Sets what every accepted TCP connection has: small messages go at once; and to a client on this
+/// machine one call of the system takes 256 KB at most. Kernels built without preemption let no
+/// other thread onto the core during a call, and a call that copies 4 MB takes 3 ms. Measured with
+/// a control loop beside background answers of 25 MB over gRPC: a p99 of 1.7 ms in place of 3.2. A
+/// client elsewhere keeps the system's size, which follows the delay of the network.
+void PrepareConnection(int socket);
+
 /// A descriptor in reserve. When no other is left, it is closed for a moment, so that a client can
 /// be answered instead of left waiting. Owned by one thread at a time.
 class SpareDescriptor {

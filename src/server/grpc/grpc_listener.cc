@@ -1,8 +1,6 @@
 #include "server/grpc/grpc_listener.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -131,8 +129,7 @@ void GrpcListener::HandOver(int descriptor) {
     spdlog::warn("{}: a connection is closed, {} files and sockets are in use (`ulimit -n`)",
                  where_, descriptor);
   }
-  const int on = 1;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  PrepareConnection(descriptor);
   const bool admitted = !too_many && guard_.Admit(descriptor, Now());
   const MutexLock lock(mutex_);
   if (!admitted || !handover_) {

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "server/descriptors.h"
 #include "server/http/http_request_rules.h"
 
 namespace lagoon {
@@ -58,7 +59,7 @@ HttpConnection::~HttpConnection() { context_.owner->ConnectionEnded(); }
 void HttpConnection::Start() {
   net::post(strand_, [self = shared_from_this()] {
     ErrorCodeIo ignored;
-    self->socket_.set_option(net::ip::tcp::no_delay(true), ignored);
+    PrepareConnection(self->socket_.native_handle());
     self->socket_.non_blocking(true, ignored);
     self->NextRequest();
   });
