@@ -46,6 +46,9 @@ class ForwardingDevice : public Device {
   std::size_t Poll(std::span<DeviceEvent> events) override { return device_.Poll(events); }
   void SetListener(DeviceListener* listener) override { device_.SetListener(listener); }
   void Wait(TimePoint until) override { device_.Wait(until); }
+  void WaitForMany(TimePoint until, std::size_t launches) override {
+    device_.WaitForMany(until, launches);
+  }
   void Wake() override { device_.Wake(); }
   UnitTimes Times() const override { return device_.Times(); }
   void SetWorkHeld(bool held) override { device_.SetWorkHeld(held); }

@@ -109,7 +109,9 @@ class Run {
   Status TakeEvents() {
     std::array<DeviceEvent, 64> events;
     const std::size_t count = device_.Poll(events);
-    if (count == 0 && in_flight_ > 0) device_.Wait(std::min(device_.Now() + 1s, revoke_at_));
+    if (count == 0 && in_flight_ > 0) {
+      device_.WaitForMany(std::min(device_.Now() + 1s, revoke_at_), AwaitedLaunches());
+    }
     for (const DeviceEvent& event : std::span(events).first(count)) {
       if (event.kind == DeviceEvent::Kind::kLost) return Lost();
       OnEvent(event);
@@ -119,6 +121,12 @@ class Run {
     if (device_.Raise(options_.guard, value) == SubmitResult::kLost) return Lost();
     PlanRevocation();
     return {};
+  }
+
+  /// How many launches to wait for at once: all, or half where others wait for their room.
+  std::size_t AwaitedLaunches() const {
+    const bool more = next_ < inputs_.size() + plan().ops.size() + outputs_.size();
+    return more ? (in_flight_ + 1) / 2 : in_flight_;
   }
 
   void PlanRevocation() {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
 #include <thread>
 
 #include "device/conformance/suite.h"
@@ -119,6 +120,36 @@ TEST(CpuDevice, GoesAwayWithWorkInFlight) {
   device->reset();
   const int runs = args.runs.load();
   EXPECT_LT(runs, 100'000);
+}
+
+// The workers go to sleep at any moment before or after the wait begins.
+TEST(CpuDevice, AWaitForManyLaunchesEndsWhenNoMoreCanRetire) {
+  auto device = CreateCpuDevice({.workers = 2});
+  ASSERT_TRUE(device.has_value());
+  Session session(**device);
+  const KernelHandle kernel = session.Load(conformance::CountBody);
+  for (int i = 0; i < 300; ++i) {
+    conformance::CountArgs args;
+    Record first(1);
+    Record second(2);
+    for (Record* record : {&first, &second}) {
+      ASSERT_EQ((*device)->Submit({.kernel = kernel, .args = &args, .progress = record->get()}),
+                SubmitResult::kOk);
+    }
+    conformance::Spin(std::chrono::microseconds(i));
+    int retired = 0;
+    while (retired < 2) {
+      const TimePoint until = (*device)->Now() + std::chrono::seconds(20);
+      const std::size_t wanted = i % 2 == 0 ? 2 : 1000;  // there are no thousand
+      (*device)->WaitForMany(until, wanted);
+      ASSERT_LT((*device)->Now(), until);
+      std::array<DeviceEvent, 16> events;
+      const std::size_t count = (*device)->Poll(events);
+      for (const DeviceEvent& event : std::span(events).first(count)) {
+        retired += event.kind == DeviceEvent::Kind::kRetired ? 1 : 0;
+      }
+    }
+  }
 }
 
 TEST(CpuDevice, BuffersOutliveTheDevice) {

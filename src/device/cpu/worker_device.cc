@@ -182,14 +182,23 @@ std::size_t WorkerDevice::Poll(std::span<DeviceEvent> events) {
   return count + background_.Poll(events.subspan(count));
 }
 
-void WorkerDevice::Wait(TimePoint until) {
+void WorkerDevice::WaitForEvents(TimePoint until, std::size_t events) {
   MutexLock lock(wait_mutex_);
+  const bool alone = waiters_.load(std::memory_order_relaxed) == 0;
+  if (alone || events < wanted_events_.load(std::memory_order_relaxed)) {
+    wanted_events_.store(events, std::memory_order_relaxed);
+  }
   waiters_.fetch_add(1, std::memory_order_acq_rel);  // pairs with NotifyWaiters()
-  while (front_.pending() + background_.pending() == 0 && !woken_ && lagoon::Now() < until) {
+  while (!HasEvents(events) && !woken_ && lagoon::Now() < until) {
     news_.WaitUntil(wait_mutex_, until);
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   woken_ = false;
+}
+
+bool WorkerDevice::HasEvents(std::size_t wanted) const {
+  const std::size_t pending = front_.pending() + background_.pending();
+  return pending >= wanted || front_.HasLastEvents() || background_.HasLastEvents();
 }
 
 void WorkerDevice::Wake() {
@@ -201,10 +210,10 @@ void WorkerDevice::Wake() {
 }
 
 // Both sides change `waiters_`, so one comes first: this one, then the waiter sees the events that
-// were pushed before; or the waiter, then it is seen here.
+// were pushed before, and the workers that went to sleep; or the waiter, then it is seen here.
 void WorkerDevice::NotifyWaiters() {
   if (waiters_.fetch_add(0, std::memory_order_acq_rel) == 0) return;
-  if (front_.pending() + background_.pending() == 0) return;
+  if (!HasEvents(wanted_events_.load(std::memory_order_relaxed))) return;
   { MutexLock lock(wait_mutex_); }  // the waiter sleeps by now
   news_.NotifyAll();
 }

@@ -53,7 +53,10 @@ class WorkerDevice final : public Device {
   void HurryBackground(bool hurry) override { background_.Hurry(hurry); }
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
-  void Wait(TimePoint until) override;
+  void Wait(TimePoint until) override { WaitForEvents(until, 1); }
+  void WaitForMany(TimePoint until, std::size_t launches) override {
+    WaitForEvents(until, kEventsPerLaunch * launches);
+  }
   void Wake() override;
 
   UnitTimes Times() const override;
@@ -67,6 +70,10 @@ class WorkerDevice final : public Device {
   Status GrowScratch(const CodeImage& image, std::size_t bytes);
   void OnFrontNews();
   void CarryNews();
+  /// Sleeps until there are `events` events, or some and all workers sleep, or as Wait() says.
+  void WaitForEvents(TimePoint until, std::size_t events);
+  /// True if there are `wanted` events, or no more will come by themselves.
+  bool HasEvents(std::size_t wanted) const;
   void NotifyWaiters();
 
   DeviceInfo info_;
@@ -85,6 +92,7 @@ class WorkerDevice final : public Device {
   CondVar news_;  // wakes callers of Wait()
   bool woken_ GUARDED_BY(wait_mutex_) = false;
   std::atomic<std::uint32_t> waiters_{0};
+  std::atomic<std::size_t> wanted_events_{1};  // the least that a caller of Wait() waits for
 
   // Incremented by background workers that have news, and by the end. `carrier_` sleeps on it and
   // calls the listener, at normal priority.

@@ -175,6 +175,7 @@ void WorkerPool::AwaitChange(Worker& worker) {
   // seq_cst, as in Publish(): whoever changes the epoch sees this sleeper, or this worker sees the
   // new epoch and does not sleep.
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  if (pending() != 0) on_news_();  // a waiter that hoped for more events learns that none comes
   epoch_.wait(worker.seen_epoch, std::memory_order_seq_cst);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }

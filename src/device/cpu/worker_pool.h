@@ -71,6 +71,11 @@ class WorkerPool {
 
   /// Number of events to poll. Any thread.
   std::size_t pending() const { return table_events_.size(); }
+  /// True if there are events, and no more will come before another call. Any thread. `on_news` is
+  /// called when this becomes true.
+  bool HasLastEvents() const {
+    return pending() != 0 && sleepers_.load(std::memory_order_seq_cst) == workers_.size();
+  }
   /// Gives worker i `scratch[i]`, which is larger than what it has, before its next kernel. Call it
   /// from one thread at a time. Keeps what the workers had: twice the largest at most, if sizes
   /// double.
