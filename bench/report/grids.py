@@ -72,6 +72,12 @@ BESIDE = {"alone, p50 / p90 / p99 ms": "{robot_latency_ms_p50.$.alone:.1f} / {ro
           "with the background": "{robot_latency_ms_p50.$.both:.1f} / {robot_latency_ms_p90.$.both:.1f} / "
                                  "{robot_latency_ms_p99.$.both:.1f}",
           "p99 / alone": "{robot_latency_normalized_p99.$:i.2f}", "background work": "{robot_background_work.$:.2f}"}
+BOTH_WAYS = {"`lagoon`, in one process": "lagoon:lagoon@process", "`reset`, in one process": "lagoon:reset@process",
+             "`lagoon`, gRPC": "lagoon:lagoon@grpc", "`reset`, gRPC": "lagoon:reset@grpc",
+             "ONNX Runtime, `SCHED_IDLE`": "onnxruntime:idle", "ONNX Runtime, control groups": "onnxruntime:cgroup"}
+FREQUENT = {"p50 / p90 ms, alone": "{robot_latency_ms_p50.$.alone:.1f} / {robot_latency_ms_p90.$.alone:.1f}",
+            "with the background": "{robot_latency_ms_p50.$.both:.1f} / {robot_latency_ms_p90.$.both:.1f}",
+            "p90 / alone": "{robot_latency_normalized_p90.$:i.2f}", "background work": "{robot_background_work.$:.2f}"}
 OTHERS = {"ONNX Runtime, defaults": "onnxruntime-default", "spinning off": "onnxruntime-no-spinning",
           "a pinned thread each": "onnxruntime-pinned", "best-effort at nice 19": "onnxruntime-nice19"}
 CONTENTION = {"latency / alone, p50": "{realtime_latency_normalized_p50.$:i.2f}",
@@ -113,6 +119,10 @@ GRIDS = {
         "work, `lagoon`": "{throughput_vs_best_os.$:i.2f}", "work, `reset`": "{throughput_vs_best_os.$.reset:i.2f}"}),
     "robot": Grid(f"2026-11-26-{EPYC}-robot-grpc", ROBOT, BESIDE),
     "robot-process": Grid(f"2026-11-26-{EPYC}-robot-process", ROBOT, BESIDE),
+    "robot-controller": Grid(f"2026-11-26-{EPYC}-robot-controller", BOTH_WAYS | {
+        "ONNX Runtime, `SCHED_FIFO`": "onnxruntime:fifo"}, BESIDE | {"late": "{robot_late_fraction.$:%1}"}),
+    "robot-cameras": Grid(f"2026-11-26-{EPYC}-robot-cameras", BOTH_WAYS, FREQUENT),
+    "robot-burst": Grid(f"2026-11-26-{EPYC}-robot-burst", BOTH_WAYS, FREQUENT),
     "isolation": Grid("2026-11-22-xeon-2core-isolation", {
         "none": "alone", "has a worse rank, nothing else": "priority", "blocks that have not begun leave": "guard",
         "blocks that run leave too": "abort"}, {

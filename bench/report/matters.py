@@ -6,6 +6,7 @@ import grids
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
 DISB = f"2026-11-26-{EPYC}-disb-os"
+CONTROLLER = f"2026-11-26-{EPYC}-robot-controller"
 CAMERA, IN_PROCESS = f"2026-11-26-{EPYC}-robot-grpc", f"2026-11-26-{EPYC}-robot-process"
 
 
@@ -83,6 +84,13 @@ SECTIONS = {
         Row("the same: background work, of that under the best setting of the operating system", IN_PROCESS,
             "{robot_background_vs_best_os.lagoon:lagoon:i.2f}; {robot_background_vs_best_os.lagoon:reset:i.2f}",
             "1: **undecided**"),
+        Row("a control loop of 500 Hz in one process with the models: p99 beside the background under `lagoon`, `reset`; ONNX "
+            "Runtime, `SCHED_IDLE`, control groups, ms", CONTROLLER,
+            "{robot_latency_ms_p99.lagoon:lagoon@process.both:.1f}, {robot_latency_ms_p99.lagoon:reset@process.both:.1f}; "
+            "{robot_latency_ms_p99.onnxruntime:idle.both:.1f}, {robot_latency_ms_p99.onnxruntime:cgroup.both:.1f}"),
+        Row("the same: later than 2 ms, of all, in one process; over gRPC", CONTROLLER,
+            "{robot_late_fraction.lagoon:lagoon@process:%1}, {robot_late_fraction.lagoon:reset@process:%1}; "
+            "{robot_late_fraction.lagoon:lagoon@grpc:%1}, {robot_late_fraction.lagoon:reset@grpc:%1}", "0: **missed**"),
         Row("DISB A; E; REAL: work of all clients, of that under the best setting of the operating system, `lagoon`", DISB,
             "{throughput_vs_best_os.A:i.2f}; {throughput_vs_best_os.E:i.2f}; {throughput_vs_best_os.REAL:i.2f}",
             "1: met; **undecided**; **undecided**"),
