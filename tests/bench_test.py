@@ -270,6 +270,7 @@ def test_what_a_simulation_cannot_do_is_said(lagoon, tmp_path, words, named):
     (("--device", "sim:mi50", "--workload", "Z"), "'Z'"),
     (("--device", "sim:mi50", "--workers", "2"), "--workers"),
     (("--device", "sim:mi50", "--scale", "small"), "--scale"),
+    (("--device", "sim:cpu8", "--scale", "paper", "--workload", "C"), "'cpu8' has no model 'yolov3'"),
     (("--device", "sim:mi50", "--no-onnxruntime"), "--no-onnxruntime"),
 ])
 def test_disb_names_what_does_not_go_with_a_simulated_device(lagoon, tmp_path, words, named):

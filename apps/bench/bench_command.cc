@@ -154,7 +154,9 @@ Json GpuModelJson(const GpuModel& gpu) {
   for (const SimConstantInfo& info : SimConstantTable()) {
     constants[std::string(info.name)] = gpu.constants.*info.member;
   }
-  return {{"name", gpu.name}, {"constants", std::move(constants)}};
+  Json model = {{"name", gpu.name}, {"constants", std::move(constants)}};
+  if (gpu.background) model["background"] = true;
+  return model;
 }
 
 }  // namespace lagoon

@@ -43,8 +43,10 @@ struct DisbWords {
   Json skipped = Json::object();  // settings that the system does not permit, and why
 
   bool simulated() const { return device != "cpu" && !device.starts_with("cuda:"); }
+  // Kernels of a CPU were measured, so its models are those of the zoo.
+  bool simulates_cpu() const { return device.starts_with("sim:cpu"); }
   bench::DisbScale Scale() const {
-    if (simulated()) return bench::DisbScale::kSimulated;
+    if (simulated() && !simulates_cpu()) return bench::DisbScale::kSimulated;
     return scale == "small" ? bench::DisbScale::kSmall : bench::DisbScale::kPaper;
   }
   std::vector<bench::DisbLoad::Late> Clients() const {
@@ -90,7 +92,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
                 const BenchCommon& common) {
   constexpr std::string_view kPrefix = "sim:";
   if (!words.device.starts_with(kPrefix)) {
-    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:GPU", words.device));
+    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:NAME", words.device));
   }
   Result<GpuModel> gpu = LoadGpuModel(words.device.substr(kPrefix.size()));
   if (!gpu) Die(gpu.error().message);
@@ -135,12 +137,15 @@ std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
 }
 
 // Dies if an option for real devices is given: on a simulated device it would have no effect.
-void RefuseOfRealDevices(const CLI::App& command, const std::string& device) {
+void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
                            "--onnxruntime-worker", "--settings", "--trace", "--cuda-driver"}) {
-    const bool draws = std::string_view(name) == "--python" && command.count("--plot") > 0;
-    if (command.count(name) > 0 && !draws) {
-      Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name, device));
+    const std::string_view word = name;
+    const bool taken = (word == "--python" && command.count("--plot") > 0) ||
+                       (word == "--scale" && words.simulates_cpu());
+    if (command.count(name) > 0 && !taken) {
+      Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name,
+                      words.device));
     }
   }
 }
@@ -149,8 +154,8 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command
       .add_option(
           "--device", words.device,
-          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:GPU: a simulated GPU "
-          "(mi50, gv100, or a file of a GPU model) in virtual time")
+          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:NAME: a simulated GPU "
+          "(mi50, gv100, or a file of a GPU model) or CPU (cpu2, cpu4, cpu8) in virtual time")
       ->capture_default_str();
   command
       .add_option("--workload", words.workload,
@@ -227,7 +232,8 @@ void AddDisbBenchmark(CLI::App& parent) {
         {"seconds", options->seconds},
         {"seed", options->seed}};
     if (words->simulated()) {
-      RefuseOfRealDevices(*command, words->device);
+      RefuseOfRealDevices(*command, *words);
+      if (words->simulates_cpu()) configuration["scale"] = words->scale;
       return RunSimDisb(*words, *options, std::move(configuration), *common);
     }
     options->zoo = common->zoo;

@@ -22,6 +22,7 @@ import page
 
 ROOT = page.ROOT
 DISB = ("disb", "--workload", "all", "--schedulers", "reef,lagoon", "--clients", "newest")
+CPU_DISB = ("disb", "--workload", "all", "--schedulers", "lagoon,reset,streams", "--requests", "2000")
 SPLIT = ("split", "--schedulers",
          "split,split:elastic=0,clockwork,clockwork:admit_by_deadline=0,prema,prema-kernel,rt-a,lagoon,lagoon-ratio")
 # The files of bench/results, each with the words of `lagoon bench` that write it.
@@ -30,6 +31,7 @@ RUNS = {
     "sim-figures-quick.json": ("figures", "--effort", "0.02"),
     "sim-disb-mi50.json": (*DISB, "--device", "sim:mi50"),
     "sim-disb-gv100.json": (*DISB, "--device", "sim:gv100"),
+    **{f"sim-disb-cpu{cores}.json": (*CPU_DISB, "--device", f"sim:cpu{cores}") for cores in (2, 4, 8)},
     "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
     "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),
     "sim-split-sweep.json": (*SPLIT, "--seeds", "1", "--scenarios", "1", "--reading", "one-process", "--sweep"),

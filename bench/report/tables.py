@@ -30,6 +30,39 @@ def disb(results, _words):
              "tail `reef`", "`lagoon`", "tail"], rows)
 
 
+WORKLOADS = ("A", "B", "C", "D", "E", "REAL")
+LIVE = "2026-11-26-epyc-2core-disb-os.json"
+
+
+def cpu(results, _words):
+    """DISB on simulated CPUs: real-time tail over alone, and best-effort work, each under three schedulers."""
+    rows = []
+    for workload in WORKLOADS:
+        for cores in (2, 4, 8):
+            metrics = results[f"sim-disb-cpu{cores}.json"]["metrics"]
+            rows.append([workload, cores, *(f"{metrics[f'{metric}.{system}.{workload}']:.{digits}f}"
+                                            for metric, digits in (("realtime_latency_vs_alone_p99", 3),
+                                                                   ("best_effort_throughput_normalized", 2))
+                                            for system in ("lagoon", "reset", "streams"))])
+    return (["workload", "cores", "p99 / alone, `lagoon`", "`reset`", "`streams`", "best-effort work, `lagoon`", "`reset`",
+             "`streams`"], rows)
+
+
+def cpu_check(results, words):
+    """Two simulated cores beside two real ones. words: the workloads."""
+    simulated, measured = results["sim-disb-cpu2.json"]["metrics"], results[LIVE]["metrics"]
+    rows = []
+    for workload in words:
+        for system in ("lagoon", "reset"):
+            cells = []
+            for metric in ("realtime_latency_normalized_mean", "best_effort_throughput_normalized"):
+                pair = [metrics[f"{metric}.{system}.{workload}"] for metrics in (simulated, measured)]
+                cells += [*(f"{value:.2f}" for value in pair), f"{pair[0] / pair[1]:.2f}"]
+            rows.append([workload, f"`{system}`", *cells])
+    return (["workload", "scheduler", "latency / standalone, `cpu2`", "two cores", "ratio", "best-effort work, `cpu2`",
+             "two cores ", "ratio "], rows)
+
+
 def sensitivity(results, _words):
     """The constants that change a result of workload C by more than 1 %."""
     report = results["sim-gv100-sensitivity.json"]
@@ -43,13 +76,13 @@ def sensitivity(results, _words):
 
 
 FCFS = "clockwork:admit_by_deadline=0"
-BASELINES = ((FCFS, "ClockWork", (-0.553, -0.560)), ("prema", "PREMA, which waits for what runs", (-0.468, -0.503)),
+LIVELINES = ((FCFS, "ClockWork", (-0.553, -0.560)), ("prema", "PREMA, which waits for what runs", (-0.468, -0.503)),
              ("prema-kernel", "PREMA, which preempts what runs", (-0.468, -0.503)), ("rt-a", "RT-A", (-0.689, -0.693)))
 
 
 def split_jitter(results, _words):
     report, rows = results["sim-split.json"], []
-    for system, name, published in BASELINES:
+    for system, name, published in LIVELINES:
         for scenario, paper in zip(("s1", "s6"), published):
             metric = f"jitter_short_vs.{system}.{scenario}"
             interval = report["intervals"][metric]
@@ -64,7 +97,7 @@ def split_jitter(results, _words):
 def split_saved(results, _words):
     """Percentage points by which `split` has fewer late requests, at most over all targets and scenarios."""
     metrics, rows = results["sim-split.json"]["metrics"], []
-    for system, name, _ in BASELINES:
+    for system, name, _ in LIVELINES:
         most = [max(100 * (metrics[f"violation_rate.{system}.{cell}"] - metrics[f"violation_rate.split.{cell}"])
                     for cell in (f"s{scenario}.a{alpha}{suffix}" for scenario in (1, 3, 6) for alpha in range(2, 21)))
                 for suffix in ("", ".overload")]
@@ -142,5 +175,5 @@ def notes(model):
     return "; ".join(said)
 
 
-TABLES = {"disb": disb, "sensitivity": sensitivity, "split-jitter": split_jitter, "split-saved": split_saved,
-          "split-systems": split_systems, "series": series}
+TABLES = {"disb": disb, "cpu": cpu, "cpu-check": cpu_check, "sensitivity": sensitivity, "split-jitter": split_jitter,
+          "split-saved": split_saved, "split-systems": split_systems, "series": series}

@@ -106,6 +106,35 @@ TEST(DisbSim, AWorkloadWithoutOpenLoopsHasOneKindOfClients) {
   EXPECT_FALSE(metrics.contains("throughput_normalized.lagoon.newest"));
 }
 
+SimDisbOptions OfCpu(const std::string& device, const std::string& workload) {
+  SimDisbOptions options = Options(device, workload);
+  options.workload = *NamedDisbWorkload(workload, DisbScale::kSmall, 1);
+  return options;
+}
+
+// In B a real-time request follows the other, so that `reset` has no time for best-effort work.
+// `lagoon` has the cores that narrow kernels leave idle.
+TEST(DisbSim, OnEightCoresNarrowKernelsLeaveRoomInB) {
+  SimDisbOptions options = OfCpu("cpu8", "B");
+  options.schedulers = {"reset", "lagoon"};
+  const Json metrics = MetricsOf(options);
+  EXPECT_LT(metrics.at("best_effort_throughput_normalized.reset"), 0.01);
+  EXPECT_GT(metrics.at("best_effort_throughput_normalized.lagoon"), 0);
+  EXPECT_GT(metrics.at("padded_launches.lagoon"), 0);
+  EXPECT_LT(metrics.at("realtime_latency_vs_alone_mean.lagoon"), 1.1);
+}
+
+TEST(DisbSim, PreemptionKeepsTheLatencyOnACpu) {
+  for (const char* const device : {"cpu2", "cpu8"}) {
+    SimDisbOptions options = OfCpu(device, "A");
+    options.schedulers = {"reset", "streams"};
+    const Json metrics = MetricsOf(options);
+    EXPECT_LT(metrics.at("realtime_latency_vs_alone_mean.reset"), 1.05) << device;
+    EXPECT_GT(metrics.at("realtime_latency_vs_alone_mean.streams"), 1.2) << device;
+    EXPECT_GT(metrics.at("best_effort_throughput_normalized.reset"), 0.3) << device;
+  }
+}
+
 TEST(DisbSim, AModelWithoutAListIsNamed) {
   Report report("disb", {}, "test");
   const Status status = RunDisbOnSim(Options("t4", "A"), report);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/sim/cpu_kernel_lists.h"
 #include "sim/device/gpu_model.h"
 
 namespace lagoon {
@@ -240,6 +241,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
 }
 
 Result<SimModel> MakeSimModel(std::string_view device, std::string_view model) {
+  if (device.starts_with("cpu")) return MakeCpuSimModel(device, model);
   std::string names;
   for (const SimModelStatistics& statistics : kModels) {
     if (statistics.device != device) continue;

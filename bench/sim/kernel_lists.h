@@ -1,10 +1,11 @@
 #pragma once
 
-// The models of the papers as lists of kernels, for simulated devices. A list follows from
-// published statistics and a fixed seed; it never comes from another GPU
-// (docs/design/simulator.md).
+// Models as lists of kernels, for simulated devices (docs/design/simulator.md). A list of a GPU
+// follows from a paper's statistics and a fixed seed; it never comes from another GPU. The lists of
+// CPUs were measured (cpu_kernel_lists.h).
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -38,9 +39,11 @@ struct SimModelKernel {
   std::uint32_t blocks = 0;
   BlockDemand block;
   Nanoseconds time{0};  // the whole kernel, alone on the device
+  /// Indexes of the kernels that it depends on; nullopt: the one before.
+  std::optional<std::vector<std::uint32_t>> deps = {};
 };
 
-/// A model's kernels, each of which depends on the one before.
+/// A model's kernels, in an order in which they may run.
 struct SimModel {
   SimModelStatistics statistics;
   std::vector<SimModelKernel> kernels = {};
@@ -51,7 +54,7 @@ struct SimModel {
 /// least, and with a `block` of 0, in two. `units`: SimConstants::units.
 SimModelKernel FullKernel(Nanoseconds time, std::uint32_t units, Nanoseconds block);
 
-/// All models of all devices.
+/// All models of all simulated GPUs.
 std::span<const SimModelStatistics> SimModelTable();
 
 /// kNotFound names the models that the device has.

@@ -21,7 +21,11 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     op.kernel = *handle;
     op.occupancy = device.Occupancy(*handle);
     op.blocks = kernel.blocks;
-    if (i > 0) op.deps = {i - 1};
+    if (kernel.deps) {
+      op.deps = *kernel.deps;
+    } else if (i > 0) {
+      op.deps = {i - 1};
+    }
     op.cost = {kernel.time, kernel.block.time};
     plan.ops.push_back(std::move(op));
   }

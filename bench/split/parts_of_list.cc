@@ -88,6 +88,8 @@ SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhea
     cut.part_ends.push_back(static_cast<std::uint32_t>(cut.kernels.size()));
     begin = end;
   }
+  // Each kernel waits for the one before, so that the copies stand between the parts.
+  for (SimModelKernel& kernel : cut.kernels) kernel.deps.reset();
   return cut;
 }
 

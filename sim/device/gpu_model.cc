@@ -144,9 +144,11 @@ Result<GpuModel> ParseGpuModel(std::string_view text, std::string_view origin) {
     return ReadFields(object, constants);
   };
   const Status read =
-      ReadJson(text, {JsonField::Text("name", gpu.name),
-                      JsonField::Text("description", gpu.description),
-                      {"constants", "{NAME: {\"value\", \"source\"}}", read_constants}});
+      ReadJson(text,
+               {JsonField::Text("name", gpu.name),
+                JsonField::Text("description", gpu.description),
+                {"constants", "{NAME: {\"value\", \"source\"}}", read_constants}},
+               {JsonField::Flag("background", [&gpu](bool value) { gpu.background = value; })});
   if (!read) return Wrong(origin, read.error().message);
   LAGOON_RETURN_IF_ERROR(CheckSimConstants(gpu.constants, origin));
   return gpu;

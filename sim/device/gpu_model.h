@@ -70,6 +70,8 @@ struct GpuModel {
   std::string description;  // of the device, for people
   SimConstants constants;
   std::vector<std::string> sources;  // of each constant, in the order of SimConstantTable()
+  /// The device takes launches with Launch::background: it is a CPU with idle threads.
+  bool background = false;
 };
 
 /// Names of the built-in GPU models, in the order of sim/device/README.md.
@@ -80,8 +82,9 @@ std::span<const std::string_view> BuiltInGpuModels();
 /// and value.
 Result<GpuModel> LoadGpuModel(const std::string& name_or_path);
 
-/// Reads the text of a GPU model, which has all constants and no other key:
+/// Reads the text of a GPU model, which has all constants and no unknown key:
 /// {"name", "description", "constants": {NAME: {"value", "source"}}}. `origin` is named in errors.
+/// "background" (true or false) may be left out.
 Result<GpuModel> ParseGpuModel(std::string_view text, std::string_view origin);
 
 /// Checks that the constants are within their bounds and fit together.

@@ -34,7 +34,7 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(GpuModel, AllThatAreBuiltInLoadAndTellTheirSources) {
-  EXPECT_EQ(BuiltInGpuModels().size(), 8u);
+  EXPECT_EQ(BuiltInGpuModels().size(), 11u);
   for (const std::string_view name : BuiltInGpuModels()) {
     const Result<GpuModel> gpu = LoadGpuModel(std::string(name));
     ASSERT_TRUE(gpu.has_value()) << gpu.error().message;
@@ -83,6 +83,20 @@ TEST(GpuModel, AFileIsReadLikeOneThatIsBuiltIn) {
   EXPECT_EQ(gpu->constants.units, 7);
 }
 
+// GPUs have no threads of the idle class. A CPU has as many workers as its name says, which hold
+// one block each, and nothing before them that holds up work.
+TEST(GpuModel, CpusHaveABackgroundAndNoQueues) {
+  EXPECT_FALSE(LoadGpuModel("mi50")->background);
+  for (const std::int64_t cores : {2, 4, 8}) {
+    const GpuModel cpu = *LoadGpuModel("cpu" + std::to_string(cores));
+    EXPECT_TRUE(cpu.background);
+    EXPECT_EQ(cpu.constants.units, cores);
+    EXPECT_EQ(cpu.constants.blocks_per_unit, 1);
+    EXPECT_EQ(cpu.constants.check_interval_ns, 10'000);
+    EXPECT_EQ(cpu.constants.dispatch_ns + cpu.constants.evict_ns, 0);
+  }
+}
+
 TEST(GpuModel, UnknownNamesAndFilesAreNamed) {
   const Result<GpuModel> none = LoadGpuModel("mi5");
   ASSERT_FALSE(none.has_value());
@@ -99,6 +113,8 @@ TEST(GpuModel, WrongFilesAreRefusedByKeyAndValue) {
   EXPECT_THAT(ErrorOf("[3]"), HasSubstr("[3]"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"units\"", "\"unlts\"")), HasSubstr("'unlts'"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"description\"", "\"name\"")), HasSubstr("'name' twice"));
+  EXPECT_THAT(ErrorOf(With(Text(), "\"constants\"", "\"background\": 1, \"constants\"")),
+              HasSubstr("'background' must be true or false, is 1"));
   const std::string units = "\"units\": {\"value\": 60, \"source\": \"REEF 6.2\"}";
   EXPECT_THAT(ErrorOf(With(Text(), units + ",", "")), HasSubstr("no 'units'"));
   EXPECT_THAT(ErrorOf(With(Text(), units, "\"units\": 60")), HasSubstr("60"));

@@ -52,7 +52,8 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.units = static_cast<std::uint32_t>(constants_.units);
   info_.memory_bytes = memory_->limit_bytes();
   info_.max_launches = options.max_launches;
-  info_.max_background_launches = options.background ? options.max_launches : 0;
+  const bool background = options.background || gpu_.background;
+  info_.max_background_launches = background ? options.max_launches : 0;
   info_.max_streams = kMaxStreams;
   info_.max_guards = kMaxGuards;
   info_.share_granule = static_cast<std::uint32_t>(constants_.share_granule);

@@ -24,6 +24,7 @@ struct SimDeviceOptions {
   std::uint32_t max_launches = 4096;
   std::size_t memory_limit_bytes = 0;  // 0: the GPU model's memory
   /// The device takes launches with Launch::background, and runs them as it runs all others.
+  /// GpuModel::background says so, too.
   bool background = false;
 };
 
