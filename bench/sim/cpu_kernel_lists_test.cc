@@ -63,7 +63,8 @@ TEST(CpuSimModels, DependOnEarlierKernels) {
 TEST(CpuSimModels, PlansHaveTheBranches) {
   const SimModel model = *MakeSimModel("cpu8", "googlenet");
   auto device = *CreateSimDevice("cpu8");
-  const std::vector<PlanOp>& ops = (*LoadSimPlan(model, *device))->plan.ops;
+  const std::shared_ptr<const LoadedPlan> loaded = *LoadSimPlan(model, *device);
+  const std::vector<PlanOp>& ops = loaded->plan.ops;
   EXPECT_THAT(ops[16].deps, ElementsAre(15));
   EXPECT_THAT(ops[18].deps, ElementsAre(15));
   EXPECT_THAT(ops[19].deps, ElementsAre(18));

@@ -112,14 +112,16 @@ SimDisbOptions OfCpu(const std::string& device, const std::string& workload) {
   return options;
 }
 
-// In B a real-time request follows the other, so that `reset` has no time for best-effort work.
-// `lagoon` has the cores that narrow kernels leave idle.
-TEST(DisbSim, OnEightCoresNarrowKernelsLeaveRoomInB) {
+// In B one real-time request follows the other. `reset` has no time for best-effort work. `lagoon`
+// has the cores that narrow kernels leave idle, but for 17 us at most: GoogLeNet begins, and its
+// twelfth kernel, of blocks of 27 us, fits nowhere.
+TEST(DisbSim, OnEightCoresBPadsButNothingEnds) {
   SimDisbOptions options = OfCpu("cpu8", "B");
   options.schedulers = {"reset", "lagoon"};
   const Json metrics = MetricsOf(options);
   EXPECT_LT(metrics.at("best_effort_throughput_normalized.reset"), 0.01);
-  EXPECT_GT(metrics.at("best_effort_throughput_normalized.lagoon"), 0);
+  EXPECT_LT(metrics.at("best_effort_throughput_normalized.lagoon"), 0.01);
+  EXPECT_EQ(metrics.at("padded_launches.reset"), 0);
   EXPECT_GT(metrics.at("padded_launches.lagoon"), 0);
   EXPECT_LT(metrics.at("realtime_latency_vs_alone_mean.lagoon"), 1.1);
 }
