@@ -126,6 +126,15 @@ TEST(DisbSim, OnEightCoresBPadsButNothingEnds) {
   EXPECT_LT(metrics.at("realtime_latency_vs_alone_mean.lagoon"), 1.1);
 }
 
+// Five best-effort jobs have all eight cores, not one each.
+TEST(DisbSim, OnEightCoresFiveJobsLeaveNoCoreIdle) {
+  SimDisbOptions options = OfCpu("cpu8", "C");
+  options.schedulers = {"reset"};
+  const Json metrics = MetricsOf(options);
+  EXPECT_GT(metrics.at("best_effort_throughput_normalized.reset"), 0.55);
+  EXPECT_LT(metrics.at("realtime_latency_vs_alone_mean.reset"), 1.05);
+}
+
 TEST(DisbSim, PreemptionKeepsTheLatencyOnACpu) {
   for (const char* const device : {"cpu2", "cpu8"}) {
     SimDisbOptions options = OfCpu(device, "A");

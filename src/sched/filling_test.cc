@@ -148,10 +148,11 @@ TEST_F(Background, IsNotForSlices) {
   EXPECT_EQ(dispatcher_->Stats().slices, 1u);
 }
 
+// Five jobs on eight units: with a unit each, three units would be idle.
 TEST_F(Background, JobsDivideTheUnits) {
   Open(kReset);
   AddQueue(JobClass::kRealTime, 1, 1);
-  for (const std::uint32_t units : {0u, 4u, 2u, 2u, 1u}) {
+  for (const std::uint32_t units : {0u, 4u, 3u, 2u, 2u}) {
     PostBestEffort();
     EXPECT_EQ(device_->max_claimants(), units);
   }

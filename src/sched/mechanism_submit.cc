@@ -299,11 +299,11 @@ bool Mechanism::SubmitOutputs(Job& job) {
 // In the background jobs divide the units among themselves, so that each stays on few of them: a
 // job on a unit of its own finds its data in that unit's caches, and waits for no other unit at the
 // end of each kernel. Two jobs on a core each do 1.06 (VGG-19) to 1.45 times (MobileNetV2) the work
-// of two jobs that take turns on both. 0: all units.
+// of two jobs that take turns on both. Rounded up, so that no unit is left over. 0: all units.
 std::uint32_t Mechanism::UnitsFor(const Job& job) const {
   const std::uint32_t jobs = computing_[kBestEffort];
   if (!job.background || jobs < 2) return 0;
-  return std::max(1u, UnitsOf(*job.queue, device_.info().units) / jobs);
+  return (UnitsOf(*job.queue, device_.info().units) + jobs - 1) / jobs;
 }
 
 void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
