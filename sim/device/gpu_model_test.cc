@@ -114,7 +114,7 @@ TEST(GpuModel, WrongFilesAreRefusedByKeyAndValue) {
   EXPECT_THAT(ErrorOf(With(Text(), "\"units\"", "\"unlts\"")), HasSubstr("'unlts'"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"description\"", "\"name\"")), HasSubstr("'name' twice"));
   EXPECT_THAT(ErrorOf(With(Text(), "\"constants\"", "\"background\": 1, \"constants\"")),
-              HasSubstr("'background' must be true or false, is 1"));
+              HasSubstr("'background' is '1'; it takes true or false"));
   const std::string units = "\"units\": {\"value\": 60, \"source\": \"REEF 6.2\"}";
   EXPECT_THAT(ErrorOf(With(Text(), units + ",", "")), HasSubstr("no 'units'"));
   EXPECT_THAT(ErrorOf(With(Text(), units, "\"units\": 60")), HasSubstr("60"));
