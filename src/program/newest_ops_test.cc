@@ -234,7 +234,7 @@ TEST(NewestOps, CausalConvGoesOnWhereItsStateEnds) {
 // [1,steps,..] of 2 heads of the query over 1 state of 2 x 2.
 struct Recurrence {
   bool gated = false, delta = false;
-  Floats q, k, v, decay, beta;
+  Floats q{}, k{}, v{}, decay{}, beta{};
 
   std::vector<double> Run(std::vector<double>& s) const {
     std::vector<double> y;
