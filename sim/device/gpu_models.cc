@@ -2,6 +2,8 @@
 // sensitivity (docs/design/simulator.md).
 
 #include <array>
+#include <cstddef>
+#include <string_view>
 
 #include "sim/device/gpu_model.h"
 
@@ -11,6 +13,49 @@ namespace {
 struct BuiltIn {
   std::string_view name, text;
 };
+
+// Every CPU has this text, with its number of cores for each #.
+constexpr char kCpu[] = R"json({
+"name": "cpu#", "description": "# cores of a CPU, a worker on each", "background": true,
+"constants": {
+"units": {"value": #, "source": "chosen: a common number of cores"},
+"blocks_per_unit": {"value": 1, "source": "a worker runs one block at a time"},
+"threads_per_unit": {"value": 1, "source": "a block takes a whole worker"},
+"registers_per_unit": {"value": 1, "source": "not used: blocks state no registers"},
+"shared_bytes_per_unit": {"value": 0, "source": "not used: blocks state no shared memory"},
+"memory_mib": {"value": 16384, "source": "assumed"},
+"memory_bytes_per_us": {"value": 20000, "source": "assumed; not used: the kernel lists of CPUs state no traffic"},
+"hardware_queues": {"value": 1024, "source": "chosen: a CPU has no hardware queues, so none holds work up"},
+"copy_engines": {"value": 1, "source": "assumed: in truth the workers copy"},
+"copy_bytes_per_us": {"value": 8000, "source": "assumed"},
+"copy_latency_ns": {"value": 0, "source": "a worker copies as soon as it takes the copy"},
+"host_submit_ns": {"value": 1000, "source": "measured: a kernel takes 1.7 us of the dispatcher beside five closed loops, events included (2026-11-21-sim-decision.json)"},
+"host_event_ns": {"value": 200, "source": "measured, with the one before"},
+"host_raise_ns": {"value": 1000, "source": "assumed: a lock and a word"},
+"launch_latency_ns": {"value": 1000, "source": "assumed: a worker that spins finds the launch"},
+"raise_latency_ns": {"value": 200, "source": "assumed: a cache line goes from one core to another"},
+"notify_latency_ns": {"value": 1000, "source": "assumed: the worker that ended the kernel tells the dispatcher"},
+"dispatch_ns": {"value": 0, "source": "a CPU has no front end: every worker takes blocks by itself"},
+"stream_switch_ns": {"value": 0, "source": "a CPU has no front end"},
+"dependent_gap_ns": {"value": 1000, "source": "assumed: workers that spin see the last commit"},
+"evict_ns": {"value": 0, "source": "a CPU has no queues to get past"},
+"check_interval_ns": {"value": 10000, "source": "chosen: half of what the block protocol allows (20 us)"},
+"kill_ns": {"value": 0, "source": "not used: blocks leave at checks"},
+"coresidency_permille": {"value": 0, "source": "a unit holds one block"},
+"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
+}})json";
+
+template <char kCores>
+constexpr auto kCpuOf = [] {
+  std::array<char, sizeof(kCpu) - 1> text{};
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = kCpu[i] == '#' ? kCores : kCpu[i];
+  return text;
+}();
+
+template <char kCores>
+constexpr std::string_view CpuText() {
+  return {kCpuOf<kCores>.data(), kCpuOf<kCores>.size()};
+}
 
 constexpr std::array kBuiltIn{
     BuiltIn{"mi50", R"json({
@@ -245,93 +290,9 @@ constexpr std::array kBuiltIn{
 "coresidency_permille": {"value": 300, "source": "assumed: as t4"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
-    BuiltIn{"cpu2", R"json({
-"name": "cpu2", "description": "2 cores of a CPU, a worker on each", "background": true,
-"constants": {
-"units": {"value": 2, "source": "chosen: a common number of cores"},
-"blocks_per_unit": {"value": 1, "source": "a worker runs one block at a time"},
-"threads_per_unit": {"value": 1, "source": "a block takes a whole worker"},
-"registers_per_unit": {"value": 1, "source": "not used: blocks state no registers"},
-"shared_bytes_per_unit": {"value": 0, "source": "not used: blocks state no shared memory"},
-"memory_mib": {"value": 16384, "source": "assumed"},
-"memory_bytes_per_us": {"value": 20000, "source": "assumed; not used: the kernel lists of CPUs state no traffic"},
-"hardware_queues": {"value": 1024, "source": "chosen: a CPU has no hardware queues, so none holds work up"},
-"copy_engines": {"value": 1, "source": "assumed: in truth the workers copy"},
-"copy_bytes_per_us": {"value": 8000, "source": "assumed"},
-"copy_latency_ns": {"value": 0, "source": "a worker copies as soon as it takes the copy"},
-"host_submit_ns": {"value": 1000, "source": "measured: a kernel takes 1.7 us of the dispatcher beside five closed loops, events included (2026-11-21-sim-decision.json)"},
-"host_event_ns": {"value": 200, "source": "measured, with the one before"},
-"host_raise_ns": {"value": 1000, "source": "assumed: a lock and a word"},
-"launch_latency_ns": {"value": 1000, "source": "assumed: a worker that spins finds the launch"},
-"raise_latency_ns": {"value": 200, "source": "assumed: a cache line goes from one core to another"},
-"notify_latency_ns": {"value": 1000, "source": "assumed: the worker that ended the kernel tells the dispatcher"},
-"dispatch_ns": {"value": 0, "source": "a CPU has no front end: every worker takes blocks by itself"},
-"stream_switch_ns": {"value": 0, "source": "a CPU has no front end"},
-"dependent_gap_ns": {"value": 1000, "source": "assumed: workers that spin see the last commit"},
-"evict_ns": {"value": 0, "source": "a CPU has no queues to get past"},
-"check_interval_ns": {"value": 10000, "source": "chosen: half of what the block protocol allows (20 us)"},
-"kill_ns": {"value": 0, "source": "not used: blocks leave at checks"},
-"coresidency_permille": {"value": 0, "source": "a unit holds one block"},
-"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
-}})json"},
-    BuiltIn{"cpu4", R"json({
-"name": "cpu4", "description": "4 cores of a CPU, a worker on each", "background": true,
-"constants": {
-"units": {"value": 4, "source": "chosen: a common number of cores"},
-"blocks_per_unit": {"value": 1, "source": "a worker runs one block at a time"},
-"threads_per_unit": {"value": 1, "source": "a block takes a whole worker"},
-"registers_per_unit": {"value": 1, "source": "not used: blocks state no registers"},
-"shared_bytes_per_unit": {"value": 0, "source": "not used: blocks state no shared memory"},
-"memory_mib": {"value": 16384, "source": "assumed"},
-"memory_bytes_per_us": {"value": 20000, "source": "assumed; not used: the kernel lists of CPUs state no traffic"},
-"hardware_queues": {"value": 1024, "source": "chosen: a CPU has no hardware queues, so none holds work up"},
-"copy_engines": {"value": 1, "source": "assumed: in truth the workers copy"},
-"copy_bytes_per_us": {"value": 8000, "source": "assumed"},
-"copy_latency_ns": {"value": 0, "source": "a worker copies as soon as it takes the copy"},
-"host_submit_ns": {"value": 1000, "source": "measured: a kernel takes 1.7 us of the dispatcher beside five closed loops, events included (2026-11-21-sim-decision.json)"},
-"host_event_ns": {"value": 200, "source": "measured, with the one before"},
-"host_raise_ns": {"value": 1000, "source": "assumed: a lock and a word"},
-"launch_latency_ns": {"value": 1000, "source": "assumed: a worker that spins finds the launch"},
-"raise_latency_ns": {"value": 200, "source": "assumed: a cache line goes from one core to another"},
-"notify_latency_ns": {"value": 1000, "source": "assumed: the worker that ended the kernel tells the dispatcher"},
-"dispatch_ns": {"value": 0, "source": "a CPU has no front end: every worker takes blocks by itself"},
-"stream_switch_ns": {"value": 0, "source": "a CPU has no front end"},
-"dependent_gap_ns": {"value": 1000, "source": "assumed: workers that spin see the last commit"},
-"evict_ns": {"value": 0, "source": "a CPU has no queues to get past"},
-"check_interval_ns": {"value": 10000, "source": "chosen: half of what the block protocol allows (20 us)"},
-"kill_ns": {"value": 0, "source": "not used: blocks leave at checks"},
-"coresidency_permille": {"value": 0, "source": "a unit holds one block"},
-"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
-}})json"},
-    BuiltIn{"cpu8", R"json({
-"name": "cpu8", "description": "8 cores of a CPU, a worker on each", "background": true,
-"constants": {
-"units": {"value": 8, "source": "chosen: a common number of cores"},
-"blocks_per_unit": {"value": 1, "source": "a worker runs one block at a time"},
-"threads_per_unit": {"value": 1, "source": "a block takes a whole worker"},
-"registers_per_unit": {"value": 1, "source": "not used: blocks state no registers"},
-"shared_bytes_per_unit": {"value": 0, "source": "not used: blocks state no shared memory"},
-"memory_mib": {"value": 16384, "source": "assumed"},
-"memory_bytes_per_us": {"value": 20000, "source": "assumed; not used: the kernel lists of CPUs state no traffic"},
-"hardware_queues": {"value": 1024, "source": "chosen: a CPU has no hardware queues, so none holds work up"},
-"copy_engines": {"value": 1, "source": "assumed: in truth the workers copy"},
-"copy_bytes_per_us": {"value": 8000, "source": "assumed"},
-"copy_latency_ns": {"value": 0, "source": "a worker copies as soon as it takes the copy"},
-"host_submit_ns": {"value": 1000, "source": "measured: a kernel takes 1.7 us of the dispatcher beside five closed loops, events included (2026-11-21-sim-decision.json)"},
-"host_event_ns": {"value": 200, "source": "measured, with the one before"},
-"host_raise_ns": {"value": 1000, "source": "assumed: a lock and a word"},
-"launch_latency_ns": {"value": 1000, "source": "assumed: a worker that spins finds the launch"},
-"raise_latency_ns": {"value": 200, "source": "assumed: a cache line goes from one core to another"},
-"notify_latency_ns": {"value": 1000, "source": "assumed: the worker that ended the kernel tells the dispatcher"},
-"dispatch_ns": {"value": 0, "source": "a CPU has no front end: every worker takes blocks by itself"},
-"stream_switch_ns": {"value": 0, "source": "a CPU has no front end"},
-"dependent_gap_ns": {"value": 1000, "source": "assumed: workers that spin see the last commit"},
-"evict_ns": {"value": 0, "source": "a CPU has no queues to get past"},
-"check_interval_ns": {"value": 10000, "source": "chosen: half of what the block protocol allows (20 us)"},
-"kill_ns": {"value": 0, "source": "not used: blocks leave at checks"},
-"coresidency_permille": {"value": 0, "source": "a unit holds one block"},
-"share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
-}})json"},
+    BuiltIn{"cpu2", CpuText<'2'>()},
+    BuiltIn{"cpu4", CpuText<'4'>()},
+    BuiltIn{"cpu8", CpuText<'8'>()},
 };
 
 constexpr std::array kNames{
