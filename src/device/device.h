@@ -341,8 +341,7 @@ class DeviceQueue {
   virtual void Wait(TimePoint until) = 0;
   /// As Wait(), but a device may let the caller sleep until as many as `launches` launches have
   /// retired that were not polled, or no unit finds work. For a caller that has submitted all that
-  /// it can: to wake it after each kernel would take a core from the units (measured: a tenth of
-  /// the time of a model whose kernels take 20 us).
+  /// it can: to wake it after each kernel would take a core from the units.
   virtual void WaitForMany(TimePoint until, std::size_t /*launches*/) { Wait(until); }
   virtual void Wake() = 0;  // any thread
 };
