@@ -50,11 +50,12 @@ FOLDERS = {
     "kernels/conv": f"base device plan {KERNEL} kernels/simd kernels/conv/bf16/conv2d_bf16.h "
                     "kernels/window/window_ops.h",
     "kernels/conv/bf16": f"base device plan {KERNEL} kernels/simd kernels/conv",
+    "kernels/conv/int8": f"base device plan {KERNEL} kernels/simd",
     "kernels/elementwise": f"base plan {KERNEL} kernels/simd",
     "kernels/lines": f"base plan {KERNEL} kernels/simd kernels/elementwise",
     "kernels/select": f"base plan {KERNEL} kernels/elementwise",
     "kernels/move": f"base device plan {KERNEL} kernels/simd kernels/elementwise",
-    "kernels/sequence": f"base plan {KERNEL} kernels/simd",
+    "kernels/sequence": f"base plan {KERNEL} kernels/simd kernels/conv/int8",
     "kernels/window": f"base device plan {KERNEL} kernels/simd",
     "kernels/cuda": f"base device/cuda/driver plan kernels {SPECS} kernels/cuda/make {HOST_BODIES}",
     "kernels/cuda/bodies": "device/cuda/gpu kernels/image_window.h kernels/elementwise/unary_functions.h plan/elementwise_list.h",
@@ -72,7 +73,8 @@ FOLDERS = {
     "graph/fold": "base plan graph graph/ops",
     "graph/fuse": "base plan graph graph/ops",
     "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
-    "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv kernels/sequence",
+    "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv "
+                     "kernels/conv/int8 kernels/elementwise/byte_add.h kernels/sequence kernels/window/byte_pool.h",
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h kernels/peak.h program program/link program/split",
     "program/split": "base plan",

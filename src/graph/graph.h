@@ -74,12 +74,22 @@ inline constexpr ValueId kNoValue{0xffffffff};  // an optional input or output t
 /// sequence of values or an empty optional (graph/control).
 enum class ValueKind : std::uint8_t { kTensor, kSequence, kNothing };
 
+/// The integers of 8 bits that a constant of floats stands for: (levels - zero) * scale. Scale and
+/// zero are one number, or one for each index of `axis`.
+struct QuantizedConstant {
+  Constant levels, scale;
+  std::optional<Constant> zero = {};
+  std::int64_t axis = -1;  // -1: one number
+};
+
 struct Value {
   std::string name;
   DataType type = DataType::kFloat32;
   Dims dims;  // known after import
   bool shape_known = false;
   std::optional<Constant> constant = {};  // initialisers and folded values
+  /// Set for a constant that a DequantizeLinear made.
+  std::shared_ptr<const QuantizedConstant> quantized = {};
   /// Set if the actual dims depend on data: `dims` are then a capacity, the most that each dim can
   /// be. The same node also computes the value `sizes` (INT64, one element per dim), which has the
   /// actual dims. The elements lie row-major for the actual dims at the start of the memory for

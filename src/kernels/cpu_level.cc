@@ -31,12 +31,7 @@ std::int64_t BodiesOf(CpuLevel level) {
   return HWY_TARGETS & (level == CpuLevel::kAvx2 ? HWY_AVX2 : kAvx512Bodies);
 }
 
-#ifdef LAGOON_EMULATED_BF16
-
-/// The instructions are emulated on top of AVX-512 (conv/bf16/emulated_bf16.h).
-CpuLevel HighestBf16Level() { return CpuLevel::kAmx; }
-
-#elif defined(LAGOON_HAS_BF16_LEVELS)
+#ifdef LAGOON_HAS_BF16_LEVELS
 
 struct CpuLeaf {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -47,6 +42,15 @@ struct CpuLeaf {
 };
 
 constexpr bool HasBits(std::uint64_t word, std::uint64_t bits) { return (word & bits) == bits; }
+
+#endif
+
+#ifdef LAGOON_EMULATED_BF16
+
+/// The instructions are emulated on top of AVX-512 (conv/bf16/emulated_bf16.h).
+CpuLevel HighestBf16Level() { return CpuLevel::kAmx; }
+
+#elif defined(LAGOON_HAS_BF16_LEVELS)
 
 /// The register states that the operating system saves for processes (XCR0).
 std::uint64_t KeptStates() {
@@ -94,6 +98,29 @@ std::vector<CpuLevel> FindLevels() {
   return levels;
 }
 
+/// The products of bytes that a machine of these levels has.
+ByteProducts FindByteProducts(std::span<const CpuLevel> levels) {
+  ByteProducts products;
+#ifdef LAGOON_HAS_BF16_LEVELS
+  constexpr unsigned kAvx512Vnni = 1u << 11, kAvxVnni = 1u << 4;
+  const auto has = [&](CpuLevel level) {
+    return std::find(levels.begin(), levels.end(), level) != levels.end();
+  };
+  products.avx512 = has(CpuLevel::kAvx512) && HasBits(CpuLeaf(7, 0).ecx, kAvx512Vnni);
+  products.avx = has(CpuLevel::kAvx2) && HasBits(CpuLeaf(7, 1).eax, kAvxVnni);
+#else
+  static_cast<void>(levels);
+#endif
+  return products;
+}
+
+/// The word of LAGOON_CPU; empty if there is none.
+std::string_view LevelWord() {
+  // Unsafe only beside a thread that changes the environment; Lagoon has no such thread.
+  const char* word = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
+  return word == nullptr ? "" : word;
+}
+
 /// Also removes bodies below the level, so that tests that run every body run only those of the
 /// level.
 void LimitBodies(CpuLevel level) {
@@ -104,9 +131,8 @@ void LimitBodies(CpuLevel level) {
 
 Result<CpuLevel> DecideLevel() {
   const std::span<const CpuLevel> levels = MachineCpuLevels();
-  // Unsafe only beside a thread that changes the environment; Lagoon has no such thread.
-  const char* word = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
-  if (word == nullptr || *word == 0) return levels.back();
+  const std::string_view word = LevelWord();
+  if (word.empty()) return levels.back();
   LAGOON_ASSIGN_OR_RETURN(const CpuLevel level, ParseCpuLevel(word, levels));
   LimitBodies(level);
   return level;
@@ -146,6 +172,14 @@ Result<CpuLevel> ParseCpuLevel(std::string_view word, std::span<const CpuLevel> 
 const Result<CpuLevel>& ProcessCpuLevel() {
   static const Result<CpuLevel> level = DecideLevel();
   return level;
+}
+
+ByteProducts ProcessByteProducts() {
+  static const ByteProducts products = [] {
+    const bool lowered = !LevelWord().empty() && ActiveCpuLevel() < CpuLevel::kAvx512Bf16;
+    return lowered ? ByteProducts() : FindByteProducts(MachineCpuLevels());
+  }();
+  return products;
 }
 
 CpuLevel ActiveCpuLevel() {

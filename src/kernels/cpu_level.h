@@ -46,6 +46,16 @@ const Result<CpuLevel>& ProcessCpuLevel();
 /// error and ends the process with status 1.
 CpuLevel ActiveCpuLevel();
 
+/// Whether this process multiplies bytes by vector instructions (VNNI), which machines have beside
+/// their level.
+struct ByteProducts {
+  bool avx512 = false;  // AVX512-VNNI
+  bool avx = false;     // AVX-VNNI
+};
+
+/// None if LAGOON_CPU names a level below kAvx512Bf16.
+ByteProducts ProcessByteProducts();
+
 }  // namespace lagoon
 
 /// The body of HWY_EXPORT's table for the level of this process. Use this macro instead of

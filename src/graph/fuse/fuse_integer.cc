@@ -3,6 +3,7 @@
 // DequantizeLinear and a QuantizeLinear, which later steps fuse.
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -192,10 +193,14 @@ bool DivideConv(Graph& graph, const Node& node, std::vector<Node>& nodes) {
   if (node.inputs[5] != kNoValue) sources.push_back(*graph.value(node.inputs[5]).constant);
   Node conv{node.name, "Conv", {x}, {y}, node.attributes, {}};
   conv.packed = true;
+  QuantizedConstant quantized{sources[0], sources[1], {}, IsOne(graph, node.inputs[4]) ? -1 : 0};
+  if (sources.size() > 2) quantized.zero = sources[2];
   conv.inputs.push_back(
       AddConstant(graph, node.name + "_weights",
                   DerivedConstant(DataType::kFloat32, w.dims, "dequantize by channel",
                                   std::move(sources), DequantizedWeights)));
+  graph.value(conv.inputs.back()).quantized =
+      std::make_shared<const QuantizedConstant>(std::move(quantized));
   if (InputOr(node, 8) != kNoValue) conv.inputs.push_back(FloatBias(graph, node));
   nodes.push_back({node.name + "_dequantize",
                    "DequantizeLinear",

@@ -156,6 +156,18 @@ std::optional<Constant> DeferredOutput(const OpContext& context, const OpSpec& s
                          std::move(from), evaluate);
 }
 
+/// What a DequantizeLinear read; null if that is not one number of 8 bits for each of its results.
+std::shared_ptr<const QuantizedConstant> QuantizedOf(const OpContext& context, const OpSpec& spec) {
+  if (spec.evaluate != EvaluateDequantize || context.node().Int("block_size", 0) != 0) return {};
+  const DataType type = context.input(0).type;
+  if (type != DataType::kInt8 && type != DataType::kUInt8) return {};
+  if (context.input(1).type != DataType::kFloat32 || context.constant(0)->narrow != 0) return {};
+  QuantizedConstant from{*context.constant(0), *context.constant(1)};
+  if (context.has_input(2)) from.zero = *context.constant(2);
+  from.axis = context.node().Int("axis", -1);
+  return std::make_shared<const QuantizedConstant>(std::move(from));
+}
+
 Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, ByteBudget& budget) {
   if (const Status charged = ChargeInputs(context, spec, budget); !charged) {
     return tl::unexpected(context.Named(charged.error()));
@@ -169,6 +181,7 @@ Status Evaluate(Graph& graph, const OpContext& context, const OpSpec& spec, Byte
         return tl::unexpected(context.Named(charged.error()));
       }
     }
+    value.quantized = QuantizedOf(context, spec);
     value.constant = DeferredOutput(context, spec, i);
     if (value.constant) continue;
     LAGOON_ASSIGN_OR_RETURN(ConstantBytes contents, spec.evaluate(context, i));

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/activation.h"
+#include "kernels/conv/int8/byte_conv_args.h"
 #include "kernels/sequence/integer_linear.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/unroll.h"
@@ -20,7 +21,7 @@ namespace {
 struct IntegerLinearArgs {
   const std::byte* x = nullptr;
   const std::byte* x_zero = nullptr;
-  const std::int16_t* weights = nullptr;
+  const std::byte* weights = nullptr;  // of 16 bits, or PackedByteConv with `unit`
   const float* x_scale = nullptr;
   const float* w_scale = nullptr;
   const float* bias = nullptr;
@@ -32,6 +33,7 @@ struct IntegerLinearArgs {
   bool is_signed = false;
   Limits limits;
   Finish finish;
+  const ByteUnit* unit = nullptr;  // null: weights of 16 bits
 };
 
 constexpr std::size_t kTileRows = 48;     // most rows of a tile
@@ -40,9 +42,19 @@ constexpr std::size_t kChunk = 512;       // depth between two guard checks; eve
 /// Elements from row to row of a chunk of x. Not a power of two, which would put all rows into the
 /// same few lines of the cache.
 constexpr std::size_t kChunkStride = kChunk + 32;
-/// Scratch: the sums of a tile, then a chunk of its rows of x as 16-bit integers.
+/// Scratch: the sums of a tile, then a chunk of its rows of x as 16-bit integers or a ByteScratch.
 constexpr std::size_t kIntegerScratch = kTileRows * kTileColumns * sizeof(std::int32_t) +
                                         kTileRows * kChunkStride * sizeof(std::int16_t);
+constexpr std::size_t kByteChunkQuads = 1024;  // between two guard checks
+
+/// What the products of bytes need beside the results of a tile.
+struct ByteScratch {
+  std::int32_t sums[kByteRows * kBytePanel];
+  std::int32_t bias[kTileColumns];  // by panel and place
+  float scale[kTileColumns];
+};
+static_assert(kTileColumns % kBytePanel == 0);
+static_assert(sizeof(ByteScratch) <= kTileRows * kChunkStride * sizeof(std::int16_t));
 
 /// The rows and columns of y that a task computes.
 struct LinearTile {
@@ -196,9 +208,15 @@ HWY_INLINE void CenterRows(const IntegerLinearArgs& args, const LinearTile& tile
   }
 }
 
+/// A vector of sums as floats: of integers times `scale`, or of what is scaled already.
+HWY_INLINE simd::V ScaledSums(const std::int32_t* sums, simd::V scale) {
+  return hn::Mul(hn::ConvertTo(simd::D(), hn::LoadU(hn::RebindToSigned<simd::D>(), sums)), scale);
+}
+HWY_INLINE simd::V ScaledSums(const float* sums, simd::V) { return hn::LoadU(simd::D(), sums); }
+
 /// Writes the sums of a tile as floats.
-HWY_INLINE void StoreTile(const IntegerLinearArgs& args, const LinearTile& tile,
-                          const std::int32_t* sums) {
+template <typename T>
+HWY_INLINE void StoreTile(const IntegerLinearArgs& args, const LinearTile& tile, const T* sums) {
   using simd::D;
   using simd::V;
   const V low = hn::Set(D(), args.limits.low), high = hn::Set(D(), args.limits.high);
@@ -207,9 +225,8 @@ HWY_INLINE void StoreTile(const IntegerLinearArgs& args, const LinearTile& tile,
     const size_t at = (tile.row + row) * args.columns + tile.column;
     const auto step = [&](const auto& io, size_t j) HWY_ATTR {
       const size_t column = tile.column + j;
-      const auto sum = hn::LoadU(hn::RebindToSigned<D>(), sums + j);
       const V scale = hn::Mul(x_scale, io.Load(args.w_scale + column));
-      V v = hn::Add(hn::Mul(hn::ConvertTo(D(), sum), scale), io.Load(args.bias + column));
+      V v = hn::Add(ScaledSums(sums + j, scale), io.Load(args.bias + column));
       if (args.residual != nullptr) v = hn::Add(v, io.Load(args.residual + at + j));
       io.Store(simd::Clamp(v, low, high), args.y + at + j);
     };
@@ -238,12 +255,81 @@ HWY_INLINE bool LinearTask(const IntegerLinearArgs& args, const LinearTile& tile
     for (size_t column = 0; column < tile.columns; column += kStrip) {
       if (ctx != nullptr && ctx->ShouldLeave()) return false;
       const size_t strip = (tile.column + column) / kStrip;
-      MultiplyStrip(tile.rows, x, args.weights + (strip * padded + begin) * kStrip, (depth + 1) / 2,
+      const auto* const weights = reinterpret_cast<const std::int16_t*>(args.weights);
+      MultiplyStrip(tile.rows, x, weights + (strip * padded + begin) * kStrip, (depth + 1) / 2,
                     sums + column);
     }
   }
   if (ctx != nullptr && ctx->ShouldLeave()) return false;
   StoreTile(args, tile, sums);
+  return true;
+}
+
+/// Sets what the sums of the tile's columns become.
+HWY_INLINE void SetColumns(const IntegerLinearArgs& args, const LinearTile& tile,
+                           ByteScratch& scratch) {
+  const PackedByteConv parts(args.depth, args.columns);
+  // Minus the sum of the weights of each column.
+  const auto* const sums = reinterpret_cast<const std::int32_t*>(args.weights + parts.bias);
+  const auto zero = std::to_integer<std::int32_t>(args.x_zero[0]);
+  const std::size_t places = CeilDivide(tile.columns, kBytePanel) * kBytePanel;
+  for (std::size_t i = 0; i < places; ++i) {
+    const std::size_t column =
+        tile.column + i / kBytePanel * kBytePanel + ByteColumn(i % kBytePanel);
+    scratch.bias[i] = zero * sums[tile.column + i];
+    scratch.scale[i] = column < args.columns ? *args.x_scale * args.w_scale[column] : 0;
+  }
+}
+
+/// The products of some rows of the tile and one panel, scaled. False if the block left.
+HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile, size_t row,
+                          size_t first, ByteScratch& scratch, float* y, BlockContext* ctx) {
+  const size_t quads = args.depth / kByteQuad;
+  const std::uint8_t* pixels[kByteRows];
+  ByteTile product{};
+  product.pixels = pixels;
+  product.rows = std::min(kByteRows, tile.rows - row);
+  for (size_t r = 0; r < product.rows; ++r) {
+    pixels[r] = reinterpret_cast<const std::uint8_t*>(args.x) + (tile.row + row + r) * args.depth;
+  }
+  const size_t panel = (tile.column + first) / kBytePanel;
+  product.taps = 1;
+  product.sums = scratch.sums;
+  product.wide =
+      args.weights[PackedByteConv(args.depth, args.columns).wide + panel] != std::byte{0};
+  for (size_t quad = 0; quad < quads; quad += kByteChunkQuads) {
+    if (ctx != nullptr && ctx->ShouldLeave()) return false;
+    product.offset = quad * kByteQuad;
+    product.quads = std::min(kByteChunkQuads, quads - quad);
+    product.weights = reinterpret_cast<const std::int8_t*>(args.weights) +
+                      (panel * quads + quad) * kByteQuadBytes;
+    product.resume = quad > 0;
+    args.unit->multiply(product);
+  }
+  ByteStore store{};
+  store.sums = scratch.sums;
+  store.rows = product.rows;
+  store.columns = std::min(kBytePanel, tile.columns - first);
+  store.bias = scratch.bias + first;
+  store.scale = scratch.scale + first;
+  store.y = y + row * kTileColumns + first;
+  store.pitch = kTileColumns;
+  args.unit->store_floats(store);
+  return true;
+}
+
+/// LinearTask with products of bytes.
+HWY_INLINE bool ByteLinearTask(const IntegerLinearArgs& args, const LinearTile& tile, float* y,
+                               BlockContext* ctx) {
+  auto& scratch = *reinterpret_cast<ByteScratch*>(y + kTileRows * kTileColumns);
+  SetColumns(args, tile, scratch);
+  for (size_t row = 0; row < tile.rows; row += kByteRows) {
+    for (size_t first = 0; first < tile.columns; first += kBytePanel) {
+      if (!BytePanel(args, tile, row, first, scratch, y, ctx)) return false;
+    }
+  }
+  if (ctx != nullptr && ctx->ShouldLeave()) return false;
+  StoreTile(args, tile, y);
   return true;
 }
 
@@ -256,7 +342,11 @@ bool IntegerLinearBody(const void* raw, std::uint32_t block, BlockContext& ctx) 
   // then.
   BlockContext* const may_leave = tasks.size() == 1 ? &ctx : nullptr;
   for (size_t task = tasks.begin; task < tasks.end; ++task) {
-    if (!LinearTask(args, LinearTile(args, task), sums, may_leave)) return false;
+    const LinearTile tile(args, task);
+    const bool done = args.unit != nullptr
+                          ? ByteLinearTask(args, tile, reinterpret_cast<float*>(sums), may_leave)
+                          : LinearTask(args, tile, sums, may_leave);
+    if (!done) return false;
   }
   return true;
 }
@@ -273,7 +363,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "kernels/checks.h"
+#include "kernels/conv/int8/byte_conv.h"
 #include "kernels/cpu_level.h"
 
 namespace lagoon {
@@ -287,6 +380,7 @@ constexpr char kName[] = "integer_linear";
 // Measured on an EPYC with AVX2, one thread.
 constexpr double kNsPerProduct = 0.016;
 constexpr double kNsPerPlainProduct = 1.0;
+constexpr double kNsPerByteResult = 0.4;  // besides its products
 constexpr double kNsPerTile = 200;
 
 std::size_t Strip() { return LAGOON_DISPATCH(PickIntegerStrip)(); }
@@ -298,8 +392,12 @@ void SetTiles(double finish_ns, IntegerLinearArgs& args) {
   args.tasks = CeilDivide(args.rows, args.tile_rows) * args.column_tiles;
   const bool vectors = ActiveCpuLevel() != CpuLevel::kPortable;
   const double elements = static_cast<double>(args.rows) * static_cast<double>(args.columns);
-  const double ns_per_element =
-      static_cast<double>(args.depth) * (vectors ? kNsPerProduct : kNsPerPlainProduct) + finish_ns;
+  double ns_per_product = vectors ? kNsPerProduct : kNsPerPlainProduct;
+  if (args.unit != nullptr) {
+    ns_per_product = args.unit->quad_ns / (kByteRows * kByteQuadBytes);
+    finish_ns += kNsPerByteResult;
+  }
+  const double ns_per_element = static_cast<double>(args.depth) * ns_per_product + finish_ns;
   args.blocks = BlocksFor(elements * ns_per_element + kNsPerTile * static_cast<double>(args.tasks),
                           args.tasks);
 }
@@ -309,6 +407,11 @@ Status Check(const IntegerLinearSpec& spec) {
                                               {"the weights", spec.depth, spec.columns},
                                               {"y", spec.rows, spec.columns}}) {
     LAGOON_RETURN_IF_ERROR(CheckElements(kName, tensor, {{"rows", rows}, {"columns", columns}}));
+  }
+  if (spec.byte_weights && !TakesByteWeights(spec)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: has no products of bytes for {} at depth {}", kName,
+                            OipName(spec.x_type), spec.depth));
   }
   if (spec.x_type == DataType::kUInt8 || spec.x_type == DataType::kInt8) return {};
   return Fail(ErrorCode::kUnimplemented,
@@ -326,6 +429,7 @@ Result<Kernel> MakeIntegerLinear(const IntegerLinearSpec& spec) {
   args.is_signed = spec.x_type == DataType::kInt8;
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
   LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
+  if (spec.byte_weights) args.unit = &FastestByteUnit();
   SetTiles(FinishNs(spec.epilogue), args);
   using Args = IntegerLinearArgs;
   Kernel kernel;
@@ -347,6 +451,27 @@ Result<Kernel> MakeIntegerLinear(const IntegerLinearSpec& spec) {
   kernel.bytes_moved =
       rows * depth + 2 * depth * columns + (spec.epilogue.residual ? 8 : 4) * rows * columns;
   return kernel;
+}
+
+bool TakesByteWeights(const IntegerLinearSpec& spec) {
+  const ByteProducts products = ProcessByteProducts();
+  return (products.avx512 || products.avx) && spec.x_type == DataType::kUInt8 &&
+         spec.depth % kByteQuad == 0 && spec.depth <= kMaxByteDepth;
+}
+
+std::size_t PackedIntegerByteWeightBytes(std::size_t depth, std::size_t columns) {
+  return PackedByteConv(depth, columns).size;
+}
+
+void PackIntegerByteWeights(std::size_t depth, std::size_t columns, const std::int8_t* weights,
+                            std::byte* packed) {
+  ByteConvSpec spec;
+  spec.in_channels = static_cast<std::uint32_t>(depth);
+  spec.out_channels = static_cast<std::uint32_t>(columns);
+  spec.x_zero = 1;  // so that the bias becomes minus the sum of the weights
+  const std::vector<std::int32_t> bias(columns, 0);
+  const std::vector<float> scale(columns, 1.0F);
+  PackByteConv(spec, {{weights, depth * columns}, bias, scale}, packed);
 }
 
 std::size_t PackedIntegerWeightBytes(std::size_t depth, std::size_t columns) {

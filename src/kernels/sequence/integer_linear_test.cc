@@ -53,10 +53,24 @@ struct Case {
     return epilogue.residual && epilogue.residual_last ? y + residual[at] : y;
   }
 
-  void Check() const {
-    SCOPED_TRACE(::testing::Message() << spec.rows << " " << spec.depth << " " << spec.columns);
+  Bytes PackedIntegers() const {
     Bytes packed(PackedIntegerWeightBytes(spec.depth, spec.columns));
     PackIntegerWeights(spec.depth, spec.columns, w.data(), packed.data());
+    return packed;
+  }
+  Bytes PackedBytes() const {
+    Bytes packed(PackedIntegerByteWeightBytes(spec.depth, spec.columns));
+    std::vector<std::int8_t> columns(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      columns[i % spec.columns * spec.depth + i / spec.columns] = static_cast<std::int8_t>(w[i]);
+    }
+    PackIntegerByteWeights(spec.depth, spec.columns, columns.data(), packed.data());
+    return packed;
+  }
+
+  void Check() const {
+    SCOPED_TRACE(::testing::Message() << spec.rows << " " << spec.depth << " " << spec.columns);
+    const Bytes packed = spec.byte_weights ? PackedBytes() : PackedIntegers();
     std::vector<Bytes> inputs{
         testing::ToBytes(x),       testing::ToBytes(zero),    packed,
         testing::ToBytes(x_scale), testing::ToBytes(w_scale), testing::ToBytes(bias)};
@@ -88,6 +102,25 @@ TEST(IntegerLinear, AnySizeOnEveryTarget) {
       Case<std::int8_t>(rows, depth, columns).Check();
     }
   }
+}
+
+TEST(IntegerLinear, WeightsOfBytesGiveTheSame) {
+  for (const auto& [rows, depth, columns] : {std::array<std::size_t, 3>{1, 4, 1},
+                                             {1, 700, 37},
+                                             {13, 512, 8},
+                                             {50, 260, 33},
+                                             {97, 1028, 65},
+                                             {2, 8196, 40}}) {
+    for (const bool residual : {false, true}) {
+      Case<std::uint8_t> bytes(rows, depth, columns, {.residual = residual});
+      if (!TakesByteWeights(bytes.spec)) GTEST_SKIP() << "this level has no products of bytes";
+      for (std::int16_t& w : bytes.w) w = static_cast<std::int16_t>(std::clamp<int>(w, -128, 127));
+      bytes.spec.byte_weights = true;
+      bytes.Check();
+    }
+  }
+  IntegerLinearSpec odd{.depth = 3, .byte_weights = true};
+  testing::ExpectInvalid(MakeIntegerLinear(odd), {"integer_linear", "depth 3"});
 }
 
 TEST(IntegerLinear, ResidualAndActivationInEveryOrder) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "kernels/cpu_kernels.h"
 #include "program/lower/emit.h"
+#include "program/lower/lower_bytes.h"
 
 namespace lagoon {
 namespace {
@@ -144,6 +145,12 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, PlaceConstant(value));
     if (layout == Layout::kPlain) return tensor;
   }
+  if (const auto bytes = TermsOf(value); !bytes.empty() && !places(value)[0] && !places(value)[1]) {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor floats,
+                            EmitFloats(*this, graph_.value(value).name, bytes, layout));
+    Define(value, floats);
+    return floats;
+  }
   const std::optional<Tensor> other = places(value)[layout == Layout::kPlain ? 1 : 0];
   if (const ValueId wide = WideOf(value); !other && wide != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor exact, Use(wide, layout));
@@ -161,17 +168,22 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
   return moved;
 }
 
+bool ProgramBuilder::LiesIn(ValueId value, Layout layout) const {
+  if (places_[static_cast<std::size_t>(value)][static_cast<std::size_t>(layout)]) return true;
+  const std::span<const ByteTensor> bytes = TermsOf(value);
+  return !bytes.empty() && bytes.front().tensor.layout == layout;
+}
+
 Layout ProgramBuilder::CheapestLayout(std::span<const ValueId> values) const {
   std::array<std::size_t, 2> moved_bytes{};
   for (const ValueId value : values) {
     if (value == kNoValue || constant(value) != nullptr) continue;
     const std::size_t rank = dims(value).size();
     if (rank < 3 || rank > 5) continue;
-    const Placements& places = places_[static_cast<std::size_t>(value)];
     for (const Layout layout : {Layout::kPlain, Layout::kChannelsLast}) {
       const auto index = static_cast<std::size_t>(layout);
-      if (places[index] || !places[1 - index]) continue;
-      const Layout from = places[1 - index]->layout;
+      const Layout from = layout == Layout::kPlain ? Layout::kChannelsLast : Layout::kPlain;
+      if (LiesIn(value, layout) || !LiesIn(value, from)) continue;
       const bool free = MovePermutation(dims(value), from, IdentityOrder(rank), layout).IsFree();
       if (!free) moved_bytes[index] += BytesOf(dims(value), type(value));
     }

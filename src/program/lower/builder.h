@@ -19,6 +19,7 @@
 #include "kernels/kernel_maker.h"
 #include "plan/opaque.h"
 #include "plan/precision.h"
+#include "program/lower/byte_flow.h"
 #include "program/lower/layout.h"
 
 namespace lagoon {
@@ -90,6 +91,12 @@ struct Tensor {
   Dims physical() const { return PhysicalDims(dims, layout); }
 };
 
+/// A value as bytes: UINT8, on a grid.
+struct ByteTensor {
+  Tensor tensor;
+  ByteGrid grid;
+};
+
 struct LowerOptions {
   Precision precision = Precision::kFp32;
   /// True if other programs share the weights, which must then be packed in the form for any number
@@ -134,6 +141,20 @@ class ProgramBuilder {
   ValueId WideOf(ValueId value) const {
     const auto found = wide_.find(value);
     return found == wide_.end() ? kNoValue : found->second;
+  }
+
+  /// Which values can be bytes. Null: none.
+  const ByteFlow* flow() const { return flow_.get(); }
+  void SetFlow(std::shared_ptr<const ByteFlow> flow) { flow_ = std::move(flow); }
+  /// Declares that the fp32 value `value` is the sum of `terms`, one or two, all in one layout.
+  /// Use(value) computes it in fp32, if a node needs that.
+  void DefineBytes(ValueId value, std::vector<ByteTensor> terms) {
+    bytes_[value] = std::move(terms);
+  }
+  /// The terms of DefineBytes(); empty if there are none.
+  std::span<const ByteTensor> TermsOf(ValueId value) const {
+    const auto found = bytes_.find(value);
+    return found == bytes_.end() ? std::span<const ByteTensor>() : found->second;
   }
 
   /// Adds a value that the graph does not have, for lowerings that rewrite a node as other nodes.
@@ -195,6 +216,8 @@ class ProgramBuilder {
   BufferId AddBuffer(LoweredBuffer buffer);
   bool AllConstant(std::span<const Operand> inputs) const;
   const KernelMaker& device_kernels() const;
+  /// Whether the value, or its bytes, lie in `layout`.
+  bool LiesIn(ValueId value, Layout layout) const;
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);
@@ -205,6 +228,8 @@ class ProgramBuilder {
   std::map<ValueId, std::string> keys_;  // keys of added constants
   std::map<ValueId, OpaqueOutput> made_;
   std::map<ValueId, ValueId> wide_;
+  std::shared_ptr<const ByteFlow> flow_;
+  std::map<ValueId, std::vector<ByteTensor>> bytes_;
   LoweredProgram program_;
 };
 

@@ -12,6 +12,7 @@
 #include "plan/elementwise_ops.h"
 #include "program/lower/builder.h"
 #include "program/lower/emit.h"
+#include "program/lower/lower_bytes.h"
 #include "program/lower/lower_nodes.h"
 
 namespace lagoon {
@@ -164,9 +165,25 @@ bool HasEmptyValue(const ProgramBuilder& builder, const Node& node) {
          std::any_of(node.outputs.begin(), node.outputs.end(), is_empty);
 }
 
+/// Lowers a node on bytes, if it can be computed on them.
+Result<bool> TryLowerBytes(ProgramBuilder& builder, const Node& node) {
+  if (builder.flow() == nullptr || node.outputs.empty() || node.outputs[0] == kNoValue ||
+      builder.type(node.outputs[0]) != DataType::kFloat32 ||
+      builder.graph().value(node.outputs[0]).sizes != kNoValue) {
+    return false;
+  }
+  if (node.op == "FakeQuantize") return TryLowerByteFake(builder, node);
+  if (node.op == "Add") return TryLowerByteSum(builder, node);
+  if (node.op == "Relu" || node.op == "Clip") return TryLowerByteLimit(builder, node);
+  if (node.packed) return TryLowerByteLinear(builder, node);
+  return TryLowerByteMove(builder, node, LowerWithElements);
+}
+
 Status LowerNode(ProgramBuilder& builder, const Node& node) {
   if (node.opaque != nullptr) return LowerOpaque(builder, node);
   if (HasEmptyValue(builder, node)) return LowerEmpty(builder, node, LowerWithElements);
+  LAGOON_ASSIGN_OR_RETURN(const bool lowered, TryLowerBytes(builder, node));
+  if (lowered) return {};
   return LowerWithElements(builder, node);
 }
 
@@ -258,6 +275,9 @@ Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerO
   const std::string where = fmt::format("model '{}'", model);
   auto builder = ProgramBuilder::Create(std::move(graph), options);
   if (!builder) return Annotate(where, std::move(builder).error());
+  if (ComputesOnBytes(options)) {
+    builder->SetFlow(std::make_shared<const ByteFlow>(builder->graph(), nodes));
+  }
   for (const Node& node : nodes) {
     Status lowered = LowerNode(*builder, node);
     if (lowered) continue;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,6 +39,30 @@ std::function<void(std::byte*)> PackIntegers(const Constant& w, const Constant* 
     }
     w.bytes.Release();
     PackIntegerWeights(depth, columns, centered.data(), to);
+  };
+}
+
+/// True if the weights minus their zero point are signed bytes.
+bool AreBytes(const Constant& w, const Constant* zero) {
+  const std::int64_t centre = w.type == DataType::kUInt8 ? 128 : 0;
+  if (zero == nullptr) return centre == 0;
+  const std::vector<std::int64_t> zeros = zero->ToInt64();
+  return std::ranges::all_of(zeros, [&](std::int64_t point) { return point == centre; });
+}
+
+/// The same weights as bytes [N,K], in the kernel's other packed form.
+std::function<void(std::byte*)> PackBytes(const Constant& w) {
+  return [w](std::byte* to) {
+    const auto depth = static_cast<std::size_t>(w.dims[0]);
+    const auto columns = static_cast<std::size_t>(w.dims[1]);
+    const int flip = w.type == DataType::kUInt8 ? 0x80 : 0;
+    std::vector<std::int8_t> levels(depth * columns);
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      const auto byte = std::to_integer<int>((*w.bytes)[i % depth * columns + i / depth]);
+      levels[i] = static_cast<std::int8_t>(byte ^ flip);
+    }
+    w.bytes.Release();
+    PackIntegerByteWeights(depth, columns, levels.data(), to);
   };
 }
 
@@ -122,11 +147,14 @@ Status LowerIntegerLinear(ProgramBuilder& builder, const Node& node) {
   spec.epilogue.residual = from.residual.has_value();
   const ValueId w_zero = InputOr(node, kWZero);
   const Constant* const zero = w_zero == kNoValue ? nullptr : builder.constant(w_zero);
+  spec.byte_weights = TakesByteWeights(spec) && AreBytes(*w, zero);
   const BufferId weights = builder.AddConstant(
-      node.name + ".weights", PackedIntegerWeightBytes(spec.depth, spec.columns),
-      PackIntegers(*w, zero),
-      fmt::format("{} - {} integer_linear", builder.KeyOf(node.inputs[kWeights]),
-                  zero == nullptr ? "0" : builder.KeyOf(w_zero)));
+      node.name + ".weights",
+      spec.byte_weights ? PackedIntegerByteWeightBytes(spec.depth, spec.columns)
+                        : PackedIntegerWeightBytes(spec.depth, spec.columns),
+      spec.byte_weights ? PackBytes(*w) : PackIntegers(*w, zero),
+      fmt::format("{} - {} integer_linear {}", builder.KeyOf(node.inputs[kWeights]),
+                  zero == nullptr ? "0" : builder.KeyOf(w_zero), spec.byte_weights));
   std::vector<Operand> inputs{builder.All(from.x),       builder.All(from.x_zero),
                               builder.All(weights),      builder.All(from.x_scale),
                               builder.All(from.w_scale), builder.All(from.bias)};

@@ -1,0 +1,213 @@
+#include "kernels/conv/int8/byte_conv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/checks.h"
+#include "kernels/conv/int8/byte_conv_args.h"
+#include "kernels/window.h"
+
+namespace lagoon {
+namespace {
+
+constexpr char kByteConv[] = "byte_conv";
+
+/// Planned times of a block. A block writes only at its end, so it may take longer than a stretch
+/// between two guard checks.
+constexpr double kByteBlockNs = 30'000, kMaxByteBlockNs = 60'000;
+constexpr double kCheckNs = 7'000;
+/// Bytes that a block writes at its end, in less than 11 us.
+constexpr std::size_t kMaxResultBytes = 96 << 10;
+constexpr double kPointerNs = 0.6;  // of a tap of a pixel
+constexpr double kCopyByteNs = 0.15;
+/// Fewer channels are copied: a tap of few quads has too little work.
+constexpr std::uint32_t kFewestDirectChannels = 16;
+
+std::size_t DepthOf(const ByteConvSpec& spec) { return WindowTaps(spec.window) * spec.in_channels; }
+
+bool IsFlatWindow(const ImageWindow& w) {
+  return w.kernel_h == 1 && w.kernel_w == 1 && w.stride_h == 1 && w.stride_w == 1 &&
+         w.pad_top == 0 && w.pad_left == 0 && w.height == w.out_height && w.width == w.out_width;
+}
+
+Status CheckSpec(const ByteConvSpec& spec) {
+  LAGOON_ASSIGN_OR_RETURN(const ImageElements elements,
+                          CheckImages(kByteConv, spec.window, {"in_channels", spec.in_channels},
+                                      {"out_channels", spec.out_channels}));
+  static_cast<void>(elements);
+  LAGOON_RETURN_IF_ERROR(CheckElements(kByteConv, "the weights of a channel",
+                                       {{"kernel_h", spec.window.kernel_h},
+                                        {"kernel_w", spec.window.kernel_w},
+                                        {"in_channels", spec.in_channels}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(
+      kByteConv, "the weights",
+      {{"depth", DepthOf(spec)}, {"out_channels", CeilDivide(spec.out_channels, 32) * 32}}));
+  if (DepthOf(spec) > kMaxByteDepth) {
+    return Invalid(kByteConv, fmt::format("a sum has {} products, more than {}", DepthOf(spec),
+                                          kMaxByteDepth));
+  }
+  if (spec.limits && !(spec.low <= spec.high)) {
+    return Invalid(kByteConv, fmt::format("the limits [{}, {}] are none", spec.low, spec.high));
+  }
+  return {};
+}
+
+ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
+  ByteConvArgs a{};
+  a.unit = &unit;
+  a.window = spec.window;
+  a.channels = spec.in_channels;
+  a.out_channels = spec.out_channels;
+  a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
+  a.groups = static_cast<std::uint32_t>(CeilDivide(a.pixels, kByteRows));
+  a.panels = static_cast<std::uint32_t>(CeilDivide(a.out_channels, kBytePanel));
+  a.flat = IsFlatWindow(spec.window);
+  const bool few = a.channels < kFewestDirectChannels && !a.flat;
+  a.copied = a.channels % kByteQuad != 0 || few;
+  const std::size_t taps = WindowTaps(spec.window);
+  a.taps = static_cast<std::uint32_t>(a.copied ? 1 : taps);
+  a.quads = static_cast<std::uint32_t>(a.copied ? CeilDivide(DepthOf(spec), kByteQuad)
+                                                : a.channels / kByteQuad);
+  a.chunk_quads = static_cast<std::uint32_t>(std::max(1.0, kCheckNs / unit.quad_ns));
+  a.floats = spec.floats;
+  a.limits = spec.limits;
+  a.low = spec.low;
+  a.high = spec.high;
+  a.x_zero = spec.x_zero;
+  a.y_zero = spec.y_zero;
+  const PackedByteConv packed(DepthOf(spec), spec.out_channels);
+  a.bias_offset = packed.bias;
+  a.scale_offset = packed.scale;
+  a.wide_offset = packed.wide;
+  return a;
+}
+
+/// Time of one group in one panel, and of what all panels of a group share.
+struct GroupNs {
+  double panel, shared;
+
+  explicit GroupNs(const ByteConvArgs& a)
+      : panel(a.taps * a.quads * a.unit->quad_ns + kByteRows * a.unit->row_ns),
+        shared(static_cast<double>(kByteRows) *
+               (a.copied ? a.quads * kByteQuad * kCopyByteNs : a.taps * kPointerNs)) {}
+};
+
+std::size_t ResultBytes(const ByteConvArgs& a) {
+  const std::size_t pixels = CeilDivide(a.groups, a.group_tiles) * kByteRows;
+  const std::size_t columns = CeilDivide(a.panels, a.panel_tiles) * kBytePanel;
+  return pixels * std::min<std::size_t>(columns, a.out_channels) * (a.floats ? sizeof(float) : 1);
+}
+
+void Cut(ByteConvArgs& a) {
+  const GroupNs ns(a);
+  const double total = a.groups * (a.panels * ns.panel + ns.shared);
+  std::size_t blocks = 1;
+  if (total > kSingleBlockNs) {
+    blocks = static_cast<std::size_t>(std::ceil(total / kByteBlockNs));
+    if (blocks < 16) blocks += blocks % 2;
+  }
+  // A group's share of all panels is one block at least, so that its pointers serve many panels.
+  const double group_ns = a.panels * ns.panel + ns.shared;
+  std::size_t panel_tiles = static_cast<std::size_t>(std::ceil(group_ns / kMaxByteBlockNs));
+  if (a.groups * panel_tiles < blocks) panel_tiles = CeilDivide(blocks, a.groups);
+  a.panel_tiles = static_cast<std::uint32_t>(std::min<std::size_t>(panel_tiles, a.panels));
+  const std::size_t group_tiles = CeilDivide(blocks, a.panel_tiles);
+  a.group_tiles = static_cast<std::uint32_t>(std::min<std::size_t>(group_tiles, a.groups));
+  while (ResultBytes(a) > kMaxResultBytes && a.group_tiles < a.groups) {
+    a.group_tiles = std::min(a.groups, 2 * a.group_tiles);
+  }
+}
+
+std::size_t Aligned(std::size_t bytes) { return CeilDivide(bytes, 64) * 64; }
+
+/// Places the parts of the scratch memory; returns its size.
+std::size_t PlaceScratch(ByteConvArgs& a) {
+  const std::size_t zeros = a.copied ? 0 : Aligned(a.channels);
+  a.pointers_offset = zeros;
+  a.sums_offset = zeros + Aligned(a.taps * kByteRows * sizeof(void*));
+  a.copies_offset = a.sums_offset + Aligned(kByteRows * kBytePanel * sizeof(std::int32_t));
+  a.result_offset = a.copies_offset + (a.copied ? Aligned(kByteRows * a.quads * kByteQuad) : 0);
+  return a.result_offset + Aligned(ResultBytes(a));
+}
+
+/// True if products of neighbours may need more than 16 bits. `w`: the quads of one column.
+bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
+  constexpr int kMostOfPair = 32767 / 255;
+  for (std::size_t i = 0; i + 1 < count; i += 2) {
+    const int a = quads[i], b = quads[i + 1];
+    const int up = std::max(a, 0) + std::max(b, 0), down = std::max(-a, 0) + std::max(-b, 0);
+    if (std::max(up, down) > kMostOfPair) return true;
+  }
+  return false;
+}
+
+/// The weights of an output channel in the order of the depth, and zeros to the last quad.
+void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter,
+                std::vector<std::int8_t>& column) {
+  const std::size_t taps = WindowTaps(spec.window);
+  for (std::size_t tap = 0; tap < taps; ++tap) {
+    for (std::size_t c = 0; c < spec.in_channels; ++c) {
+      column[tap * spec.in_channels + c] = filter[c * taps + tap];
+    }
+  }
+}
+
+}  // namespace
+
+Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit) {
+  LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
+  ByteConvArgs args = ShapeOf(spec, unit);
+  Cut(args);
+  Kernel kernel;
+  kernel.name = kByteConv;
+  kernel.body = &ByteConvBody;
+  kernel.scratch_bytes = PlaceScratch(args);
+  kernel.blocks = args.group_tiles * args.panel_tiles;
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(ByteConvArgs, x), offsetof(ByteConvArgs, weights)};
+  kernel.outputs = {offsetof(ByteConvArgs, y)};
+  const double results = static_cast<double>(args.pixels) * spec.out_channels;
+  const auto depth = static_cast<double>(DepthOf(spec));
+  kernel.flops = 2 * results * depth;
+  kernel.bytes_moved = static_cast<double>(InputPixels(spec.window)) * spec.in_channels +
+                       depth * spec.out_channels + results * (spec.floats ? 4 : 1);
+  return kernel;
+}
+
+std::size_t PackedByteConvBytes(const ByteConvSpec& spec) {
+  return PackedByteConv(DepthOf(spec), spec.out_channels).size;
+}
+
+void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
+  const std::size_t depth = DepthOf(spec), quads = CeilDivide(depth, kByteQuad);
+  const PackedByteConv parts(depth, spec.out_channels);
+  std::memset(packed, 0, parts.size);
+  auto* const weights = reinterpret_cast<std::int8_t*>(packed);
+  auto* const bias = reinterpret_cast<std::int32_t*>(packed + parts.bias);
+  auto* const scale = reinterpret_cast<float*>(packed + parts.scale);
+  std::vector<std::int8_t> column(quads * kByteQuad);
+  const std::size_t places = CeilDivide(spec.out_channels, kBytePanel) * kBytePanel;
+  for (std::size_t place = 0; place < places; ++place) {
+    const std::size_t panel = place / kBytePanel;
+    const std::size_t c = panel * kBytePanel + ByteColumn(place % kBytePanel);
+    if (c >= spec.out_channels) continue;
+    ReadColumn(spec, from.weights.data() + c * depth, column);
+    std::int64_t sum = 0;
+    for (const std::int8_t w : column) sum += w;
+    for (std::size_t quad = 0; quad < quads; ++quad) {
+      std::copy_n(
+          column.data() + quad * kByteQuad, kByteQuad,
+          weights + (panel * quads + quad) * kByteQuadBytes + place % kBytePanel * kByteQuad);
+    }
+    if (NeedsWideSums(column.data(), column.size())) packed[parts.wide + panel] = std::byte{1};
+    bias[place] = static_cast<std::int32_t>(from.bias[c] - spec.x_zero * sum);
+    scale[place] = from.scale[c];
+  }
+}
+
+}  // namespace lagoon

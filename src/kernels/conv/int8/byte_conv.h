@@ -1,0 +1,47 @@
+#pragma once
+
+// Convolutions and products with weights, of quantised activations and weights: bytes in, exact sums
+// in 32 bits, bytes or floats out.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/conv/int8/byte_unit.h"
+#include "kernels/image_window.h"
+#include "kernels/kernel.h"
+
+namespace lagoon {
+
+/// y = limit((sum of (x - x_zero) * w + bias) * scale), and for bytes rounded, with halves to even,
+/// plus y_zero. Padding counts as x_zero. A product of matrices is a window of one tap.
+struct ByteConvSpec {
+  ImageWindow window = {};
+  std::uint32_t in_channels = 1, out_channels = 1;
+  std::uint8_t x_zero = 0, y_zero = 0;
+  bool floats = false;  // y is fp32
+  bool limits = false;  // y before rounding and y_zero lies in [low, high]
+  float low = 0, high = 0;
+};
+
+/// The parameters of every output channel. `weights`: [out_channels][in_channels][kernel_h]
+/// [kernel_w]; `bias` is in units of the sums.
+struct ByteConvWeights {
+  std::span<const std::int8_t> weights;
+  std::span<const std::int32_t> bias;
+  std::span<const float> scale;
+};
+
+/// The most products of one sum, and the largest bias: no sum then exceeds 31 bits.
+inline constexpr std::size_t kMaxByteDepth = 1 << 15;
+inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int64_t{1} << 22);
+
+/// Inputs: x [batch,height,width,in_channels] (UINT8), the packed weights. Output: y, UINT8 or fp32.
+/// kInvalidArgument names the field that is zero or too large.
+Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit = FastestByteUnit());
+
+/// The packed weights, the same for every unit.
+std::size_t PackedByteConvBytes(const ByteConvSpec& spec);
+void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed);
+
+}  // namespace lagoon

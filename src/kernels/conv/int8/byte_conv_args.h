@@ -1,0 +1,67 @@
+#pragma once
+
+// Shared by the body of byte_conv and its factory. Names:
+//   group  the output pixels of one micro-tile
+//   tile   what one block computes: some panels of some groups
+//   tap    a stretch of the depth that lies in one piece for each pixel
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/block.h"
+#include "kernels/conv/int8/byte_unit.h"
+#include "kernels/image_window.h"
+#include "kernels/tiling.h"
+
+namespace lagoon {
+
+/// Where each part of the packed weights begins, in bytes.
+struct PackedByteConv {
+  std::size_t bias = 0, scale = 0, wide = 0, size = 0;
+
+  PackedByteConv(std::size_t depth, std::size_t out_channels) {
+    const std::size_t panels = CeilDivide(out_channels, kBytePanel);
+    bias = panels * CeilDivide(depth, kByteQuad) * kByteQuadBytes;
+    scale = bias + panels * kBytePanel * sizeof(std::int32_t);
+    wide = scale + panels * kBytePanel * sizeof(float);
+    size = wide + panels;
+  }
+};
+
+struct ByteConvArgs {
+  const std::uint8_t* x;
+  const std::byte* weights;  // PackedByteConv
+  void* y;
+  const ByteUnit* unit;
+
+  ImageWindow window;
+  std::uint32_t channels, out_channels;
+  std::uint32_t pixels;  // output pixels of all images
+  std::uint32_t groups, panels;
+  std::uint32_t group_tiles, panel_tiles;
+  std::uint32_t taps, quads;  // of a tap
+  std::uint32_t chunk_quads;  // between two guard checks
+  bool copied;                // the depth of a pixel is copied to scratch memory, as one tap
+  bool flat;                  // pixel i of y reads pixel i of x and nothing else
+  bool floats;
+  bool limits;
+  std::uint8_t x_zero, y_zero;
+  float low, high;
+  std::size_t bias_offset, scale_offset, wide_offset;  // in the packed weights
+  // In scratch memory, in bytes.
+  std::size_t pointers_offset, sums_offset, copies_offset, result_offset;
+};
+
+struct ByteConvTile {
+  Range groups, panels;
+};
+
+inline ByteConvTile ByteTileOf(const ByteConvArgs& args, std::uint32_t block) {
+  return {Share(args.groups, args.group_tiles, block / args.panel_tiles),
+          Share(args.panels, args.panel_tiles, block % args.panel_tiles)};
+}
+
+/// Computes tile `block`; `args`: ByteConvArgs.
+bool ByteConvBody(const void* args, std::uint32_t block, BlockContext& ctx);
+
+}  // namespace lagoon

@@ -1,0 +1,218 @@
+// One block of byte_conv.
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/conv/int8/byte_conv_args.h"
+#include "kernels/window.h"
+
+namespace lagoon {
+namespace {
+
+/// An output pixel: its image, and the input pixel of its first tap, which may be padding.
+struct PixelPlace {
+  std::size_t image;
+  std::ptrdiff_t row, column;
+
+  PixelPlace(const ImageWindow& window, std::size_t pixel)
+      : image(pixel / window.out_width / window.out_height),
+        row(static_cast<std::ptrdiff_t>(pixel / window.out_width % window.out_height *
+                                        window.stride_h) -
+            static_cast<std::ptrdiff_t>(window.pad_top)),
+        column(static_cast<std::ptrdiff_t>(pixel % window.out_width * window.stride_w) -
+               static_cast<std::ptrdiff_t>(window.pad_left)) {}
+};
+
+class ByteBlock {
+ public:
+  ByteBlock(const ByteConvArgs& args, std::uint32_t block, BlockContext& ctx)
+      : args_(args),
+        ctx_(ctx),
+        tile_(ByteTileOf(args, block)),
+        first_(tile_.groups.begin * kByteRows),
+        count_(std::min<std::size_t>(tile_.groups.end * kByteRows, args.pixels) - first_),
+        first_column_(tile_.panels.begin * kBytePanel),
+        columns_(std::min<std::size_t>(tile_.panels.end * kBytePanel, args.out_channels) -
+                 first_column_),
+        element_(args.floats ? sizeof(float) : 1),
+        scratch_(ctx.scratch().data()),
+        pointers_(reinterpret_cast<const std::uint8_t**>(scratch_ + args.pointers_offset)) {}
+
+  bool Run() {
+    if (ctx_.ShouldLeave()) return false;
+    // What padding reads.
+    if (!args_.copied) std::memset(scratch_, args_.x_zero, args_.pointers_offset);
+    for (std::size_t pixel = 0; pixel < count_; pixel += kByteRows) {
+      const std::size_t rows = std::min(kByteRows, count_ - pixel);
+      for (std::size_t row = 0; row < rows; ++row) Point(first_ + pixel + row, row);
+      for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
+        if (!Multiply(panel, rows)) return false;
+        Store(panel, rows, pixel);
+      }
+    }
+    if (ctx_.ShouldLeave()) return false;
+    CopyResult();
+    return true;
+  }
+
+ private:
+  void Point(std::size_t pixel, std::size_t row);
+  void PointToTaps(const PixelPlace& at, std::size_t row);
+  void Copy(const PixelPlace& at, std::uint8_t* to) const;
+  bool Multiply(std::size_t panel, std::size_t rows);
+  void Store(std::size_t panel, std::size_t rows, std::size_t pixel);
+  void CopyResult() const;
+
+  const std::uint8_t* PixelAt(std::size_t image, std::ptrdiff_t row, std::ptrdiff_t column) const {
+    const ImageWindow& w = args_.window;
+    return args_.x + ((static_cast<std::ptrdiff_t>(image) * w.height + row) * w.width + column) *
+                         static_cast<std::ptrdiff_t>(args_.channels);
+  }
+  std::int32_t* sums() const {
+    return reinterpret_cast<std::int32_t*>(scratch_ + args_.sums_offset);
+  }
+  template <typename T>
+  const T* PerColumn(std::size_t offset, std::size_t panel) const {
+    return reinterpret_cast<const T*>(args_.weights + offset) + panel * kBytePanel;
+  }
+
+  const ByteConvArgs& args_;
+  BlockContext& ctx_;
+  const ByteConvTile tile_;
+  const std::size_t first_, count_;  // pixels
+  const std::size_t first_column_, columns_;
+  const std::size_t element_;  // bytes of an element of y
+  std::byte* const scratch_;
+  const std::uint8_t** const pointers_;
+};
+
+void ByteBlock::Point(std::size_t pixel, std::size_t row) {
+  if (args_.flat && !args_.copied) {
+    pointers_[row] = args_.x + pixel * args_.channels;
+    return;
+  }
+  const PixelPlace at(args_.window, pixel);
+  if (!args_.copied) return PointToTaps(at, row);
+  auto* const to = reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) +
+                   row * args_.quads * kByteQuad;
+  Copy(at, to);
+  pointers_[row] = to;
+}
+
+void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
+  const ImageWindow& w = args_.window;
+  const auto* const zeros = reinterpret_cast<const std::uint8_t*>(scratch_);
+  const std::ptrdiff_t step = static_cast<std::ptrdiff_t>(args_.channels) * w.dilation_w;
+  const std::uint8_t** to = pointers_ + row;
+  const bool inside =
+      at.column >= 0 && at.column + static_cast<std::ptrdiff_t>((w.kernel_w - 1) * w.dilation_w) <
+                            static_cast<std::ptrdiff_t>(w.width);
+  for (std::uint32_t r = 0; r < w.kernel_h; ++r) {
+    const std::ptrdiff_t y = at.row + static_cast<std::ptrdiff_t>(r * w.dilation_h);
+    const bool row_inside = y >= 0 && y < static_cast<std::ptrdiff_t>(w.height);
+    std::ptrdiff_t x = at.column;
+    const std::uint8_t* from = row_inside && inside ? PixelAt(at.image, y, x) : zeros;
+    for (std::uint32_t s = 0; s < w.kernel_w; ++s, to += kByteRows, x += w.dilation_w) {
+      if (!row_inside) {
+        *to = zeros;
+      } else if (inside) {
+        *to = from;
+        from += step;
+      } else {
+        const bool there = x >= 0 && x < static_cast<std::ptrdiff_t>(w.width);
+        *to = there ? PixelAt(at.image, y, x) : zeros;
+      }
+    }
+  }
+}
+
+// Fills the last quad with anything: its weights are zeros.
+void ByteBlock::Copy(const PixelPlace& at, std::uint8_t* to) const {
+  const ImageWindow& w = args_.window;
+  const std::size_t channels = args_.channels;
+  std::uint8_t* const end = to + args_.quads * kByteQuad;
+  const std::size_t pieces = w.dilation_w == 1 ? 1 : w.kernel_w;
+  const auto width = static_cast<std::ptrdiff_t>(w.kernel_w / pieces);  // pixels of a piece
+  for (std::uint32_t r = 0; r < w.kernel_h; ++r) {
+    const std::ptrdiff_t y = at.row + static_cast<std::ptrdiff_t>(r * w.dilation_h);
+    const bool row_inside = y >= 0 && y < static_cast<std::ptrdiff_t>(w.height);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      const std::ptrdiff_t x = at.column + static_cast<std::ptrdiff_t>(piece * w.dilation_w);
+      const std::ptrdiff_t last = x + width;
+      std::ptrdiff_t begin = std::clamp<std::ptrdiff_t>(0, x, last);
+      const std::ptrdiff_t stop = std::clamp<std::ptrdiff_t>(w.width, begin, last);
+      if (!row_inside) begin = stop;
+      const auto before = static_cast<std::size_t>(row_inside ? begin - x : stop - x) * channels;
+      const auto there = static_cast<std::size_t>(stop - begin) * channels;
+      const auto after = static_cast<std::size_t>(last - stop) * channels;
+      if (before > 0) std::memset(to, args_.x_zero, before);
+      if (there > 0) std::memcpy(to + before, PixelAt(at.image, y, begin), there);
+      if (after > 0) std::memset(to + before + there, args_.x_zero, after);
+      to += before + there + after;
+    }
+  }
+  std::fill(to, end, std::uint8_t{0});
+}
+
+bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
+  const std::size_t depth_quads = std::size_t{args_.taps} * args_.quads;
+  const std::int8_t* weights =
+      reinterpret_cast<const std::int8_t*>(args_.weights) + panel * depth_quads * kByteQuadBytes;
+  ByteTile tile{};
+  tile.rows = rows;
+  tile.sums = sums();
+  tile.wide = args_.weights[args_.wide_offset + panel] != std::byte{0};
+  for (std::size_t at = 0; at < depth_quads; at += tile.taps * tile.quads) {
+    if (ctx_.ShouldLeave()) return false;
+    const std::size_t tap = at / args_.quads, quad = at % args_.quads;
+    const std::size_t whole_taps = args_.chunk_quads / args_.quads;
+    tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.taps - tap);
+    tile.quads = std::min<std::size_t>(args_.quads - quad, args_.chunk_quads);
+    tile.pixels = pointers_ + tap * kByteRows;
+    tile.offset = quad * kByteQuad;
+    tile.weights = weights + at * kByteQuadBytes;
+    tile.resume = at > 0;
+    args_.unit->multiply(tile);
+  }
+  return true;
+}
+
+void ByteBlock::Store(std::size_t panel, std::size_t rows, std::size_t pixel) {
+  ByteStore store{};
+  store.sums = sums();
+  store.rows = rows;
+  const std::size_t column = panel * kBytePanel - first_column_;
+  store.columns = std::min(kBytePanel, columns_ - column);
+  store.bias = PerColumn<std::int32_t>(args_.bias_offset, panel);
+  store.scale = PerColumn<float>(args_.scale_offset, panel);
+  store.low = args_.low;
+  store.high = args_.high;
+  store.limits = args_.limits;
+  store.zero = args_.y_zero;
+  store.y = scratch_ + args_.result_offset + (pixel * columns_ + column) * element_;
+  store.pitch = columns_;
+  (args_.floats ? args_.unit->store_floats : args_.unit->store_bytes)(store);
+}
+
+// The first visible write.
+void ByteBlock::CopyResult() const {
+  auto* to =
+      static_cast<std::byte*>(args_.y) + (first_ * args_.out_channels + first_column_) * element_;
+  const std::byte* from = scratch_ + args_.result_offset;
+  const std::size_t row = columns_ * element_, pitch = args_.out_channels * element_;
+  if (row == pitch) {
+    std::memcpy(to, from, count_ * row);
+    return;
+  }
+  for (std::size_t pixel = 0; pixel < count_; ++pixel, from += row, to += pitch) {
+    std::memcpy(to, from, row);
+  }
+}
+
+}  // namespace
+
+bool ByteConvBody(const void* args, std::uint32_t block, BlockContext& ctx) {
+  return ByteBlock(*static_cast<const ByteConvArgs*>(args), block, ctx).Run();
+}
+
+}  // namespace lagoon

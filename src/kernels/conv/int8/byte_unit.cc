@@ -1,0 +1,109 @@
+#include "kernels/conv/int8/byte_unit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/conv/int8/byte_unit_x86.h"
+#include "kernels/cpu_level.h"
+
+namespace lagoon {
+namespace byte_unit {
+namespace {
+
+// ---- Portable
+
+void Multiply(const ByteTile& tile) {
+  for (std::size_t row = 0; row < tile.rows; ++row) {
+    std::int32_t* const sums = tile.sums + row * kBytePanel;
+    if (!tile.resume) std::fill_n(sums, kBytePanel, 0);
+    const std::int8_t* w = tile.weights;
+    for (std::size_t tap = 0; tap < tile.taps; ++tap) {
+      const std::uint8_t* x = tile.pixels[tap * kByteRows + row] + tile.offset;
+      for (std::size_t quad = 0; quad < tile.quads; ++quad, x += kByteQuad, w += kByteQuadBytes) {
+        for (std::size_t place = 0; place < kBytePanel; ++place) {
+          const std::int8_t* const by = w + place * kByteQuad;
+          sums[place] += x[0] * by[0] + x[1] * by[1] + x[2] * by[2] + x[3] * by[3];
+        }
+      }
+    }
+  }
+}
+
+/// The sum with its bias: without the overflow that only sums without meaning have.
+std::int32_t Biased(std::int32_t sum, std::int32_t bias) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) +
+                                   static_cast<std::uint32_t>(bias));
+}
+
+float Scaled(const ByteStore& store, std::size_t row, std::size_t place) {
+  const std::int32_t sum = Biased(store.sums[row * kBytePanel + place], store.bias[place]);
+  const float value = static_cast<float>(sum) * store.scale[place];
+  return store.limits ? std::min(std::max(value, store.low), store.high) : value;
+}
+
+void StoreBytes(const ByteStore& store) {
+  for (std::size_t row = 0; row < store.rows; ++row) {
+    auto* const y = static_cast<std::uint8_t*>(store.y) + row * store.pitch;
+    for (std::size_t place = 0; place < kBytePanel; ++place) {
+      if (ByteColumn(place) >= store.columns) continue;
+      const float level =
+          std::nearbyint(Scaled(store, row, place)) + static_cast<float>(store.zero);
+      y[ByteColumn(place)] = static_cast<std::uint8_t>(std::min(std::max(level, 0.0F), 255.0F));
+    }
+  }
+}
+
+void StoreFloats(const ByteStore& store) {
+  for (std::size_t row = 0; row < store.rows; ++row) {
+    auto* const y = static_cast<float*>(store.y) + row * store.pitch;
+    for (std::size_t place = 0; place < kBytePanel; ++place) {
+      if (ByteColumn(place) < store.columns) y[ByteColumn(place)] = Scaled(store, row, place);
+    }
+  }
+}
+
+void Depthwise(const ByteDepthwise& d) {
+  for (std::size_t i = 0; i < d.pixels * d.channels; ++i) {
+    const std::size_t pixel = i / d.channels, channel = i % d.channels;
+    const std::size_t group = channel / kByteGroup, c = channel % kByteGroup;
+    // The inverse of ByteChannel().
+    const std::size_t place = c % 16 / 4 * 16 + c / 16 * 4 + c % 4;
+    std::int32_t sum = d.bias[group * kByteGroup + place];
+    for (std::size_t tap = 0; tap < d.quads * kByteQuad; ++tap) {
+      const std::size_t quad = group * d.quads + tap / kByteQuad;
+      sum += d.taps[tap][pixel * d.step + channel] *
+             d.weights[(quad * kByteGroup + place) * kByteQuad + tap % kByteQuad];
+    }
+    float value = static_cast<float>(sum) * d.scale[group * kByteGroup + place];
+    if (d.limits) value = std::min(std::max(value, d.low), d.high);
+    const float level = std::nearbyint(value) + static_cast<float>(d.zero);
+    d.y[i] = static_cast<std::uint8_t>(std::min(std::max(level, 0.0F), 255.0F));
+  }
+}
+
+constexpr ByteUnit kPortable = {"portable", 1500,        60,           250,       400,
+                                &Multiply,  &StoreBytes, &StoreFloats, &Depthwise};
+
+std::vector<const ByteUnit*> FindUnits() {
+  std::vector<const ByteUnit*> units;
+#ifdef LAGOON_HAS_BYTE_UNITS
+  const ByteProducts products = ProcessByteProducts();
+  if (products.avx512) units.push_back(&kVnni512Unit);
+  if (products.avx) units.push_back(&kVnni256Unit);
+  if (ActiveCpuLevel() >= CpuLevel::kAvx2) units.push_back(&kBytes256Unit);
+#endif
+  units.push_back(&kPortable);
+  return units;
+}
+
+}  // namespace
+}  // namespace byte_unit
+
+std::span<const ByteUnit* const> ByteUnits() {
+  static const std::vector<const ByteUnit*> units = byte_unit::FindUnits();
+  return units;
+}
+
+const ByteUnit& FastestByteUnit() { return *ByteUnits().front(); }
+
+}  // namespace lagoon

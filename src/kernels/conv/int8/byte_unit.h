@@ -1,0 +1,91 @@
+#pragma once
+
+// The CPU instructions that multiply unsigned bytes by signed bytes with sums in 32 bits, and the
+// micro-kernels that use them. Sums are exact, so all units give the same bits.
+//
+// A micro-kernel computes up to kByteRows rows of one panel of kBytePanel columns. Four neighbours
+// of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(), which
+// the saturating packs of the CPU undo.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lagoon {
+
+inline constexpr std::size_t kByteRows = 12;                           // most rows of a micro-tile
+inline constexpr std::size_t kBytePanel = 32;                          // columns of a panel
+inline constexpr std::size_t kByteQuad = 4;                            // neighbours of the depth
+inline constexpr std::size_t kByteQuadBytes = kBytePanel * kByteQuad;  // a quad of a panel
+
+/// The column of a panel in place `i`.
+constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16 * 4 + i % 4; }
+
+/// One call of a micro-kernel: sums[row][place] = the products of all quads of all taps. With
+/// `resume` they are added to the contents of `sums`.
+struct ByteTile {
+  /// [tap][kByteRows]: where a row begins for a tap.
+  const std::uint8_t* const* pixels;
+  std::size_t offset;  // bytes from there to the first quad
+  std::size_t taps, quads;
+  const std::int8_t* weights;  // [tap][quad][place][4]
+  std::size_t rows;            // 1 to kByteRows
+  bool wide;                   // the products of two neighbours may need more than 16 bits
+  bool resume;
+  std::int32_t* sums;  // [row][place]
+};
+
+/// What becomes of sums: float(sum + bias) * scale, limited to [low, high]. As bytes, the result is
+/// rounded, with halves to even, and gets the zero point.
+struct ByteStore {
+  const std::int32_t* sums;   // [row][place]
+  std::size_t rows, columns;  // of the panel: 1 to kBytePanel
+  const std::int32_t* bias;   // by place
+  const float* scale;         // by place
+  float low, high;
+  bool limits;  // false: the type of the result limits it
+  std::int32_t zero;
+  void* y;            // bytes or floats
+  std::size_t pitch;  // elements from row to row
+};
+
+inline constexpr std::size_t kByteGroup = 64;  // channels of a depthwise convolution
+
+/// The channel of a group in place `i`: the order that unpacks and packs of the CPU make and undo.
+constexpr std::size_t ByteChannel(std::size_t i) { return i % 16 / 4 * 16 + i / 16 * 4 + i % 4; }
+
+/// Some output pixels of a depthwise convolution, as ByteStore makes bytes of sums. Each tap of
+/// pixel i lies `step` bytes behind that of pixel i - 1.
+struct ByteDepthwise {
+  const std::uint8_t* const* taps;  // of pixel 0; four for each quad
+  std::size_t quads;
+  std::size_t pixels, step, channels;
+  const std::int8_t* weights;  // [group][quad][place][4]
+  const std::int32_t* bias;    // [group][place]
+  const float* scale;          // [group][place]
+  float low, high;
+  bool limits;
+  std::int32_t zero;
+  std::uint8_t* y;
+};
+
+/// One kind of instructions. Static lifetime; any thread.
+struct ByteUnit {
+  const char* name;
+  /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad of
+  /// a group of a depthwise convolution, and of a group that is stored.
+  double quad_ns, row_ns, depthwise_quad_ns, group_ns;
+  void (*multiply)(const ByteTile& tile);
+  void (*store_bytes)(const ByteStore& store);
+  void (*store_floats)(const ByteStore& store);
+  void (*depthwise)(const ByteDepthwise& pixels);
+};
+
+/// The units that this process may use, the fastest first. Not empty: the last one is portable.
+std::span<const ByteUnit* const> ByteUnits();
+
+/// The fastest of them.
+const ByteUnit& FastestByteUnit();
+
+}  // namespace lagoon

@@ -1,0 +1,170 @@
+#include <algorithm>
+
+#include "kernels/conv/int8/byte_unit_x86.h"
+#include "kernels/simd/unroll.h"
+
+#ifdef LAGOON_HAS_BYTE_UNITS
+namespace lagoon {
+namespace byte_unit {
+namespace {
+
+#define LAGOON_VNNI512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
+
+struct Vnni512 {
+  static constexpr int kMost = 12;
+
+  template <int kRows>
+  LAGOON_VNNI512 __attribute__((noinline)) static void Rows(const ByteTile& tile,
+                                                            std::size_t first) {
+    std::int32_t* const sums = tile.sums + first * kBytePanel;
+    __m512i acc[kRows][2];
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
+        acc[r][h] = tile.resume ? _mm512_loadu_si512(sums + r * kBytePanel + h * 16)
+                                : _mm512_setzero_si512();
+      }
+    }
+    const std::int8_t* w = tile.weights;
+    for (std::size_t tap = 0; tap < tile.taps; ++tap) {
+      const std::uint8_t* x[kRows];
+      LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+        x[r] = tile.pixels[tap * kByteRows + first + r] + tile.offset;
+      }
+      for (std::size_t at = 0; at < kByteQuad * tile.quads; at += kByteQuad, w += kByteQuadBytes) {
+        const __m512i low = _mm512_loadu_si512(w), high = _mm512_loadu_si512(w + 64);
+        LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+          const __m512i quad = _mm512_set1_epi32(QuadAt(x[r] + at));
+          acc[r][0] = _mm512_dpbusd_epi32(acc[r][0], quad, low);
+          acc[r][1] = _mm512_dpbusd_epi32(acc[r][1], quad, high);
+        }
+      }
+    }
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
+        _mm512_storeu_si512(sums + r * kBytePanel + h * 16, acc[r][h]);
+      }
+    }
+  }
+};
+
+/// The bias, the scale and the limits of half a panel.
+struct Half512 {
+  __m512i bias;
+  __m512 scale, low, high;
+  bool limits;
+
+  LAGOON_VNNI512 Half512(const ByteStore& store, std::size_t half)
+      : bias(_mm512_loadu_si512(store.bias + half * 16)),
+        scale(_mm512_loadu_ps(store.scale + half * 16)),
+        low(_mm512_set1_ps(store.low)),
+        high(_mm512_set1_ps(store.high)),
+        limits(store.limits) {}
+
+  LAGOON_VNNI512 __m512 Scaled(const std::int32_t* sums) const {
+    const __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums), bias);
+    const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
+    return limits ? _mm512_min_ps(_mm512_max_ps(value, low), high) : value;
+  }
+};
+
+LAGOON_VNNI512 void StoreBytes512(const ByteStore& store) {
+  const Half512 halves[] = {{store, 0}, {store, 1}};
+  const __m512i zero = _mm512_set1_epi16(static_cast<short>(store.zero));
+  const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const auto mask = static_cast<__mmask32>((std::uint64_t{1} << store.columns) - 1);
+  auto* y = static_cast<std::uint8_t*>(store.y);
+  for (std::size_t row = 0; row < store.rows; row += 2, y += 2 * store.pitch) {
+    const bool two = row + 1 < store.rows;
+    __m512i words[2];
+    LAGOON_UNROLL for (std::size_t r = 0; r < 2; ++r) {
+      const std::int32_t* const sums = store.sums + (two ? row + r : row) * kBytePanel;
+      const __m512i low = _mm512_cvtps_epi32(halves[0].Scaled(sums));
+      const __m512i high = _mm512_cvtps_epi32(halves[1].Scaled(sums + 16));
+      words[r] = _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero);
+    }
+    const __m512i bytes = _mm512_permutexvar_epi64(order, _mm512_packus_epi16(words[0], words[1]));
+    _mm256_mask_storeu_epi8(y, mask, _mm512_castsi512_si256(bytes));
+    if (two) _mm256_mask_storeu_epi8(y + store.pitch, mask, _mm512_extracti64x4_epi64(bytes, 1));
+  }
+}
+
+LAGOON_VNNI512 void StoreFloats512(const ByteStore& store) {
+  const Half512 halves[] = {{store, 0}, {store, 1}};
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  const std::uint32_t mask = static_cast<std::uint32_t>((std::uint64_t{1} << store.columns) - 1);
+  auto* y = static_cast<float*>(store.y);
+  for (std::size_t row = 0; row < store.rows; ++row, y += store.pitch) {
+    const std::int32_t* const sums = store.sums + row * kBytePanel;
+    const __m512d low = _mm512_castps_pd(halves[0].Scaled(sums));
+    const __m512d high = _mm512_castps_pd(halves[1].Scaled(sums + 16));
+    _mm512_mask_storeu_ps(y, static_cast<__mmask16>(mask),
+                          _mm512_castpd_ps(_mm512_permutex2var_pd(low, first, high)));
+    _mm512_mask_storeu_ps(y + 16, static_cast<__mmask16>(mask >> 16),
+                          _mm512_castpd_ps(_mm512_permutex2var_pd(low, second, high)));
+  }
+}
+
+/// Four neighbours of each of 64 channels, by place.
+LAGOON_VNNI512 inline void Quads512(const std::uint8_t* const* taps, std::size_t at, __mmask64 mask,
+                                    __m512i (&to)[4]) {
+  const __m512i a = _mm512_maskz_loadu_epi8(mask, taps[0] + at);
+  const __m512i b = _mm512_maskz_loadu_epi8(mask, taps[1] + at);
+  const __m512i c = _mm512_maskz_loadu_epi8(mask, taps[2] + at);
+  const __m512i d = _mm512_maskz_loadu_epi8(mask, taps[3] + at);
+  const __m512i ab = _mm512_unpacklo_epi8(a, b), upper_ab = _mm512_unpackhi_epi8(a, b);
+  const __m512i cd = _mm512_unpacklo_epi8(c, d), upper_cd = _mm512_unpackhi_epi8(c, d);
+  to[0] = _mm512_unpacklo_epi16(ab, cd);
+  to[1] = _mm512_unpackhi_epi16(ab, cd);
+  to[2] = _mm512_unpacklo_epi16(upper_ab, upper_cd);
+  to[3] = _mm512_unpackhi_epi16(upper_ab, upper_cd);
+}
+
+LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
+  const __m512 low = _mm512_set1_ps(d.low), high = _mm512_set1_ps(d.high);
+  const __m512i zero = _mm512_set1_epi16(static_cast<short>(d.zero));
+  for (std::size_t pixel = 0; pixel < d.pixels; ++pixel) {
+    for (std::size_t first = 0; first < d.channels; first += kByteGroup) {
+      const std::size_t left = d.channels - first;
+      const __mmask64 mask = left >= kByteGroup ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+      __m512i acc[4];
+      LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+        acc[i] = _mm512_loadu_si512(d.bias + first + 16 * i);
+      }
+      const std::int8_t* w = d.weights + first * d.quads * kByteQuad;
+      for (std::size_t quad = 0; quad < d.quads; ++quad, w += kByteGroup * kByteQuad) {
+        __m512i x[4];
+        Quads512(d.taps + quad * kByteQuad, pixel * d.step + first, mask, x);
+        LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+          acc[i] = _mm512_dpbusd_epi32(acc[i], x[i], _mm512_loadu_si512(w + 64 * i));
+        }
+      }
+      LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+        __m512 value =
+            _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i]), _mm512_loadu_ps(d.scale + first + 16 * i));
+        if (d.limits) value = _mm512_min_ps(_mm512_max_ps(value, low), high);
+        acc[i] = _mm512_cvtps_epi32(value);
+      }
+      const __m512i bytes =
+          _mm512_packus_epi16(_mm512_adds_epi16(_mm512_packs_epi32(acc[0], acc[1]), zero),
+                              _mm512_adds_epi16(_mm512_packs_epi32(acc[2], acc[3]), zero));
+      _mm512_mask_storeu_epi8(d.y + pixel * d.channels + first, mask, bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace byte_unit
+
+const ByteUnit kVnni512Unit = {"AVX512-VNNI",
+                               7.2,
+                               0.6,
+                               2.5,
+                               4,
+                               &byte_unit::MultiplyAll<byte_unit::Vnni512>,
+                               &byte_unit::StoreBytes512,
+                               &byte_unit::StoreFloats512,
+                               &byte_unit::Depthwise512};
+
+}  // namespace lagoon
+#endif

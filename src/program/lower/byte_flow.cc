@@ -1,0 +1,173 @@
+#include "program/lower/byte_flow.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <ranges>
+#include <string_view>
+
+#include "kernels/conv/int8/byte_conv.h"
+
+namespace lagoon {
+namespace {
+
+bool HasInput(const Node& node, std::size_t i) {
+  return i < node.inputs.size() && node.inputs[i] != kNoValue;
+}
+
+/// Whether all levels of weights minus their zero point are signed bytes.
+bool IsCentered(const QuantizedConstant& weights) {
+  const bool is_signed = weights.levels.type == DataType::kInt8;
+  if (!weights.zero) return is_signed;
+  if (weights.zero->type != weights.levels.type) return false;
+  const std::vector<std::int64_t> zeros = weights.zero->ToInt64();
+  return std::ranges::all_of(zeros,
+                             [&](std::int64_t zero) { return zero == (is_signed ? 0 : 128); });
+}
+
+/// Whether the scales are usual numbers, one or one for each of the columns along `axis`.
+bool HasScales(const QuantizedConstant& weights, std::int64_t axis, std::int64_t columns) {
+  const std::span<const float> scales = weights.scale.floats();
+  const auto count = static_cast<std::int64_t>(scales.size());
+  if (count != 1 && (weights.axis != axis || count != columns)) return false;
+  return std::ranges::all_of(
+      scales, [](float s) { return s > 0 && s <= std::numeric_limits<float>::max(); });
+}
+
+}  // namespace
+
+std::optional<ByteGrid> ByteGridOf(float scale, float low) {
+  const bool usual = scale >= std::numeric_limits<float>::min() && scale <= 1e30F;
+  if (!usual || !(low >= -255 && low <= 0) || low != std::floor(low)) return std::nullopt;
+  return ByteGrid{scale, static_cast<std::uint8_t>(-low)};
+}
+
+std::optional<ByteGrid> FusedGridOf(const Node& node) {
+  const Fused& fused = node.fused;
+  if (fused.activation != ActivationKind::kOp || fused.op != "FakeQuantize") return std::nullopt;
+  Node fake;
+  fake.attributes = fused.attributes;
+  return ByteGridOf(fake.Float("scale", 0), fake.Float("low", 1));
+}
+
+bool MovesBytes(const Node& node) {
+  constexpr std::array<std::string_view, 12> kOps{
+      "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "MaxPool",
+      "Slice",   "Split",     "Gather",  "DepthToSpace", "SpaceToDepth", "Concat"};
+  if (node.fused.activation != ActivationKind::kNone || node.fused.residual != kNoValue) {
+    return false;
+  }
+  if (node.op == "MaxPool" && node.outputs.size() > 1) return false;
+  return std::ranges::find(kOps, std::string_view(node.op)) != kOps.end();
+}
+
+ByteFlow::ByteFlow(const Graph& graph, std::span<const Node> nodes) {
+  for (const Node& node : nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) readers_[input].push_back(&node);
+    }
+    if (node.fused.residual != kNoValue) readers_[node.fused.residual].push_back(&node);
+    if (node.outputs.empty() || node.outputs[0] == kNoValue ||
+        graph.value(node.outputs[0]).type != DataType::kFloat32) {
+      continue;
+    }
+    std::optional<ByteGrid> grid;
+    if (node.op == "FakeQuantize") {
+      grid = ByteGridOf(node.Float("scale", 0), node.Float("low", 1));
+    } else if (!node.fused.residual_last) {
+      grid = FusedGridOf(node);
+    }
+    if (!grid && MovesBytes(node)) {
+      grid = GridAt(node.inputs[0]);
+      const bool all = node.op != "Concat" || std::ranges::all_of(node.inputs, [&](ValueId id) {
+                         return GridAt(id) == grid;
+                       });
+      if (!all) grid.reset();
+    }
+    for (const ValueId output : node.outputs) {
+      if (grid && output != kNoValue) grids_[output] = *grid;
+    }
+  }
+  // An output of the graph has one more reader.
+  for (const ValueId output : graph.outputs) readers_[output].push_back(nullptr);
+  FindWanted(graph, nodes);
+}
+
+std::optional<ByteGrid> ByteFlow::GridAt(ValueId value) const {
+  const auto found = grids_.find(value);
+  return found == grids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const Node* ByteFlow::OnlyFake(ValueId value) const {
+  const auto found = readers_.find(value);
+  if (found == readers_.end() || found->second.size() != 1) return nullptr;
+  const Node* const reader = found->second.front();
+  return reader != nullptr && reader->op == "FakeQuantize" ? reader : nullptr;
+}
+
+bool ByteFlow::KeepsFused(const Node& node) const {
+  const Fused& fused = node.fused;
+  const bool rounds = FusedGridOf(node).has_value();
+  if (fused.residual != kNoValue) {
+    return fused.residual_last && rounds && GridAt(fused.residual);
+  }
+  return fused.activation != ActivationKind::kOp || rounds;
+}
+
+std::optional<ByteLinear> ByteFlow::LinearOf(const Graph& graph, const Node& node) const {
+  if (!node.packed || node.inputs.size() < 2) return std::nullopt;
+  if (node.op != "Conv" && node.op != "Gemm" && node.op != "MatMul") return std::nullopt;
+  if (!KeepsFused(node)) return std::nullopt;
+  const Value& w = graph.value(node.inputs[1]);
+  const std::optional<ByteGrid> grid = GridAt(node.inputs[0]);
+  if (!grid || !w.constant || w.quantized == nullptr) return std::nullopt;
+  if (HasInput(node, 2) && !graph.value(node.inputs[2]).constant) return std::nullopt;
+  ByteLinear linear;
+  linear.weights = w.quantized.get();
+  linear.x = *grid;
+  std::int64_t axis = 0;
+  if (node.op == "Conv") {
+    if (w.dims.size() != 4) return std::nullopt;
+    linear.groups = static_cast<std::size_t>(node.Int("group", 1));
+    linear.depth = static_cast<std::size_t>(w.dims[1] * w.dims[2] * w.dims[3]);
+  } else {
+    if (w.dims.size() != 2) return std::nullopt;
+    axis = node.op == "Gemm" && node.Int("transB", 0) != 0 ? 0 : 1;
+    linear.columns_last = axis == 1;
+    linear.depth = static_cast<std::size_t>(w.dims[axis == 1 ? 0 : 1]);
+  }
+  const std::int64_t columns = w.dims[static_cast<std::size_t>(axis)];
+  linear.columns = static_cast<std::size_t>(columns);
+  const bool depthwise = w.dims[1] == 1 && linear.groups == linear.columns;
+  // Only bytes are written by the depthwise kernel.
+  const bool rounds = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
+  if (linear.groups != 1 && !(depthwise && rounds)) return std::nullopt;
+  if (linear.depth > kMaxByteDepth) return std::nullopt;
+  if (linear.weights->levels.dims != w.dims || !IsCentered(*linear.weights) ||
+      !HasScales(*linear.weights, axis, columns)) {
+    return std::nullopt;
+  }
+  return linear;
+}
+
+void ByteFlow::FindWanted(const Graph& graph, std::span<const Node> nodes) {
+  for (const Node& node : nodes | std::views::reverse) {
+    if (node.inputs.empty() || node.outputs.empty()) continue;
+    const bool linear = LinearOf(graph, node).has_value();
+    if (linear) wanted_.insert(node.inputs[0]);
+    if (linear && node.fused.residual_last) wanted_.insert(node.fused.residual);
+    const bool all = std::ranges::all_of(
+        node.inputs, [&](ValueId id) { return id != kNoValue && GridAt(id).has_value(); });
+    const bool rounded = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
+    const bool sum = node.op == "Add" && all && rounded;
+    const bool moves = MovesBytes(node) && WantsBytes(node.outputs[0]);
+    if (sum || (moves && all && node.op == "Concat")) {
+      wanted_.insert(node.inputs.begin(), node.inputs.end());
+    } else if (moves && node.op != "Concat") {
+      wanted_.insert(node.inputs[0]);
+    }
+  }
+}
+
+}  // namespace lagoon

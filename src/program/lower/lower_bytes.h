@@ -1,0 +1,32 @@
+#pragma once
+
+// Nodes on quantised values, computed on bytes (ByteFlow). Each Try function returns false, and does
+// nothing, for a node that must be computed in fp32.
+
+#include <span>
+#include <string>
+
+#include "program/lower/builder.h"
+#include "program/lower/lower_nodes.h"
+
+namespace lagoon {
+
+/// Whether the device computes on bytes, faster than in fp32.
+bool ComputesOnBytes(const LowerOptions& options);
+
+/// The sum of `terms` in fp32.
+Result<Tensor> EmitFloats(ProgramBuilder& builder, const std::string& name,
+                          std::span<const ByteTensor> terms, Layout layout);
+
+/// Conv, Gemm and MatMul with constant weights.
+Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node);
+/// FakeQuantize.
+Result<bool> TryLowerByteFake(ProgramBuilder& builder, const Node& node);
+/// Add, if its result is rounded.
+Result<bool> TryLowerByteSum(ProgramBuilder& builder, const Node& node);
+/// Relu and Clip between a sum and its FakeQuantize.
+Result<bool> TryLowerByteLimit(ProgramBuilder& builder, const Node& node);
+/// A node that moves elements, which `lower` does for elements of any type.
+Result<bool> TryLowerByteMove(ProgramBuilder& builder, const Node& node, LowerFunction lower);
+
+}  // namespace lagoon
