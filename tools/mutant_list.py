@@ -66,6 +66,8 @@ GROUPS = {
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
                      sources_of("src/plan"),
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
+    "bytes": ["src/kernels/conv/int8/byte_conv_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
+              "src/base/check.cc", "src/base/status.cc"] + sources_of("src/kernels/conv/int8"),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -119,7 +121,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"bytes": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -236,6 +238,11 @@ MUTANTS = [
      " || held_until_ != kNoDeadline ||", " ||", ["share-schedulers"]),
     ("hold-without-an-end", "best-effort work waits for a part that never comes", MECHANISM,
      "  ++stats_.holds_in_vain;\n", "  held_until_ = TimePoint::max() - PartGap::kMostHold;\n", ["share-schedulers"]),
+    # Products of bytes.
+    ("padding-is-level-zero", "padding counts as the number of level 0", "src/kernels/conv/int8/byte_conv_block.cc",
+     "std::memset(scratch_, args_.x_zero, args_.pointers_offset)", "std::memset(scratch_, 0, args_.pointers_offset)", ["bytes"]),
+    ("bytes-saturate", "sums of two large products are wrong on AVX2", "src/kernels/conv/int8/byte_conv.cc",
+     "if (std::max(up, down) > kMostOfPair) return true;", "", ["bytes"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),

@@ -99,6 +99,13 @@ std::optional<ByteGrid> ByteFlow::GridAt(ValueId value) const {
   return found == grids_.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool ByteFlow::IsReadAsImage(ValueId value) const {
+  const auto found = readers_.find(value);
+  return found != readers_.end() && std::ranges::any_of(found->second, [](const Node* reader) {
+           return reader != nullptr && reader->op == "Conv";
+         });
+}
+
 const Node* ByteFlow::OnlyFake(ValueId value) const {
   const auto found = readers_.find(value);
   if (found == readers_.end() || found->second.size() != 1) return nullptr;

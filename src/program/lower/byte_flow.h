@@ -47,6 +47,8 @@ class ByteFlow {
   std::optional<ByteLinear> LinearOf(const Graph& graph, const Node& node) const;
   /// Whether a reader of the value computes on bytes.
   bool WantsBytes(ValueId value) const { return wanted_.contains(value); }
+  /// Whether a convolution reads the value.
+  bool IsReadAsImage(ValueId value) const;
   /// The FakeQuantize that is the only reader of the value.
   const Node* OnlyFake(ValueId value) const;
 

@@ -23,8 +23,8 @@ constexpr double kByteBlockNs = 30'000, kMaxByteBlockNs = 60'000;
 constexpr double kCheckNs = 7'000;
 /// Bytes that a block writes at its end, in less than 11 us.
 constexpr std::size_t kMaxResultBytes = 96 << 10;
-constexpr double kPointerNs = 0.6;  // of a tap of a pixel
-constexpr double kCopyByteNs = 0.15;
+constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
+constexpr double kCopyByteNs = 0.15, kCopyRowNs = 5;  // of a pixel; of a kernel row of it
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
 
@@ -94,7 +94,8 @@ struct GroupNs {
   explicit GroupNs(const ByteConvArgs& a)
       : panel(a.taps * a.quads * a.unit->quad_ns + kByteRows * a.unit->row_ns),
         shared(static_cast<double>(kByteRows) *
-               (a.copied ? a.quads * kByteQuad * kCopyByteNs : a.taps * kPointerNs)) {}
+               (a.copied ? a.quads * kByteQuad * kCopyByteNs + a.window.kernel_h * kCopyRowNs
+                         : a.taps * kPointerNs)) {}
 };
 
 std::size_t ResultBytes(const ByteConvArgs& a) {
