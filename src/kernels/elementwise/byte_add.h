@@ -6,14 +6,14 @@
 
 namespace lagoon {
 
-/// Floats that stand behind bytes: (byte - zero) * scale. The bytes of y are rounded, with halves to
-/// even, and lie in [y_low, y_high].
+/// Floats that stand behind bytes: (byte - zero) * scale. The bytes of y are rounded, with halves
+/// to even, and lie in [y_low, y_high].
 struct ByteAddScales {
   float a_scale = 1, a_zero = 0, b_scale = 1, b_zero = 0, y_scale = 1, y_zero = 0;
   float y_low = 0, y_high = 255;
 };
 
-/// y = a + b, each `count` UINT8. Inputs: a, b, one ByteAddScales. y may use the memory of an input.
+/// y = a + b, each `count` UINT8. Inputs: a, b, one ByteAddScales.
 Result<Kernel> MakeByteAdd(std::size_t count);
 
 }  // namespace lagoon

@@ -1,7 +1,7 @@
 #pragma once
 
-// Nodes on quantised values, computed on bytes (ByteFlow). Each Try function returns false, and does
-// nothing, for a node that must be computed in fp32.
+// Nodes on quantised values, computed on bytes (ByteFlow). Each Try function returns false, and
+// does nothing, for a node that must be computed in fp32.
 
 #include <span>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Convolutions and products with weights, of quantised activations and weights: bytes in, exact sums
-// in 32 bits, bytes or floats out.
+// Convolutions and products of quantised activations and weights: bytes in, exact sums in 32 bits,
+// bytes or floats out.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ByteConvWeights {
 inline constexpr std::size_t kMaxByteDepth = 1 << 15;
 inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int64_t{1} << 22);
 
-/// Inputs: x [batch,height,width,in_channels] (UINT8), the packed weights. Output: y, UINT8 or fp32.
+/// Inputs: x [batch,height,width,in_channels] (UINT8), packed weights. Output: y (UINT8 or fp32).
 /// kInvalidArgument names the field that is zero or too large.
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit = FastestByteUnit());
 

@@ -4,8 +4,8 @@
 // micro-kernels that use them. Sums are exact, so all units give the same bits.
 //
 // A micro-kernel computes up to kByteRows rows of one panel of kBytePanel columns. Four neighbours
-// of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(), which
-// the saturating packs of the CPU undo.
+// of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(),
+// which the saturating packs of the CPU undo.
 
 #include <cstddef>
 #include <cstdint>
@@ -73,8 +73,8 @@ struct ByteDepthwise {
 /// One kind of instructions. Static lifetime; any thread.
 struct ByteUnit {
   const char* name;
-  /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad of
-  /// a group of a depthwise convolution, and of a group that is stored.
+  /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad
+  /// of a group of a depthwise convolution, and of a group that is stored.
   double quad_ns, row_ns, depthwise_quad_ns, group_ns;
   void (*multiply)(const ByteTile& tile);
   void (*store_bytes)(const ByteStore& store);
