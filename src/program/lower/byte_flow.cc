@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <ranges>
 #include <string_view>
 
 #include "kernels/conv/int8/byte_conv.h"
@@ -159,7 +158,8 @@ std::optional<ByteLinear> ByteFlow::LinearOf(const Graph& graph, const Node& nod
 }
 
 void ByteFlow::FindWanted(const Graph& graph, std::span<const Node> nodes) {
-  for (const Node& node : nodes | std::views::reverse) {
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const Node& node = nodes[i];
     if (node.inputs.empty() || node.outputs.empty()) continue;
     const bool linear = LinearOf(graph, node).has_value();
     if (linear) wanted_.insert(node.inputs[0]);
