@@ -260,6 +260,24 @@ TEST(Stretch, ShapeOps) {
     Check({"nhwc", to_nhwc, a, b, c, {count}, count});
     Check({"swap", swap, a, b, c, {count}, count});
   }
+  const auto bytes = [](std::size_t outer, std::size_t rows, std::size_t columns) {
+    const std::int64_t dims[] = {static_cast<std::int64_t>(outer), static_cast<std::int64_t>(rows),
+                                 static_cast<std::int64_t>(columns)};
+    const std::int64_t permutation[] = {0, 2, 1};
+    return MakeTranspose(dims, permutation, 1);
+  };
+  for (const auto& [outer, rows, columns] : {std::tuple{1u, 64u, 3136u},
+                                             {1u, 3136u, 64u},
+                                             {1u, 1000u, 4096u},
+                                             {1u, 5u, 100'000u},
+                                             {1u, 3u, 50'176u},
+                                             {784u, 2u, 24u},
+                                             {3136u, 8u, 30u},
+                                             {10'000u, 5u, 4u}}) {
+    // The operands are bound as floats.
+    const std::size_t count = std::size_t{outer} * rows * columns / sizeof(float);
+    Check({"bytes", bytes, outer, rows, columns, {count}, count});
+  }
   const auto concat = [](std::size_t outer, std::size_t a, std::size_t b) {
     const std::size_t axes[] = {a, b};
     return MakeConcat(outer, axes, 1);

@@ -11,6 +11,7 @@
 
 #include "kernels/move/transpose_args.h"
 #include "kernels/simd/flip-inl.h"
+#include "kernels/simd/flip_bytes-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tiling.h"
 
@@ -56,10 +57,10 @@ struct CopyRun {
   static HWY_INLINE void Run(const FlipTile& t) { simd::Copy(t.x, t.columns, t.y); }
 };
 
-template <class Tile>
+template <class Tile, class T = float>
 bool TransposeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
-  const auto& args = *static_cast<const TransposeArgs*>(raw);
+  const auto& args = *static_cast<const TransposeArgsOf<T>*>(raw);
   const Range tasks = Share(args.tasks, args.blocks, block);
   const size_t across = CeilDivide(args.columns, args.tile_columns);
   const size_t down = CeilDivide(args.rows, args.tile_rows);
@@ -68,7 +69,7 @@ bool TransposeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   Walk<2> walk(args.outer, tasks.begin / across / down);
   for (size_t task = tasks.begin; task < tasks.end; ++task) {
     const size_t row = row_tile * args.tile_rows, column = column_tile * args.tile_columns;
-    FlipTile tile;
+    FlipTileOf<T> tile;
     tile.x = args.x + walk.offset(0) + row * args.x_row + column;
     tile.y = args.y + walk.offset(1) + column * args.y_column + row;
     tile.rows = std::min(args.tile_rows, args.rows - row);
@@ -85,6 +86,30 @@ bool TransposeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return true;
 }
 
+template <class Tile>
+bool BytePixelsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const ByteTransposeArgs*>(raw);
+  const Range pixels = Share(args.tasks, args.blocks, block);
+  const size_t bytes = args.rows * args.columns;
+  FlipTileOfBytes pixel;
+  pixel.x = args.x + pixels.begin * bytes;
+  pixel.y = args.y + pixels.begin * bytes;
+  pixel.rows = args.rows;
+  pixel.columns = args.columns;
+  pixel.x_row = args.x_row;
+  pixel.y_column = args.y_column;
+  for (size_t i = pixels.begin; i < pixels.end; ++i) {
+    Tile::Run(pixel);
+    pixel.x += bytes;
+    pixel.y += bytes;
+  }
+  return true;
+}
+
+template <class Tile>
+constexpr Body kByteBody = &TransposeBody<Tile, std::uint8_t>;
+
 }  // namespace
 
 TransposeBodies PickTransposeBodies() {
@@ -92,6 +117,17 @@ TransposeBodies PickTransposeBodies() {
           .matrices = &TransposeBody<Flip>,
           .interleave3 = &TransposeBody<Interleave3>,
           .deinterleave3 = &TransposeBody<Deinterleave3>};
+}
+
+ByteTransposeBodies PickByteTransposeBodies() {
+  return {.runs = kByteBody<CopyBytes>,
+          .matrices = kByteBody<FlipBytes>,
+          .interleave = {kByteBody<InterleaveBytes<2>>, kByteBody<InterleaveBytes<3>>,
+                         kByteBody<InterleaveBytes<4>>},
+          .pixels = &BytePixelsBody<FlipBytes>,
+          .interleave_pixels = {&BytePixelsBody<InterleaveBytes<2>>,
+                                &BytePixelsBody<InterleaveBytes<3>>,
+                                &BytePixelsBody<InterleaveBytes<4>>}};
 }
 
 }  // namespace HWY_NAMESPACE

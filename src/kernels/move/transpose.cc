@@ -19,6 +19,7 @@ namespace lagoon {
 namespace {
 
 HWY_EXPORT(PickTransposeBodies);
+HWY_EXPORT(PickByteTransposeBodies);
 
 constexpr char kName[] = "transpose";
 
@@ -35,6 +36,18 @@ constexpr double kNsPerTask = 8;
 constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
 constexpr std::size_t kRunPiece = 4096;  // 2 us
 constexpr std::size_t kTriples = 1024;
+
+// Bytes: instructions counted and rounded up, not measured.
+constexpr double kNsPerFlippedByte = 0.3;
+constexpr double kNsPerFarFlippedByte = 0.8;
+constexpr double kNsPerPlainByte = 1.2;  // a side is shorter than a vector
+constexpr double kNsPerInterleavedByte = 0.15;
+constexpr double kNsPerPixel = 3;
+constexpr double kFarBytes = 1 << 21;
+constexpr std::size_t kByteTile = 64;
+constexpr std::size_t kRunBytes = 16'384;
+constexpr std::size_t kInterleavedColumns = 2048;
+constexpr std::size_t kMostOfPixel = 4096;  // bytes
 
 /// An axis of the output: its size, and its strides in both tensors.
 struct Axis {
@@ -89,8 +102,9 @@ std::vector<Axis> JoinedAxes(std::span<const std::int64_t> dims,
 
 /// The last axis of y becomes the rows, the last axis of x the columns. If both are the same axis,
 /// it becomes the columns and stays together.
-TransposeArgs Layout(const std::vector<Axis>& axes) {
-  TransposeArgs args;
+template <class Args>
+Args Layout(const std::vector<Axis>& axes) {
+  Args args;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].x_stride == 1) {
       args.columns = axes[i].size;
@@ -136,6 +150,81 @@ double TotalNs(const TransposeArgs& args, double count) {
   return tasks_ns + count * each_ns;
 }
 
+template <class Args>
+void SetTasks(Args& args) {
+  args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
+               CeilDivide(args.columns, args.tile_columns);
+}
+
+template <class Args>
+Kernel KernelOf(Body body, const Args& args, double count) {
+  Kernel kernel;
+  kernel.name = kName;
+  kernel.body = body;
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {static_cast<std::uint32_t>(offsetof(Args, x))};
+  kernel.outputs = {static_cast<std::uint32_t>(offsetof(Args, y))};
+  kernel.bytes_moved = 2 * sizeof(*args.x) * count;
+  return kernel;
+}
+
+/// Whether there are many small matrices that follow each other in both tensors.
+bool HasPixels(const ByteTransposeArgs& args) {
+  const std::size_t bytes = args.rows * args.columns;
+  return args.outer.rank == 1 && args.outer.strides[0][0] == bytes &&
+         args.outer.strides[1][0] == bytes && args.x_row == args.columns &&
+         args.y_column == args.rows && bytes <= kMostOfPixel;
+}
+
+/// The longest side of a tile, if a side is cut evenly into as few tiles as possible.
+std::size_t EvenTile(std::size_t side) { return CeilDivide(side, CeilDivide(side, kByteTile)); }
+
+/// How a transposition of bytes is computed.
+struct ByteWay {
+  Body body = nullptr;
+  double ns_per_byte = 0, ns_per_task = kNsPerTask;
+};
+
+/// Picks the body and its tiles.
+ByteWay ChooseForBytes(const ByteTransposeBodies& bodies, double count, ByteTransposeArgs& args) {
+  if (args.rows == 1) {
+    args.tile_columns = kRunBytes;
+    return {bodies.runs, kFarRuns * MoveNs(2 * count) / count};
+  }
+  const bool interleaves = args.rows <= 4 && args.y_column == args.rows;
+  const std::size_t least = interleaves ? args.columns : std::min(args.rows, args.columns);
+  const double ns = least < kNarrow     ? kNsPerPlainByte
+                    : interleaves       ? kNsPerInterleavedByte
+                    : count > kFarBytes ? kNsPerFarFlippedByte
+                                        : kNsPerFlippedByte;
+  if (HasPixels(args)) {
+    args.tile_rows = args.rows;
+    args.tile_columns = args.columns;
+    return {interleaves ? bodies.interleave_pixels[args.rows - 2] : bodies.pixels, ns, kNsPerPixel};
+  }
+  if (interleaves) {
+    args.tile_rows = args.rows;
+    args.tile_columns = kInterleavedColumns;
+    return {bodies.interleave[args.rows - 2], ns};
+  }
+  args.tile_rows = EvenTile(args.rows);
+  args.tile_columns = EvenTile(args.columns);
+  return {bodies.matrices, ns};
+}
+
+Result<Kernel> MakeTransposeOfBytes(std::span<const std::int64_t> dims,
+                                    std::span<const std::int64_t> permutation) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t elements, CheckElements(kName, "x", dims));
+  const auto count = static_cast<double>(elements);
+  auto args = Layout<ByteTransposeArgs>(JoinedAxes(dims, permutation));
+  const ByteWay way = ChooseForBytes(LAGOON_DISPATCH(PickByteTransposeBodies)(), count, args);
+  SetTasks(args);
+  const double ns = way.ns_per_byte * count + way.ns_per_task * static_cast<double>(args.tasks);
+  args.blocks = BlocksFor(ns, args.tasks);
+  return KernelOf(way.body, args, count);
+}
+
 /// For elements of 8 bytes: their halves become one more axis, which stays the last one.
 Result<Kernel> MakeTransposeOfPairs(std::span<const std::int64_t> dims,
                                     std::span<const std::int64_t> permutation) {
@@ -146,9 +235,9 @@ Result<Kernel> MakeTransposeOfPairs(std::span<const std::int64_t> dims,
   return MakeTranspose(halves, order);
 }
 
-Result<Kernel> MakeTransposeOfBytes(std::span<const std::int64_t> dims,
-                                    std::span<const std::int64_t> permutation,
-                                    std::size_t element_bytes) {
+Result<Kernel> MakeTransposeOfOthers(std::span<const std::int64_t> dims,
+                                     std::span<const std::int64_t> permutation,
+                                     std::size_t element_bytes) {
   std::vector<std::int64_t> x_strides(dims.size(), 1);
   for (std::size_t i = dims.size(); i-- > 1;) x_strides[i - 1] = x_strides[i] * dims[i];
   StridedCopySpec spec;
@@ -168,21 +257,15 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   if (element_bytes == 8 && dims.size() < kMaxTransposeRank) {
     return MakeTransposeOfPairs(dims, permutation);
   }
-  if (element_bytes != 4) return MakeTransposeOfBytes(dims, permutation, element_bytes);
-  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckElements(kName, "x", dims));
-  TransposeArgs args = Layout(JoinedAxes(dims, permutation));
-  Kernel kernel;
-  kernel.name = kName;
-  kernel.body = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), args);
-  args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
-               CeilDivide(args.columns, args.tile_columns);
-  args.blocks = BlocksFor(TotalNs(args, static_cast<double>(count)), args.tasks);
-  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
-  kernel.args = ArgsImage(args);
-  kernel.inputs = {offsetof(TransposeArgs, x)};
-  kernel.outputs = {offsetof(TransposeArgs, y)};
-  kernel.bytes_moved = 2 * sizeof(float) * static_cast<double>(count);
-  return kernel;
+  if (element_bytes == 1) return MakeTransposeOfBytes(dims, permutation);
+  if (element_bytes != 4) return MakeTransposeOfOthers(dims, permutation, element_bytes);
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t elements, CheckElements(kName, "x", dims));
+  const auto count = static_cast<double>(elements);
+  auto args = Layout<TransposeArgs>(JoinedAxes(dims, permutation));
+  const Body body = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), args);
+  SetTasks(args);
+  args.blocks = BlocksFor(TotalNs(args, count), args.tasks);
+  return KernelOf(body, args, count);
 }
 
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 // The arguments that the factory of transposition passes to its bodies.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "device/block.h"
 #include "kernels/strided.h"
@@ -12,9 +13,10 @@ namespace lagoon {
 /// Axes that stay neighbours are joined. Below some outer axes there remain either runs of
 /// `columns` elements that stay together, or matrices of `rows` x `columns` (in x's layout) to be
 /// transposed.
-struct TransposeArgs {
-  const float* x = nullptr;
-  float* y = nullptr;
+template <class T>
+struct TransposeArgsOf {
+  const T* x = nullptr;
+  T* y = nullptr;
   OuterAxes<2> outer;  // operand 0: x, 1: y
   std::size_t rows = 1, columns = 1;
   std::size_t x_row = 0;     // stride between rows in x; columns are adjacent
@@ -22,12 +24,24 @@ struct TransposeArgs {
   std::size_t tile_rows = 1, tile_columns = 1;
   std::size_t tasks = 1, blocks = 1;  // a task is one tile of one matrix, or one piece of one run
 };
+using TransposeArgs = TransposeArgsOf<float>;
+using ByteTransposeArgs = TransposeArgsOf<std::uint8_t>;
 
 struct TransposeBodies {
   Body runs = nullptr;  // for rows == 1
   Body matrices = nullptr;
   Body interleave3 = nullptr;    // for rows == 3, y_column == 3: three planes to pixels
   Body deinterleave3 = nullptr;  // for columns == 3, x_row == 3: pixels to three planes
+};
+
+struct ByteTransposeBodies {
+  Body runs = nullptr;  // for rows == 1
+  Body matrices = nullptr;
+  Body interleave[3] = {};  // for 2, 3 and 4 rows, y_column == rows
+  /// The same for whole matrices that follow each other in both tensors, as the channels of pixels
+  /// do: a task is one matrix.
+  Body pixels = nullptr;
+  Body interleave_pixels[3] = {};
 };
 
 }  // namespace lagoon

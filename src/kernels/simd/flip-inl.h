@@ -18,14 +18,17 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// One task: a part of a matrix. Strides in elements.
-struct FlipTile {
-  const float* x = nullptr;
-  float* y = nullptr;
+template <class T>
+struct FlipTileOf {
+  const T* x = nullptr;
+  T* y = nullptr;
   size_t rows = 0, columns = 0;
   size_t x_row = 0, y_column = 0;
 };
+using FlipTile = FlipTileOf<float>;
 
-HWY_INLINE void FlipPlain(const FlipTile& t, Range rows, Range columns) {
+template <class T>
+HWY_INLINE void FlipPlain(const FlipTileOf<T>& t, Range rows, Range columns) {
   for (size_t c = columns.begin; c < columns.end; ++c) {
     for (size_t r = rows.begin; r < rows.end; ++r) t.y[c * t.y_column + r] = t.x[r * t.x_row + c];
   }
