@@ -395,15 +395,19 @@ Result<bool> TryLowerByteLimit(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
-Status LowerByteMaxPool(ProgramBuilder& builder, const Node& node) {
+/// False if the pooling of floats must compute the node, or say what is wrong with it.
+Result<bool> LowerByteMaxPool(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const ImageNode image, ImageNodeOf(builder, node));
+  Result<Kernel> kernel = MakeByteMaxPool({image.window, image.in_channels});
+  if (!kernel) return false;
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor x,
                           UseBytes(builder, node.inputs[0], Layout::kChannelsLast));
-  LAGOON_ASSIGN_OR_RETURN(const ImageNode image, ImageNodeOf(builder, node));
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeByteMaxPool({image.window, image.in_channels}));
   const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]),
                                      Layout::kChannelsLast, DataType::kUInt8);
   builder.DefineBytes(node.outputs[0], {{y, x.grid}});
-  return builder.Emit(node.name, std::move(kernel), {builder.All(x.tensor)}, {builder.All(y)});
+  LAGOON_RETURN_IF_ERROR(
+      builder.Emit(node.name, *std::move(kernel), {builder.All(x.tensor)}, {builder.All(y)}));
+  return true;
 }
 
 }  // namespace
@@ -419,8 +423,7 @@ Result<bool> TryLowerByteMove(ProgramBuilder& builder, const Node& node, LowerFu
     grid = terms[0].grid;
   }
   if (node.op == "MaxPool" && builder.dims(node.inputs[0]).size() == 4) {
-    LAGOON_RETURN_IF_ERROR(LowerByteMaxPool(builder, node));
-    return true;
+    return LowerByteMaxPool(builder, node);
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Tensor tensor = builder.TermsOf(node.inputs[i])[0].tensor;
