@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -39,8 +40,9 @@ class QuantisedModel {
     model_.Add("DequantizeLinear", {to + "_q", to + "_s", to + "_z"}, {to});
   }
 
-  /// Signed weights with one scale for each index of `axis`, dequantised.
-  void Weights(const std::string& name, const std::vector<std::int64_t>& dims, std::int64_t axis) {
+  /// Signed weights with one scale for each index of `axis`, dequantised. `scale`: the first one.
+  void Weights(const std::string& name, const std::vector<std::int64_t>& dims, std::int64_t axis,
+               float scale = 0.002F) {
     const std::int64_t columns = dims[static_cast<std::size_t>(axis)];
     std::vector<std::int8_t> levels(static_cast<std::size_t>(ElementCount(dims)));
     for (std::size_t i = 0; i < levels.size(); ++i) {
@@ -48,7 +50,7 @@ class QuantisedModel {
     }
     Floats scales;
     for (std::int64_t c = 0; c < columns; ++c)
-      scales.push_back(0.002F + 0.0001F * static_cast<float>(c));
+      scales.push_back(scale + 0.0001F * static_cast<float>(c));
     std::vector<std::int64_t> w_dims = dims;
     *model_.graph().add_initializer() =
         RawTensor<std::int8_t>(name + "_q", onnx::TensorProto::INT8, w_dims, levels);
@@ -154,6 +156,106 @@ TEST(Bytes, ProductsOfMatricesAndMovesStayBytes) {
   const auto kernels = ExpectAsInFloats(m, Image(4 * 6 * 8), 0.01F);
   EXPECT_EQ(kernels.count("byte_conv"), 1U);
   EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
+TEST(Bytes, ShuffledChannelsStayBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 3, 6, 6}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {24, 3, 3, 3});
+  q.Round("c1", "x2", 0.02F, 128);
+  *m.graph().add_initializer() =
+      RawTensor<std::int64_t>("apart", onnx::TensorProto::INT64, {5}, {1, 2, 12, 6, 6});
+  *m.graph().add_initializer() =
+      RawTensor<std::int64_t>("joined", onnx::TensorProto::INT64, {4}, {1, 24, 6, 6});
+  m.Add("Reshape", {"x2", "apart"}, {"a"});
+  m.Add("Transpose", {"a"}, {"t"}).Ints("perm", {0, 2, 1, 3, 4});
+  m.Add("Reshape", {"t", "joined"}, {"j"});
+  q.Round("j", "x3", 0.02F, 128);
+  q.Conv("x3", "c2", {8, 24, 1, 1});
+  q.Round("c2", "y", 0.05F, 120);
+  const auto kernels = ExpectAsInFloats(m, Image(3 * 36), 0.05F);
+  EXPECT_EQ(kernels.count("byte_conv"), 2U);
+  EXPECT_EQ(kernels.count("quantize"), 1U);
+  EXPECT_EQ(kernels.count("dequantize"), 1U);
+  EXPECT_EQ(kernels.count("strided_copy"), 0U);
+}
+
+/// A convolution between rounded values.
+struct HostileScales {
+  float x = 0.01F, w = 0.002F, y = 0.05F;
+
+  Result<Graph> Load() const {
+    QuantisedModel q;
+    ModelBuilder& m = q.model();
+    m.Input("x", {1, 4, 5, 5}).Output("y");
+    q.Round("x", "x1", x, 128);
+    q.Weights("w", {6, 4, 3, 3}, 0, w);
+    m.Add("Conv", {"x1", "w"}, {"c"});
+    q.Round("c", "y", y, 128);
+    return m.Load();
+  }
+};
+
+/// Expects the same numbers as without bytes, or numbers up to `step` away. Returns the kernels.
+std::multiset<std::string> ExpectAsWithoutBytes(const HostileScales& scales, float step) {
+  SCOPED_TRACE(::testing::PrintToString(Floats{scales.x, scales.w, scales.y}));
+  const Result<Graph> bytes = scales.Load();
+  EXPECT_TRUE(bytes.has_value()) << bytes.error().message;
+  if (!bytes) return {};
+  Graph floats = *bytes;
+  for (Value& value : floats.values) value.quantized.reset();
+  const testing::Bytes x = ToBytes(Image(100));
+  const Floats y = FromBytes<float>(RunTyped(*bytes, {x})[0]);
+  const Floats expected = FromBytes<float>(RunTyped(floats, {x})[0]);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (y.at(i) == expected[i] || (std::isnan(y[i]) && std::isnan(expected[i]))) continue;
+    EXPECT_NEAR(y[i], expected[i], step) << i;
+  }
+  return KernelsOf(*bytes);
+}
+
+TEST(Bytes, HostileScalesAreComputedAsInFloats) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const float scale : {0.0F, -0.01F, -kInfinity, kInfinity, kNan, 1e-42F, 1e35F}) {
+    EXPECT_EQ(ExpectAsWithoutBytes({.x = scale}, 0).count("byte_conv"), 0U) << scale;
+    EXPECT_EQ(ExpectAsWithoutBytes({.w = scale}, 0).count("byte_conv"), 0U) << scale;
+    // Bytes may be multiplied, if floats are rounded to this scale.
+    ExpectAsWithoutBytes({.y = scale}, 0.0101F);
+  }
+  const auto usual = ExpectAsWithoutBytes({}, 0.0505F);
+  EXPECT_EQ(usual.count("byte_conv"), Vectors() ? 1U : 0U);
+}
+
+TEST(Bytes, ScalesThatDoNotFitTheirWeightsAreRefused) {
+  struct Misfit {
+    std::int64_t scales, zeros, axis;
+    const char* words;
+  };
+  for (const Misfit& misfit : {Misfit{5, 5, 0, "does not fit axis 0"},
+                               {6, 6, 1, "does not fit axis 1"},
+                               {6, 4, 0, "differ in shape"},
+                               {6, 6, 7, "axis"}}) {
+    SCOPED_TRACE(misfit.words);
+    ModelBuilder m(17);
+    m.Input("x", {1, 4, 5, 5}).Output("y");
+    m.Floats("s", {misfit.scales}, Floats(static_cast<std::size_t>(misfit.scales), 0.01F));
+    *m.graph().add_initializer() =
+        RawTensor<std::int8_t>("z", onnx::TensorProto::INT8, {misfit.zeros},
+                               std::vector<std::int8_t>(static_cast<std::size_t>(misfit.zeros)));
+    *m.graph().add_initializer() = RawTensor<std::int8_t>(
+        "q", onnx::TensorProto::INT8, {6, 4, 3, 3}, std::vector<std::int8_t>(216, 3));
+    m.Add("DequantizeLinear", {"q", "s", "z"}, {"w"}).Int("axis", misfit.axis).Name("weights");
+    m.Add("Conv", {"x", "w"}, {"y"});
+    const Result<Graph> graph = m.Load();
+    ASSERT_FALSE(graph.has_value());
+    EXPECT_EQ(graph.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(graph.error().message, ::testing::HasSubstr("'weights'"));
+    EXPECT_THAT(graph.error().message, ::testing::HasSubstr(misfit.words));
+  }
 }
 
 TEST(Bytes, WhatNoByteStandsForIsComputedInFloats) {
