@@ -1,6 +1,10 @@
 #include "world/device.h"
 
+#include <sanitizer/asan_interface.h>
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -8,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "device/cpu/cpu_device.h"
 #include "device/host/listener_slot.h"
 #include "world/allocations.h"
@@ -16,27 +21,55 @@
 
 namespace lagoon::world {
 
-/// Keeps the buffers of CPU workers for those who got them.
-class CountedMemory final : public MemoryOwner {
+/// Memory of devices. Whether a buffer lies where an earlier one was depends on the order of calls
+/// only: engines keep what they have bound to addresses, and malloc() gives others from run to run.
+class DeviceMemory final : public MemoryOwner {
  public:
-  explicit CountedMemory(Devices& devices) : devices_(devices) {}
+  DeviceMemory() {
+    void* const begin = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    LAGOON_CHECK(begin != MAP_FAILED);
+    begin_ = next_ = static_cast<std::byte*>(begin);
+  }
+  ~DeviceMemory() override {
+    ASAN_UNPOISON_MEMORY_REGION(begin_, static_cast<std::size_t>(next_ - begin_));
+    munmap(begin_, kRoom);
+  }
 
-  void Keep(Buffer buffer) {
+  void* Allocate(std::size_t bytes) {
     const MutexLock lock(mutex_);
-    ++devices_.buffers_;
-    std::byte* const data = buffer.data();
-    held_.emplace(data, std::move(buffer));
+    ++buffers_;
+    auto& freed = freed_[bytes];
+    if (!freed.empty()) {
+      std::byte* const data = freed.front();
+      freed.pop_front();
+      ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+      return data;
+    }
+    std::byte* const data = next_;
+    next_ += (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+    LAGOON_CHECK(next_ <= begin_ + kRoom);
+    ASAN_POISON_MEMORY_REGION(data + bytes, static_cast<std::size_t>(next_ - data) - bytes);
+    return data;
   }
-  void Free(void* data, std::size_t) override {
+  void Free(void* data, std::size_t bytes) override {
+    const Spared spared;
     const MutexLock lock(mutex_);
-    --devices_.buffers_;
-    held_.erase(data);
+    --buffers_;
+    ASAN_POISON_MEMORY_REGION(data, bytes);
+    freed_[bytes].push_back(static_cast<std::byte*>(data));
   }
+  std::int64_t buffers() const { return buffers_.load(); }
 
  private:
-  Devices& devices_;
+  static constexpr std::size_t kRoom = std::size_t{4} << 30;  // of addresses
+  static constexpr std::size_t kAlignment = 64;
+
+  std::byte* begin_ = nullptr;
+  std::atomic<std::int64_t> buffers_{0};
   Mutex mutex_;
-  std::map<void*, Buffer> held_ GUARDED_BY(mutex_);
+  std::byte* next_ GUARDED_BY(mutex_) = nullptr;
+  std::map<std::size_t, std::deque<std::byte*>> freed_ GUARDED_BY(mutex_);  // by size
 };
 
 /// Forwards to CPU workers until it is lost. A call that is under way then ends first.
@@ -76,15 +109,12 @@ class LosableDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  Result<Buffer> Allocate(std::size_t bytes, MemoryKind kind) override {
+  Result<Buffer> Allocate(std::size_t bytes, MemoryKind) override {
     const auto workers = Workers();
     if (workers == nullptr) return Gone();
-    Result<Buffer> buffer = workers->Allocate(bytes, kind);
-    if (!buffer || buffer->data() == nullptr) return buffer;
+    if (bytes == 0) return Buffer();
     const Spared spared;
-    Buffer counted(buffer->data(), buffer->size(), memory_);
-    memory_->Keep(*std::move(buffer));
-    return counted;
+    return Buffer(devices_.memory_->Allocate(bytes), bytes, devices_.memory_);
   }
   Status Upload(void* to, std::span<const std::byte> from) override {
     const auto workers = Workers();
@@ -203,7 +233,6 @@ class LosableDevice final : public Device {
   }
 
   Devices& devices_;
-  const std::shared_ptr<CountedMemory> memory_ = std::make_shared<CountedMemory>(devices_);
   const DeviceInfo info_;
   const std::atomic<std::uint32_t> no_guard_{0};
   std::atomic<bool> serves_{false};
@@ -216,6 +245,11 @@ class LosableDevice final : public Device {
   std::set<KernelHandle> handles_ GUARDED_BY(mutex_);
   std::map<ShareId, UnitRange> ranges_ GUARDED_BY(mutex_);
 };
+
+Devices::Devices(std::uint32_t workers, std::uint64_t seed)
+    : workers_(workers), seed_(seed), memory_(std::make_shared<DeviceMemory>()) {}
+
+std::int64_t Devices::Buffers() const { return memory_->buffers(); }
 
 Result<ComputeDevice> Devices::Open() {
   const Spared spared;

@@ -1,6 +1,7 @@
 // A whole server in virtual time: one world for each seed (docs/contributing.md).
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -80,8 +81,9 @@ class Child {
   explicit Child(const Script& script)
       : said_(memfd_create("said", 0)), log_(memfd_create("log", 0)) {
     static int number = 0;
+    // All names are of one length: longer ones may take more memory, which the trace would show.
     folder_ = std::filesystem::temp_directory_path() /
-              ("lagoon_world_" + std::to_string(getpid()) + "_" + std::to_string(number++));
+              fmt::format("lagoon_world_{:07}_{:07}", getpid(), number++);
     pid_ = fork();
     if (pid_ == 0) Run(script);
   }

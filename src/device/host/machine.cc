@@ -1,10 +1,16 @@
 #include "device/host/machine.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 namespace lagoon {
@@ -61,11 +67,20 @@ Status PinThread(std::jthread& thread, int core) {
 }
 
 Nanoseconds TimeOffCore(pid_t thread) {
+  std::array<char, 64> path{};
+  fmt::format_to_n(path.data(), path.size() - 1, "/proc/self/task/{}/schedstat", thread);
+  const int file = open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return Nanoseconds(0);
+  std::array<char, 128> text{};
+  const ssize_t size = read(file, text.data(), text.size());
+  close(file);
+  if (size <= 0) return Nanoseconds(0);
   // "<ns on a core> <ns ready, without a core> <times on a core>"
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
-  std::int64_t on = 0;
+  const std::string_view line(text.data(), static_cast<std::size_t>(size));
+  const std::size_t space = line.find(' ');
   std::int64_t off = 0;
-  return Nanoseconds(file >> on >> off ? off : 0);
+  if (space != line.npos) std::from_chars(line.data() + space + 1, line.data() + line.size(), off);
+  return Nanoseconds(off);
 }
 
 }  // namespace lagoon

@@ -26,7 +26,8 @@ std::string ProcessorName();
 Status PinThread(std::jthread& thread, int core);
 
 /// How long the thread of this process was ready to run while others had its core, since it began.
-/// 0 where the system does not tell. Takes some microseconds. `thread`: the system's number.
+/// 0 where the system does not tell. Takes some microseconds and allocates nothing. `thread`: the
+/// system's number.
 Nanoseconds TimeOffCore(pid_t thread);
 
 }  // namespace lagoon

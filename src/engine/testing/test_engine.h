@@ -46,6 +46,11 @@ class TestEngine final : public Engine {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return waiting_ >= runs; });
     }
+    /// Runs that wait now.
+    int waiting() {
+      const std::lock_guard lock(mutex_);
+      return waiting_;
+    }
     void Pass() {
       std::unique_lock lock(mutex_);
       ++waiting_;

@@ -33,7 +33,7 @@ PlanMaker::~PlanMaker() {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
-    for (auto& [model, orders] : orders_) GiveUp(orders.orders);
+    for (ModelOrders& orders : orders_) GiveUp(orders.orders);
     work_.NotifyAll();
     news_.NotifyAll();
   }
@@ -55,6 +55,17 @@ void PlanMaker::Start() {
   if (!compiler_.joinable()) {
     compiler_ = std::jthread([this](const std::stop_token& stop) { CompileOrders(stop); });
   }
+}
+
+std::list<PlanMaker::ModelOrders>::iterator PlanMaker::FindOrders(const ServedModel& model) {
+  return std::ranges::find(orders_, &model, &ModelOrders::model);
+}
+
+PlanMaker::ModelOrders& PlanMaker::OrdersOf(ServedModel& model) {
+  const auto found = FindOrders(model);
+  if (found != orders_.end()) return *found;
+  orders_.emplace_back().model = &model;
+  return orders_.back();
 }
 
 /// The order for this plan; one that is being given up does not count.
@@ -125,7 +136,7 @@ Status PlanMaker::TakeOrder(const std::shared_ptr<Flight>& flight) {
   WantedPlan wanted = flight->Wanted();
   const TimePoint deadline = flight->request().deadline;
   const MutexLock lock(mutex_);
-  ModelOrders& orders = orders_[&model];
+  ModelOrders& orders = OrdersOf(model);
   std::optional<Error> refusal = RefusalOf(orders, wanted.key, *flight, again);
   if (refusal) return tl::unexpected<Error>(*std::move(refusal));
   Start();
@@ -144,7 +155,7 @@ Status PlanMaker::TakeOrder(const std::shared_ptr<Flight>& flight) {
 void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
   WantedPlan wanted = model.Want(nullptr, shapes, {});
   const MutexLock lock(mutex_);
-  ModelOrders& orders = orders_[&model];
+  ModelOrders& orders = OrdersOf(model);
   if (stopping_ || orders.orders.size() >= kMaxShapes) return;
   if (orders.failed.Find(wanted.key, Now()) != nullptr) return;
   if (Find(orders.orders, wanted.key) != orders.orders.end()) return;
@@ -155,9 +166,9 @@ void PlanMaker::Prepare(ServedModel& model, const std::vector<Dims>& shapes) {
 
 void PlanMaker::Forget(ServedModel& model) {
   const MutexLock lock(mutex_);
-  const auto found = orders_.find(&model);
+  const auto found = FindOrders(model);
   if (found == orders_.end()) return;
-  Orders& orders = found->second.orders;
+  Orders& orders = found->orders;
   GiveUp(orders);
   while (!orders.empty() && !stopping_) published_.Wait(mutex_);
   orders_.erase(found);
@@ -166,14 +177,14 @@ void PlanMaker::Forget(ServedModel& model) {
 template <typename Which>
 std::vector<PlanMaker::Waiting> PlanMaker::Take(Which which) {
   std::size_t count = 0;
-  for (const auto& [model, orders] : orders_) {
+  for (const ModelOrders& orders : orders_) {
     for (const std::shared_ptr<Order>& order : orders.orders) {
       count += static_cast<std::size_t>(std::ranges::count_if(order->requests, which));
     }
   }
   std::vector<Waiting> taken;
   taken.reserve(count);  // where memory runs out, no request is lost
-  for (auto& [model, orders] : orders_) {
+  for (ModelOrders& orders : orders_) {
     for (const std::shared_ptr<Order>& order : orders.orders) {
       const auto rest = std::stable_partition(order->requests.begin(), order->requests.end(),
                                               [&](const Waiting& w) { return !which(w); });
@@ -236,15 +247,15 @@ void PlanMaker::CompileOrders(const std::stop_token&) {
   }
 }
 
-/// The first order of the model whose turn it is: the next one behind `last_` that has orders.
+/// The first order of the model whose turn is the longest ago. The turns do not depend on where
+/// models lie in memory.
 std::shared_ptr<PlanMaker::Order> PlanMaker::NextOrder(ServedModel*& model) {
-  auto at = orders_.upper_bound(last_);
-  for (std::size_t i = 0; i < orders_.size(); ++i, ++at) {
-    if (at == orders_.end()) at = orders_.begin();
-    const auto order = std::ranges::find_if(
-        at->second.orders, [](const auto& waiting) { return !waiting->compiling; });
-    if (order == at->second.orders.end()) continue;
-    model = last_ = at->first;
+  for (auto at = orders_.begin(); at != orders_.end(); ++at) {
+    const auto order =
+        std::ranges::find_if(at->orders, [](const auto& waiting) { return !waiting->compiling; });
+    if (order == at->orders.end()) continue;
+    model = at->model;
+    orders_.splice(orders_.end(), orders_, at);
     return *order;
   }
   return nullptr;
@@ -262,7 +273,7 @@ PlanMaker::Made PlanMaker::Compile(ServedModel& model, const std::shared_ptr<Ord
 
 TimePoint PlanMaker::NextDeadline() const {
   TimePoint next = kNoDeadline;
-  for (const auto& [model, orders] : orders_) {
+  for (const ModelOrders& orders : orders_) {
     for (const auto& order : orders.orders) {
       for (const Waiting& waiting : order->requests) next = std::min(next, waiting.deadline);
     }
@@ -315,7 +326,7 @@ bool PlanMaker::PublishNext() {
 bool PlanMaker::NoteFailure(const Made& made, const Error& error) {
   if (!IsAboutThePlan(error)) return false;
   try {
-    const bool is_new = orders_[made.model].failed.Add(made.order->wanted.key, error, Now());
+    const bool is_new = OrdersOf(*made.model).failed.Add(made.order->wanted.key, error, Now());
     return is_new && made.order->requests.empty();
   } catch (const std::bad_alloc&) {
     return false;  // then the plan is tried again sooner
@@ -336,11 +347,11 @@ void PlanMaker::Publish(const Made& made) {
   {
     const MutexLock lock(mutex_);
     if (!made.plan) warn = NoteFailure(made, made.plan.error());
-    if (const auto orders = orders_.find(made.model); orders != orders_.end()) {
-      if (plan != nullptr) orders->second.failed.Remove(plan->key);
+    if (const auto orders = FindOrders(*made.model); orders != orders_.end()) {
+      if (plan != nullptr) orders->failed.Remove(plan->key);
       requests = std::move(made.order->requests);
-      orders->second.requests -= requests.size();
-      std::erase(orders->second.orders, made.order);
+      orders->requests -= requests.size();
+      std::erase(orders->orders, made.order);
     }
     published_.NotifyAll();
   }

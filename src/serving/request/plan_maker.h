@@ -5,7 +5,6 @@
 #include <chrono>
 #include <deque>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -73,6 +72,7 @@ class PlanMaker final : public WaitingPlace, public NextParts {
   };
   using Orders = std::deque<std::shared_ptr<Order>>;
   struct ModelOrders {
+    ServedModel* model = nullptr;
     Orders orders;
     std::size_t requests = 0;
     FailedPlans failed;
@@ -86,6 +86,8 @@ class PlanMaker final : public WaitingPlace, public NextParts {
     Result<std::shared_ptr<ServedPlan>> plan;
   };
 
+  std::list<ModelOrders>::iterator FindOrders(const ServedModel& model) REQUIRES(mutex_);
+  ModelOrders& OrdersOf(ServedModel& model) REQUIRES(mutex_);
   static Orders::iterator Find(Orders& orders, const PlanKey& key);
   static std::shared_ptr<Order> NewOrder(WantedPlan wanted, bool prepare);
   std::optional<Error> RefusalOf(ModelOrders& orders, const PlanKey& key, const Flight& flight,
@@ -120,8 +122,8 @@ class PlanMaker final : public WaitingPlace, public NextParts {
   Mutex mutex_;
   CondVar work_, news_;  // for the compiling thread; for the publishing one
   CondVar published_;    // an order has ended
-  std::map<ServedModel*, ModelOrders> orders_ GUARDED_BY(mutex_);
-  ServedModel* last_ GUARDED_BY(mutex_) = nullptr;  // whose turn it was
+  // The model whose turn was last comes last.
+  std::list<ModelOrders> orders_ GUARDED_BY(mutex_);
   std::list<Made> made_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   // Requests whose next part is to be posted. A mutex of their own, which is never held by the
