@@ -20,17 +20,19 @@ class Admission : public DispatcherFixture {
  protected:
   void UseAdmission(std::unique_ptr<Policy> policy,
                     SchedulerConfig::Preemption preemption = SchedulerConfig::Preemption::kNone) {
-    Use({.name = "admits",
-         .preemption = preemption,
-         .max_active_jobs = 1,
-         .depth = 1,
-         .admit_by_deadline = true},
-        64, FakeDevice::Time::kVirtual, std::move(policy));
+    UseOnUnits({.preemption = preemption, .max_active_jobs = 1}, 1, std::move(policy));
   }
-  // A job of `us` microseconds, in kernels of 10 us.
+  void UseOnUnits(SchedulerConfig config, std::uint32_t units,
+                  std::unique_ptr<Policy> policy = std::make_unique<ClassFirst>()) {
+    config.name = "admits";
+    config.depth = 1;
+    config.admit_by_deadline = true;
+    Use(config, 64, FakeDevice::Time::kVirtual, std::move(policy), units);
+  }
+  // A job of `us` microseconds on the whole device, in kernels of 10 us.
   QueueId Queue(std::uint32_t us, JobClass job_class = JobClass::kBestEffort,
-                QueueOptions options = {}) {
-    auto loaded = std::const_pointer_cast<LoadedPlan>(ChainPlan(us / 10, 1));
+                QueueOptions options = {}, std::uint32_t blocks = 1) {
+    auto loaded = std::const_pointer_cast<LoadedPlan>(ChainPlan(us / 10, blocks));
     for (PlanOp& op : loaded->plan.ops) op.cost.kernel = microseconds(10);
     return AddQueue(job_class, loaded, std::move(options));
   }
@@ -126,6 +128,49 @@ TEST_F(Admission, AJobThatOnlyCopiesItsOutputsIsNotAhead) {
   while (device_->launches() > 1) ASSERT_TRUE(device_->RunBlock());
   ASSERT_EQ(first.finished, 0);
   EXPECT_FALSE(Late(PostWithin(other, 40)));
+}
+
+TEST_F(Admission, TheTimeOfAJobIsThatOnItsShare) {
+  UseOnUnits({}, 4);
+  QueueOptions options;
+  options.units = {1, 1};
+  const QueueId queue = Queue(50, JobClass::kBestEffort, options, 4);
+  const Request& late = PostWithin(queue, 199);
+  EXPECT_TRUE(Late(late));
+  EXPECT_EQ(late.result.expected, microseconds(200));
+  ASSERT_TRUE(dispatcher_->MoveShare(queue, {0, 2}));
+  EXPECT_TRUE(Late(PostWithin(queue, 99)));
+  EXPECT_FALSE(Late(PostWithin(queue, 100)));
+}
+
+// Whether a job of 50 us is late behind one of 1000 us, on units {2, 2} of 4.
+TEST_F(Admission, JobsOnUnitsOfOtherSharesAreNotAhead) {
+  using Streams = SchedulerConfig::Streams;
+  const auto late = [&](const SchedulerConfig& config, UnitRange units,
+                        JobClass before = JobClass::kBestEffort,
+                        JobClass after = JobClass::kBestEffort) {
+    UseOnUnits(config, 4);
+    QueueOptions options;
+    options.units = units;
+    EXPECT_FALSE(Late(PostWithin(Queue(1000, before, options), 1000)));
+    options.units = {2, 2};
+    return Late(PostWithin(Queue(50, after, options), 50));
+  };
+  constexpr JobClass kFirst = JobClass::kRealTime, kLast = JobClass::kBestEffort;
+  EXPECT_FALSE(late({}, {0, 2}));
+  EXPECT_TRUE(late({}, {0, 3})) << "both may use unit 2";
+  EXPECT_TRUE(late({}, {})) << "it may use all units";
+  EXPECT_FALSE(late({}, {0, 2}, kFirst, kLast));
+  EXPECT_TRUE(late({.preemption = SchedulerConfig::Preemption::kReset}, {0, 2}, kFirst, kLast))
+      << "real-time work goes first on the whole device";
+  EXPECT_FALSE(late({.preemption = SchedulerConfig::Preemption::kReset}, {0, 2}, kFirst, kFirst));
+  EXPECT_TRUE(late({.max_real_time_jobs = 1}, {0, 2}, kFirst, kFirst));
+  // Schedulers that run one after another.
+  EXPECT_TRUE(late({.max_active_jobs = 1}, {0, 2}));
+  EXPECT_TRUE(late({.streams = Streams::kOne}, {0, 2}));
+  EXPECT_TRUE(late({.max_kernels = 1}, {0, 2}));
+  EXPECT_TRUE(late({.extra_blocks = 8}, {0, 2}));
+  EXPECT_TRUE(late({.one_part = true}, {0, 2}));
 }
 
 TEST_F(Admission, AJobOfUnknownTimeIsTaken) {

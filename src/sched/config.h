@@ -52,7 +52,7 @@ struct SchedulerConfig {
     kClass,       // real-time before best-effort, each in order of posting
     kPolicy,      // real-time before best-effort, each by the rank in the policy's decisions
   };
-  std::string_view name;  // in static storage
+  std::string_view name = {};  // in static storage
   Streams streams = Streams::kPooled;
   Preemption preemption = Preemption::kNone;
   Ranks ranks = Ranks::kClass;

@@ -190,6 +190,7 @@ bool Mechanism::WouldBeLate(Job& job) const {
   Nanoseconds ahead{0};
   for (const Job& other : jobs_) {
     if (other.state == Job::State::kLeaving || &other == superseded) continue;
+    if (SideBySide(other, job)) continue;
     if (policy_->Precedes(other, job)) {
       ahead += other.remaining;
     } else if (!revokes || other.job_class == JobClass::kRealTime) {
@@ -199,6 +200,20 @@ bool Mechanism::WouldBeLate(Job& job) const {
   const TimePoint end = device_.Now() + ahead + job.total;
   job.result.expected = end - job.arrival;
   return end > job.deadline;
+}
+
+// Whether both jobs run at the same time, each on the units of its own share.
+bool Mechanism::SideBySide(const Job& a, const Job& b) const {
+  const std::uint32_t all = device_.info().units;
+  const UnitRange of_a = RangeOf(*a.queue, all), of_b = RangeOf(*b.queue, all);
+  if (of_a.first < of_b.end() && of_b.first < of_a.end()) return false;
+  const bool one_by_one = config_.streams == SchedulerConfig::Streams::kOne ||
+                          config_.max_active_jobs > 0 || config_.max_kernels > 0 ||
+                          config_.extra_blocks || config_.one_part;
+  if (one_by_one) return false;
+  if (a.job_class != b.job_class) return config_.preemption == SchedulerConfig::Preemption::kNone;
+  return a.job_class == JobClass::kRealTime ? config_.max_real_time_jobs == 0
+                                            : !config_.preempt_by_rank;
 }
 
 void Mechanism::Refuse(std::unique_ptr<Job> owned, Outcome outcome, FinishedJobs& finished) {

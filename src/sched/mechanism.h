@@ -107,6 +107,7 @@ class Mechanism {
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
   bool WouldBeLate(Job& job) const;
+  bool SideBySide(const Job& a, const Job& b) const;
   bool Continues(const Job& job) const;
   void BeginHold(JobQueue& queue);
   void EndHold(const Job& job);
