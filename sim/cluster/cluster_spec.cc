@@ -21,7 +21,7 @@ Status CheckModel(const ModelSpec& model) {
       CheckBounds("batching.rows", static_cast<double>(model.batching.rows), {1, 1024}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("slo in ms", ToMilliseconds(model.slo), {0.001, 3.6e6}));
   if (!model.batching.limiter.empty()) {
-    const BatchLimiterOptions options{
+    const BatchLimiter::Options options{
         .slo = model.slo, .slo_of = model.slo_of, .most = model.batching.rows};
     if (auto made = MakeBatchLimiter(model.batching.limiter, options); !made) {
       return tl::unexpected<Error>(std::move(made).error());

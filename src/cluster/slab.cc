@@ -5,18 +5,21 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "cluster/checks.h"
+#include "cluster/ewma.h"
 
 namespace lagoon {
 namespace {
 
 constexpr std::int64_t kMostRows = 65536;
 
-double BudgetMs(const BatchLimiterOptions& options) {
+double BudgetMs(const BatchLimiter::Options& options) {
   return ToMilliseconds(options.slo) / (options.slo_of == SloOf::kRequest ? 2 : 1);
 }
 
@@ -25,42 +28,80 @@ std::int64_t Bounded(double rows, std::int64_t most) {
   return static_cast<std::int64_t>(std::clamp(rows, 1.0, static_cast<double>(most)));
 }
 
-}  // namespace
+/// SLAB: the limit times budget / average time of a batch at this limit. If the time is a line in
+/// the rows, 17 batches are enough to settle at a limit of up to 32.
+/// - The limit stays while the average is within 10 % below the budget.
+/// - A batch smaller than the limit says that requests are few. It counts only if it is over the
+///   budget. A batch larger than the limit (formed before a change) does not count.
+/// - A limit found to be over the budget is not reached again for a second, or until the average at
+///   the present limit falls by 10 % (the share grew, or a neighbour left). Otherwise rounding up
+///   and down would swing between two limits for ever. The paper does not say this.
+class Slab final : public BatchLimiter {
+ public:
+  explicit Slab(const BatchLimiter::Options& options) : BatchLimiter(options) {}
 
-Status CheckBatchLimiter(const BatchLimiterOptions& options) {
-  LAGOON_RETURN_IF_ERROR(CheckBounds("the SLO in ms", ToMilliseconds(options.slo), {1e-3, 3.6e6}));
-  return CheckBounds("the most rows of a batch", static_cast<double>(options.most),
-                     {1, static_cast<double>(kMostRows)});
-}
+  void Batch(std::int64_t rows, Nanoseconds took, TimePoint now) override;
+  BatchNotice TakeNotice() override;
 
-Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
-                                                       const BatchLimiterOptions& options) {
-  LAGOON_RETURN_IF_ERROR(CheckBatchLimiter(options));
-  if (kind == "slab") return std::make_unique<Slab>(options);
-  if (kind == "aimd") return std::make_unique<Aimd>(options);
-  if (kind == "clipper") return std::make_unique<ClipperHead>(options);
-  if (const auto rows = FixedRowsOf(kind)) return std::make_unique<FixedLimit>(*rows, options);
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no batch limiter {}; there are slab, aimd, clipper, and fixed:ROWS with "
-                          "1 to {} rows",
-                          Quoted(kind), kMostRows));
-}
+ private:
+  void Count(bool late);
+  void ForgetBad(double latency_ms, double took_ms, TimePoint now);
+  void SetLimit(std::int64_t limit);
 
-std::optional<std::int64_t> FixedRowsOf(std::string_view kind) {
-  constexpr std::string_view kPrefix = "fixed:";
-  if (!kind.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view digits = kind.substr(kPrefix.size());
-  std::int64_t rows = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rows);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || rows < 1 || rows > kMostRows) return std::nullopt;
-  return rows;
-}
+  Ewma latency_ms_{0.5};  // of batches at the present limit
+  double sum_ms_ = 0;     // of full batches at the present limit
+  double full_batches_ = 0;
+  std::optional<std::int64_t> bad_;  // the smallest limit found to be over the budget
+  TimePoint bad_since_{};
+  int under_ = 0, over_ = 0;  // batches in a row
+  BatchNotice notice_ = BatchNotice::kNone;
+};
 
-BatchLimiter::BatchLimiter(const BatchLimiterOptions& options)
-    : slo_ms_(ToMilliseconds(options.slo)), budget_ms_(BudgetMs(options)), most_(options.most) {
-  LAGOON_CHECK(CheckBatchLimiter(options).has_value());
-}
+/// Additive increase, multiplicative decrease, as the Clipper paper has it (NSDI 2017, 4.3.1): one
+/// row more after each full batch within the budget, 10 % less after each that is not.
+class Aimd final : public BatchLimiter {
+ public:
+  explicit Aimd(const BatchLimiter::Options& options) : BatchLimiter(options) {}
+
+  void Batch(std::int64_t rows, Nanoseconds took, TimePoint now) override;
+};
+
+/// What Clipper's published code does (ucbrise/clipper, containers.cpp at d9391ea), which is not
+/// what its paper says. As long as no batch took longer than 92 % of the budget, it explores: five
+/// batches of the largest size so far, then one row more, from 10 rows on a factor of 1 + N(0.1,
+/// 0.05). Afterwards it estimates for ever: rows by linear regression on the latencies' means plus
+/// three pooled standard deviations, at 92 % of the budget. So it does not grow again when batches
+/// become faster (Fig. 15c of GSLICE). Differs in the regression: plain, where Clipper's is a ridge
+/// regression whose weight cross-validation chooses.
+class ClipperHead final : public BatchLimiter {
+ public:
+  explicit ClipperHead(const BatchLimiter::Options& options)
+      : BatchLimiter(options), random_(options.seed) {}
+
+  void Batch(std::int64_t rows, Nanoseconds took, TimePoint now) override;
+
+ private:
+  struct Seen {
+    double count = 0, mean_ms = 0, squares = 0;  // sum of squared distances from the mean
+  };
+  std::int64_t Explore();
+  std::int64_t Estimate() const;
+  double PooledDeviation() const;
+
+  Random random_;
+  std::map<std::int64_t, Seen> seen_;  // by rows, at most 65536
+  std::int64_t largest_ = 1;
+  double longest_ms_ = 0;
+};
+
+/// Always the same limit, or BatchLimiter::Options::most if that is smaller. The SLO has no effect.
+class FixedLimit final : public BatchLimiter {
+ public:
+  /// `rows`: 1 or more.
+  FixedLimit(std::int64_t rows, const BatchLimiter::Options& options);
+
+  void Batch(std::int64_t rows, Nanoseconds took, TimePoint now) override;
+};
 
 // ---- Slab
 
@@ -135,7 +176,7 @@ void Aimd::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
 
 // ---- FixedLimit
 
-FixedLimit::FixedLimit(std::int64_t rows, const BatchLimiterOptions& options)
+FixedLimit::FixedLimit(std::int64_t rows, const BatchLimiter::Options& options)
     : BatchLimiter(options) {
   LAGOON_CHECK(rows >= 1);
   limit_ = std::min(rows, most_);
@@ -147,16 +188,12 @@ void FixedLimit::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
 
 // ---- ClipperHead
 
-namespace {
-
 // Constants of containers.cpp and containers.hpp.
 constexpr double kDecay = 0.92;
 constexpr double kLeastSamples = 5;
 constexpr std::int64_t kAdditiveBelow = 10;
 constexpr double kGrowthMean = 0.1, kGrowthDeviation = 0.05;
 constexpr double kDeviations = 3;
-
-}  // namespace
 
 void ClipperHead::Batch(std::int64_t rows, Nanoseconds took, TimePoint /*now*/) {
   LAGOON_CHECK(rows >= 1 && took.count() >= 0);
@@ -206,6 +243,43 @@ std::int64_t ClipperHead::Estimate() const {
   }
   const double slope = squares > 0 ? products / squares : 0;
   return Bounded(std::floor(mean_rows + slope * (kDecay * budget_ms_ - mean_ms)), most_);
+}
+
+}  // namespace
+
+Status CheckBatchLimiter(const BatchLimiter::Options& options) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("the SLO in ms", ToMilliseconds(options.slo), {1e-3, 3.6e6}));
+  return CheckBounds("the most rows of a batch", static_cast<double>(options.most),
+                     {1, static_cast<double>(kMostRows)});
+}
+
+Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
+                                                       const BatchLimiter::Options& options) {
+  LAGOON_RETURN_IF_ERROR(CheckBatchLimiter(options));
+  if (kind == "slab") return std::make_unique<Slab>(options);
+  if (kind == "aimd") return std::make_unique<Aimd>(options);
+  if (kind == "clipper") return std::make_unique<ClipperHead>(options);
+  if (const auto rows = FixedRowsOf(kind)) return std::make_unique<FixedLimit>(*rows, options);
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("no batch limiter {}; there are slab, aimd, clipper, and fixed:ROWS with "
+                          "1 to {} rows",
+                          Quoted(kind), kMostRows));
+}
+
+std::optional<std::int64_t> FixedRowsOf(std::string_view kind) {
+  constexpr std::string_view kPrefix = "fixed:";
+  if (!kind.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = kind.substr(kPrefix.size());
+  std::int64_t rows = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rows);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || rows < 1 || rows > kMostRows) return std::nullopt;
+  return rows;
+}
+
+BatchLimiter::BatchLimiter(const BatchLimiter::Options& options)
+    : slo_ms_(ToMilliseconds(options.slo)), budget_ms_(BudgetMs(options)), most_(options.most) {
+  LAGOON_CHECK(CheckBatchLimiter(options).has_value());
 }
 
 }  // namespace lagoon

@@ -6,8 +6,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <string_view>
 #include <tuple>
 #include <vector>
+
+#include "base/random.h"
 
 namespace lagoon {
 namespace {
@@ -62,8 +66,14 @@ class FullBatches {
   std::vector<double> ends_ms_;       // by batch
 };
 
-BatchLimiterOptions Options(double slo_ms, std::int64_t most = 1000) {
+BatchLimiter::Options Options(double slo_ms, std::int64_t most = 1000) {
   return {.slo = Ms(slo_ms), .most = most};
+}
+
+std::unique_ptr<BatchLimiter> Make(std::string_view kind, const BatchLimiter::Options& options) {
+  auto made = MakeBatchLimiter(kind, options);
+  EXPECT_TRUE(made) << made.error().message;
+  return *std::move(made);
 }
 
 TEST(Slab, ReachesTheLimitsOfVgg19InTheTimesOfThePaper) {
@@ -76,8 +86,8 @@ TEST(Slab, ReachesTheLimitsOfVgg19InTheTimesOfThePaper) {
   for (const Row& row : {Row{25, {1, 2, 3}, 67}, Row{50, {1, 3, 7, 13, 18, 21}, 203},
                          Row{75, {1, 4, 12, 26, 36}, 205}, Row{100, {1, 5, 19, 42, 55}, 264},
                          Row{200, {1, 10, 61, 119}, 338}}) {
-    Slab slab(Options(row.slo_ms));
-    FullBatches run(slab, Vgg19Ms);
+    const auto slab = Make("slab", Options(row.slo_ms));
+    FullBatches run(*slab, Vgg19Ms);
     run.Batches(30);
     EXPECT_EQ(run.Steps(), row.limits) << row.slo_ms;
     EXPECT_NEAR(run.ConvergedMs(), row.converged_ms, 0.5) << row.slo_ms;
@@ -100,12 +110,12 @@ TEST(Slab, SettlesWithinSeventeenBatchesForEveryLine) {
   std::size_t slowest = 0, slowest_with_room = 0;
   for (int draw = 0; draw < 10'000; ++draw) {
     const Line line(random);
-    Slab slab(Options(1, kMost));
-    FullBatches run(slab, [&](std::int64_t rows) { return line.At(rows); });
+    const auto slab = Make("slab", Options(1, kMost));
+    FullBatches run(*slab, [&](std::int64_t rows) { return line.At(rows); });
     run.Batches(60);
-    ASSERT_LE(line.At(slab.Limit()), 1);
+    ASSERT_LE(line.At(slab->Limit()), 1);
     std::size_t settled = run.limits().size();  // batches before the first one of the last limit
-    while (settled > 0 && run.limits()[settled - 1] == slab.Limit()) --settled;
+    while (settled > 0 && run.limits()[settled - 1] == slab->Limit()) --settled;
     slowest = std::max(slowest, settled);
     if (line.a <= 0.7) slowest_with_room = std::max(slowest_with_room, settled);
   }
@@ -116,8 +126,8 @@ TEST(Slab, SettlesWithinSeventeenBatchesForEveryLine) {
 
 // Rounding up and down swings for ever here: 1, 2, 1, 2.
 TEST(Slab, ALimitFoundToBeOverTheBudgetIsNotReachedAgain) {
-  Slab slab(Options(1, kMost));
-  FullBatches run(slab, [](std::int64_t rows) { return 0.1 + 0.5 * static_cast<double>(rows); });
+  const auto slab = Make("slab", Options(1, kMost));
+  FullBatches run(*slab, [](std::int64_t rows) { return 0.1 + 0.5 * static_cast<double>(rows); });
   run.Batches(100);
   EXPECT_EQ(run.Steps(), (std::vector<std::int64_t>{1, 2, 1}));
 }
@@ -126,8 +136,8 @@ TEST(Slab, NeverSwingsWithNoise) {
   Random random(13);
   for (int draw = 0; draw < 10'000; ++draw) {
     const Line line(random);
-    Slab slab(Options(1, kMost));
-    FullBatches run(slab,
+    const auto slab = Make("slab", Options(1, kMost));
+    FullBatches run(*slab,
                     [&](std::int64_t rows) { return line.At(rows) * random.Uniform(0.95, 1.05); });
     // All within the second: a batch takes about 1 ms. A limit that was left downwards, and any
     // above it, must not come back.
@@ -135,98 +145,98 @@ TEST(Slab, NeverSwingsWithNoise) {
     std::int64_t before = 1;
     for (int batch = 0; batch < 200; ++batch) {
       run.Batch();
-      ASSERT_LT(slab.Limit(), ceiling) << line.a << " + " << line.c << " b, batch " << batch;
-      if (slab.Limit() < before) ceiling = before;
-      before = slab.Limit();
+      ASSERT_LT(slab->Limit(), ceiling) << line.a << " + " << line.c << " b, batch " << batch;
+      if (slab->Limit() < before) ceiling = before;
+      before = slab->Limit();
     }
   }
 }
 
 TEST(Slab, TriesALimitAgainAfterASecond) {
   double rows_ms = 50;
-  Slab slab(Options(100, kMost));
-  FullBatches run(slab,
+  const auto slab = Make("slab", Options(100, kMost));
+  FullBatches run(*slab,
                   [&](std::int64_t rows) { return 10 + rows_ms * static_cast<double>(rows); });
   run.Batches(3);
   ASSERT_EQ(run.Steps(), (std::vector<std::int64_t>{1, 2, 1}));
   const TimePoint found = TimePoint(Ms(60 + 110));
   while (run.now() < found + milliseconds(1000)) {
-    EXPECT_EQ(slab.Limit(), 1);
+    EXPECT_EQ(slab->Limit(), 1);
     run.Batch();
   }
-  EXPECT_EQ(slab.Limit(), 2);
+  EXPECT_EQ(slab->Limit(), 2);
 }
 
 TEST(Slab, GrowsAtOnceWhenBatchesBecomeFaster) {
   double factor = 1;
-  Slab slab(Options(50));
-  FullBatches run(slab, [&](std::int64_t rows) { return factor * Vgg19Ms(rows); });
+  const auto slab = Make("slab", Options(50));
+  FullBatches run(*slab, [&](std::int64_t rows) { return factor * Vgg19Ms(rows); });
   run.Batches(10);
-  ASSERT_EQ(slab.Limit(), 21);
+  ASSERT_EQ(slab->Limit(), 21);
   factor = 1.2;  // finds that 21 is too much
   run.Batches(10);
-  const std::int64_t less = slab.Limit();
+  const std::int64_t less = slab->Limit();
   ASSERT_LT(less, 21);
   factor = 0.6;  // the share grew
   run.Batches(10);
-  EXPECT_GT(slab.Limit(), 40);
+  EXPECT_GT(slab->Limit(), 40);
   EXPECT_LT(ToMilliseconds(run.now().time_since_epoch()), 1400);
 }
 
 TEST(Slab, FewRequestsDoNotRaiseTheLimit) {
-  Slab slab(Options(50));
-  FullBatches run(slab, Vgg19Ms);
+  const auto slab = Make("slab", Options(50));
+  FullBatches run(*slab, Vgg19Ms);
   run.Batches(2);
-  ASSERT_EQ(slab.Limit(), 7);
-  for (int i = 0; i < 20; ++i) slab.Batch(1, Ms(Vgg19Ms(1)), run.now());
-  EXPECT_EQ(slab.Limit(), 7);
+  ASSERT_EQ(slab->Limit(), 7);
+  for (int i = 0; i < 20; ++i) slab->Batch(1, Ms(Vgg19Ms(1)), run.now());
+  EXPECT_EQ(slab->Limit(), 7);
   run.Batch();  // nor do they count in the average: it is that of 7 rows
-  EXPECT_EQ(slab.Limit(), 13);
+  EXPECT_EQ(slab->Limit(), 13);
 }
 
 TEST(Slab, AFewRowsOverTheBudgetLowerTheLimit) {
-  Slab slab(Options(50));
-  FullBatches run(slab, Vgg19Ms);
+  const auto slab = Make("slab", Options(50));
+  FullBatches run(*slab, Vgg19Ms);
   run.Batches(2);
-  ASSERT_EQ(slab.Limit(), 7);
-  slab.Batch(3, Ms(70), run.now());
-  EXPECT_EQ(slab.Limit(), 5);
+  ASSERT_EQ(slab->Limit(), 7);
+  slab->Batch(3, Ms(70), run.now());
+  EXPECT_EQ(slab->Limit(), 5);
 }
 
 TEST(Slab, ABatchFormedUnderALargerLimitDoesNotCount) {
-  Slab slab(Options(50));
-  slab.Batch(30, Ms(60), TimePoint{});
-  EXPECT_EQ(slab.Limit(), 1);
-  slab.Batch(1, Ms(25), TimePoint{});
-  EXPECT_EQ(slab.Limit(), 2);
+  const auto slab = Make("slab", Options(50));
+  slab->Batch(30, Ms(60), TimePoint{});
+  EXPECT_EQ(slab->Limit(), 1);
+  slab->Batch(1, Ms(25), TimePoint{});
+  EXPECT_EQ(slab->Limit(), 2);
 }
 
 TEST(Slab, AnSloOfRequestsLeavesHalfOfTheTimeToABatch) {
-  BatchLimiterOptions options = Options(100);
+  BatchLimiter::Options options = Options(100);
   options.slo_of = SloOf::kRequest;
-  Slab slab(options);
-  FullBatches run(slab, Vgg19Ms);
+  const auto slab = Make("slab", options);
+  FullBatches run(*slab, Vgg19Ms);
   run.Batches(30);
   EXPECT_EQ(run.Steps(), (std::vector<std::int64_t>{1, 3, 7, 13, 18, 21}));
 }
 
 TEST(Slab, FiveLateBatchesOfOneRowGiveANotice) {
-  Slab slab(Options(50));
-  for (int i = 0; i < 4; ++i) slab.Batch(1, Ms(65), TimePoint{});
-  EXPECT_EQ(slab.TakeNotice(), BatchNotice::kNone);
-  slab.Batch(1, Ms(65), TimePoint{});
-  EXPECT_EQ(slab.TakeNotice(), BatchNotice::kUnder);
-  EXPECT_EQ(slab.TakeNotice(), BatchNotice::kNone);
-  EXPECT_EQ(slab.Limit(), 1);
+  const auto slab = Make("slab", Options(50));
+  for (int i = 0; i < 4; ++i) slab->Batch(1, Ms(65), TimePoint{});
+  EXPECT_EQ(slab->TakeNotice(), BatchNotice::kNone);
+  slab->Batch(1, Ms(65), TimePoint{});
+  EXPECT_EQ(slab->TakeNotice(), BatchNotice::kUnder);
+  EXPECT_EQ(slab->TakeNotice(), BatchNotice::kNone);
+  EXPECT_EQ(slab->Limit(), 1);
 }
 
 TEST(Slab, FiveBatchesWithinTheSloGiveANotice) {
-  Slab slab(Options(50));
-  for (int i = 0; i < 3; ++i) slab.Batch(1, Ms(65), TimePoint{});
-  for (int i = 0; i < 4; ++i) slab.Batch(1, Ms(1), TimePoint{});
-  EXPECT_EQ(slab.TakeNotice(), BatchNotice::kNone);  // the average is late at first
-  for (int i = 0; i < 4; ++i) slab.Batch(1, Ms(1), TimePoint{});
-  EXPECT_EQ(slab.TakeNotice(), BatchNotice::kOver);
+  const auto slab = Make("slab", Options(50));
+  for (int i = 0; i < 3; ++i) slab->Batch(1, Ms(65), TimePoint{});
+  for (int i = 0; i < 4; ++i) slab->Batch(1, Ms(1), TimePoint{});
+  EXPECT_EQ(slab->TakeNotice(), BatchNotice::kNone);  // the average is late at first
+  for (int i = 0; i < 4; ++i) slab->Batch(1, Ms(1), TimePoint{});
+  EXPECT_EQ(slab->TakeNotice(), BatchNotice::kOver);
 }
 
 // At SLOs of 50, 100 and 200 ms it needs 0.8, 3.6 and 14.5 s, where SLAB needs 0.20, 0.26 and
@@ -234,33 +244,33 @@ TEST(Slab, FiveBatchesWithinTheSloGiveANotice) {
 TEST(Aimd, GrowsByOneRowABatch) {
   for (const auto& [slo_ms, rows, after_s] :
        {std::tuple{50.0, 22, 0.775}, {100.0, 59, 3.564}, {200.0, 132, 14.52}}) {
-    Aimd aimd(Options(slo_ms));
-    FullBatches run(aimd, Vgg19Ms);
-    while (aimd.Limit() <= rows && run.limits().size() < 200) run.Batch();
+    const auto aimd = Make("aimd", Options(slo_ms));
+    FullBatches run(*aimd, Vgg19Ms);
+    while (aimd->Limit() <= rows && run.limits().size() < 200) run.Batch();
     EXPECT_NEAR(run.ReachedMs(rows) / 1000, after_s, 0.01) << slo_ms;
     run.Batch();  // one row too many
-    EXPECT_EQ(aimd.Limit(), (rows + 1) * 9 / 10) << slo_ms;
+    EXPECT_EQ(aimd->Limit(), (rows + 1) * 9 / 10) << slo_ms;
   }
 }
 
 TEST(Aimd, FewRequestsDoNotRaiseTheLimit) {
-  Aimd aimd(Options(50, 4));
-  FullBatches run(aimd, [](std::int64_t) { return 1.0; });
+  const auto aimd = Make("aimd", Options(50, 4));
+  FullBatches run(*aimd, [](std::int64_t) { return 1.0; });
   run.Batch();
-  aimd.Batch(1, Ms(1), run.now());
-  EXPECT_EQ(aimd.Limit(), 2);
+  aimd->Batch(1, Ms(1), run.now());
+  EXPECT_EQ(aimd->Limit(), 2);
   run.Batches(10);
-  EXPECT_EQ(aimd.Limit(), 4);
-  for (int i = 0; i < 10; ++i) aimd.Batch(aimd.Limit(), Ms(60), run.now());
-  EXPECT_EQ(aimd.Limit(), 1);
+  EXPECT_EQ(aimd->Limit(), 4);
+  for (int i = 0; i < 10; ++i) aimd->Batch(aimd->Limit(), Ms(60), run.now());
+  EXPECT_EQ(aimd->Limit(), 1);
 }
 
 double ClipperConvergesAfterMs(double slo_ms, std::uint32_t seed) {
-  BatchLimiterOptions options = Options(slo_ms);
+  BatchLimiter::Options options = Options(slo_ms);
   options.seed = seed;
-  ClipperHead clipper(options);
-  FullBatches run(clipper, Vgg19Ms);
-  while (Vgg19Ms(clipper.Limit()) < 0.92 * slo_ms) run.Batch();  // it explores until then
+  const auto clipper = Make("clipper", options);
+  FullBatches run(*clipper, Vgg19Ms);
+  while (Vgg19Ms(clipper->Limit()) < 0.92 * slo_ms) run.Batch();  // it explores until then
   return ToMilliseconds(run.now().time_since_epoch());
 }
 
@@ -269,8 +279,8 @@ double ClipperConvergesAfterMs(double slo_ms, std::uint32_t seed) {
 // the VGG-19 of Table 5 and over 20 seeds: 2.5 to 3.4 s at 50 ms, 5.9 to 7.6 s at 100 ms, 10.8 to
 // 14.5 s at 200 ms.
 TEST(ClipperHead, ExploresFiveBatchesOfEachSize) {
-  ClipperHead clipper(Options(50));
-  FullBatches run(clipper, Vgg19Ms);
+  const auto clipper = Make("clipper", Options(50));
+  FullBatches run(*clipper, Vgg19Ms);
   run.Batches(45);
   for (std::size_t i = 0; i < 45; ++i) {
     EXPECT_EQ(run.limits()[i], static_cast<std::int64_t>(i / 5 + 1));
@@ -289,20 +299,20 @@ TEST(ClipperHead, ExploresFiveBatchesOfEachSize) {
 
 TEST(ClipperHead, EstimatesAfterwardsAndDoesNotGrowAgain) {
   double factor = 1;
-  ClipperHead clipper(Options(50));
-  FullBatches run(clipper, [&](std::int64_t rows) { return factor * Vgg19Ms(rows); });
+  const auto clipper = Make("clipper", Options(50));
+  FullBatches run(*clipper, [&](std::int64_t rows) { return factor * Vgg19Ms(rows); });
   run.Batches(300);
-  EXPECT_EQ(clipper.Limit(), 19);  // 0.92 * 50 ms
-  EXPECT_LE(Vgg19Ms(clipper.Limit()), 46);
+  EXPECT_EQ(clipper->Limit(), 19);  // 0.92 * 50 ms
+  EXPECT_LE(Vgg19Ms(clipper->Limit()), 46);
   factor = 0.5;
   run.Batches(300);
-  EXPECT_LT(clipper.Limit(), 30);  // 52 rows would do
+  EXPECT_LT(clipper->Limit(), 30);  // 52 rows would do
 }
 
 TEST(ClipperHead, OneSlowBatchAloneIsEstimatedFrom) {
-  ClipperHead clipper(Options(50));
-  clipper.Batch(1, Ms(100), TimePoint{});
-  EXPECT_EQ(clipper.Limit(), 1);
+  const auto clipper = Make("clipper", Options(50));
+  clipper->Batch(1, Ms(100), TimePoint{});
+  EXPECT_EQ(clipper->Limit(), 1);
 }
 
 TEST(BatchLimiter, LimitsStayInBoundsWhateverBatchesTake) {
@@ -364,10 +374,9 @@ TEST(BatchLimiter, HostileOptionsAreRefusedByName) {
 }
 
 TEST(BatchLimiterDeathTest, RefusesBatchesThatCannotBe) {
-  Slab slab(Options(50));
-  EXPECT_DEATH(slab.Batch(0, Ms(1), TimePoint{}), "rows >= 1");
-  EXPECT_DEATH(slab.Batch(1, Nanoseconds(-1), TimePoint{}), "took.count");
-  EXPECT_DEATH(Aimd(Options(-1)), "CheckBatchLimiter");
+  const auto slab = Make("slab", Options(50));
+  EXPECT_DEATH(slab->Batch(0, Ms(1), TimePoint{}), "rows >= 1");
+  EXPECT_DEATH(slab->Batch(1, Nanoseconds(-1), TimePoint{}), "took.count");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ Result<PlacementNetworks> DecodeNetworks(const std::string& name, std::string_vi
   return PlacementNetworks{std::move(read[0]), std::move(read[1])};
 }
 
-LearnedPlacer::LearnedPlacer(std::string name, PlacementNetworks networks, LearnedOptions options)
+LearnedPlacer::LearnedPlacer(std::string name, PlacementNetworks networks, Options options)
     : name_(std::move(name)), networks_(std::move(networks)), options_(options) {}
 
 std::size_t LearnedPlacer::AskNetwork(const Stages& stages, std::size_t demand) const {
@@ -164,7 +164,7 @@ Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name) {
   }
   LAGOON_ASSIGN_OR_RETURN(PlacementNetworks networks, DecodeNetworks(std::string(name), bytes));
   return std::make_unique<LearnedPlacer>(std::string(name), std::move(networks),
-                                         LearnedOptions{.interference = name == "inss"});
+                                         LearnedPlacer::Options{.interference = name == "inss"});
 }
 
 }  // namespace lagoon

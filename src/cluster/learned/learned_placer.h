@@ -25,21 +25,21 @@ struct PlacementNetworks {
 std::string EncodeNetworks(const PlacementNetworks& networks);
 Result<PlacementNetworks> DecodeNetworks(const std::string& name, std::string_view bytes);
 
-struct LearnedOptions {
-  bool interference = true;  // false: neighbours do not slow down, as far as the placer knows
-  /// Besides what the networks decide, two simpler decisions are tried: replicas stay where they
-  /// are and only new ones are placed by the network; each replica goes to the GPU with the least
-  /// need. On each GPU, the local stage's first guess is tried too. Of all these the one counts
-  /// whose forecast is best.
-  bool guarded = true;
-};
-
 /// More than kGroups GPUs are cut into kGroups groups of nearly equal size, these again, and so on:
 /// the global stage first chooses a group and at last a GPU. A GPU with more than kSlots replicas
 /// is shared in proportion to their needs, without the local stage's network.
 class LearnedPlacer final : public Placer {
  public:
-  LearnedPlacer(std::string name, PlacementNetworks networks, LearnedOptions options);
+  struct Options {
+    bool interference = true;  // false: neighbours do not slow down, as far as the placer knows
+    /// Besides what the networks decide, two simpler decisions are tried: replicas stay where they
+    /// are and only new ones are placed by the network; each replica goes to the GPU with the least
+    /// need. On each GPU, the local stage's first guess is tried too. Of all these the one counts
+    /// whose forecast is best.
+    bool guarded = true;
+  };
+
+  LearnedPlacer(std::string name, PlacementNetworks networks, Options options);
 
   std::string_view name() const override { return name_; }
   Assignment Place(const PlacementView& view) override;
@@ -57,7 +57,7 @@ class LearnedPlacer final : public Placer {
 
   std::string name_;
   PlacementNetworks networks_;
-  LearnedOptions options_;
+  Options options_;
 };
 
 /// What a replica costs that leaves its GPU: as much as 1 % of violations.

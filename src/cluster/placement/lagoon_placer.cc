@@ -9,6 +9,10 @@
 namespace lagoon {
 namespace {
 
+// Plans of GPUs that a decision may compute: a bound on its time (about 2 us each) that does not
+// depend on the machine.
+constexpr std::size_t kMostEvaluations = 1500;
+
 // The part of a GPU that a replica may need; above it, the model gets another replica.
 constexpr double kFullReplica = 0.8;
 // A replica that moves costs the arrivals of so many seconds.
@@ -110,7 +114,7 @@ bool LagoonPlacer::ImproveGpu(const PlacementView& view, FleetPlan& plan, std::s
   Change best;
   const auto try_change = [&](std::size_t other, std::vector<std::size_t> here,
                               std::vector<std::size_t> there, double move_cost) {
-    if (plan.evaluations() >= options_.evaluations) return;
+    if (plan.evaluations() >= kMostEvaluations) return;
     if (!plan.Fits(other, there) || !plan.Fits(gpu, here)) return;
     const double before = plan.cost(gpu) + plan.cost(other) - move_cost;
     const double one = plan.CostWith(other, there);
@@ -149,7 +153,7 @@ void LagoonPlacer::Search(const PlacementView& view, FleetPlan& plan) const {
     well[gpu] = plan.plan(gpu).lost <= kWell * RateOf(view, plan, gpu);
   }
   std::vector<bool> done = well;
-  while (plan.evaluations() < options_.evaluations) {
+  while (plan.evaluations() < kMostEvaluations) {
     std::size_t worst = view.gpus.size();
     for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
       if (done[gpu]) continue;

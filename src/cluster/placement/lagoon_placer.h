@@ -7,12 +7,6 @@
 
 namespace lagoon {
 
-struct LagoonPlacerOptions {
-  /// Plans of GPUs that a decision may compute: a bound on its time (about 2 us each) that does not
-  /// depend on the machine.
-  std::size_t evaluations = 1500;
-};
-
 /// Local search on the forecast of rows that will be late or dropped (PlanGpu, ViolationRate), with
 /// the interference that the latency models predict.
 /// - It starts from the present places, so that replicas stay where they are without a reason to
@@ -22,8 +16,6 @@ struct LagoonPlacerOptions {
 ///   saves more than a move costs: the model's arrivals of 10 ms.
 class LagoonPlacer final : public Placer {
  public:
-  explicit LagoonPlacer(const LagoonPlacerOptions& options = {}) : options_(options) {}
-
   std::string_view name() const override { return "lagoon"; }
   Assignment Place(const PlacementView& view) override;
 
@@ -34,7 +26,6 @@ class LagoonPlacer final : public Placer {
   void Search(const PlacementView& view, FleetPlan& plan) const;
   bool ImproveGpu(const PlacementView& view, FleetPlan& plan, std::size_t gpu) const;
 
-  const LagoonPlacerOptions options_;
   LatencyTables tables_;
 };
 
