@@ -102,8 +102,9 @@ FOLDERS = {
     "serving/plans": "base device plan program program/profile sched",
     "serving/model": "base cluster device engine plan program program/profile program/split sched sched/programs serving/batch "
                      "serving/config serving/core serving/plans",
-    "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/model serving/plans",
-    "serving/shares": "base cluster device device/host plan sched serving/config serving/core serving/model serving/request trace",
+    "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/model serving/plans "
+                       "serving/shares",
+    "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/model",
     "server": "base plan policies sched serving/config serving/core server/http server/fleet server/shares "
@@ -124,7 +125,7 @@ FOLDERS = {
     "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",
     "bench/placement": "base cluster/interference cluster/placement sim/cluster sim/interference sim/placement bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement device policies sim/cluster sim/interference sim/placement sim/surfaces bench/measure bench/report bench/shares bench/sim",
-    "bench/shares": "base cluster device plan policies program sched serving serving/shares sim/cluster sim/device sim/interference sim/surfaces bench "
+    "bench/shares": "base cluster device plan policies program sched serving serving/shares sim/cluster sim/device sim/interference sim/surfaces trace bench "
                     "bench/client bench/measure bench/report bench/sim",
     "bench/split": "base device plan policies program program/split sched sim/device bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "

@@ -86,9 +86,9 @@ GROUPS = {
              ["src/base/check.cc", "src/base/status.cc"],
     "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages")] +
                ["sim/training/train_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "share-manager": ["src/serving/shares/share_manager_test.cc", "src/serving/shares/share_manager.cc",
-                      "src/device/host/shares.cc", "src/base/log.cc"] +
-                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
+    "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
+                     "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
+                    sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
              ["src/serving/fleet/placer_runner.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
@@ -134,7 +134,7 @@ POOL = "src/device/cpu/worker_pool.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
-SHARE_MANAGER = "src/serving/shares/share_manager.cc"
+SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
 WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/server/remote/replica_choice.cc"
 ROUTES = "src/server/remote/routes.cc"
@@ -440,19 +440,19 @@ MUTANTS = [
      "  if (at_home && mailbox_ == nullptr && best_rank_", "  if (mailbox_ == nullptr && best_rank_", ["conformance"]),
     ("lend-not-submitted", "the mechanism lends no units", SUBMIT,
      "  launch.beyond_share = config_.lend_units && !spared;\n", "", ["sched"]),
-    ("share-ignores-slo", "a share follows only the arrivals, not the SLO", SHARE_MANAGER,
-     "  entry.load = {.latency_ms = has_slo ? *latency : 0,", "  entry.load = {.latency_ms = 0,", ["share-manager"]),
-    ("share-tunes-when-off", "tuning cannot be switched off", SHARE_MANAGER, "  if (tuning_) {", "  if (true) {",
-     ["share-manager"]),
+    ("share-ignores-slo", "a share follows only the arrivals, not the SLO", SHARE_KEEPER,
+     "  entry.load = {.latency_ms = has_slo ? *latency : 0,", "  entry.load = {.latency_ms = 0,", ["share-keeper"]),
+    ("share-tunes-when-off", "tuning cannot be switched off", SHARE_KEEPER, "  if (tuning_) {", "  if (true) {",
+     ["share-keeper"]),
     ("share-that-fits-no-granule", "a model that is unloaded ends the server when a fixed share leaves no granule", "src/cluster/share_tuner.cc",
      "needed += state.fixed ? GranulesOf(state.demand) : 1;", "needed += 1;", ["cluster"]),
-    ("share-failed-move-counts", "a move that failed is not tried again", SHARE_MANAGER,
-     "    LAGOON_RETURN_IF_ERROR(host_.Move(id, UnitsOf(move.to)));", "    (void)host_.Move(id, UnitsOf(move.to));",
-     ["share-manager"]),
-    ("gone-model-comes-back-moved", "a load that is refused takes the share of the version before", SHARE_MANAGER,
-     "    PutBack(std::move(before));\n", "", ["share-manager"]),
-    ("share-times-kept", "times from before a move count on the new share", SHARE_MANAGER,
-     "  host_.ForgetTimes(id);\n", "", ["share-manager"]),
+    ("share-failed-move-counts", "a move that failed is not tried again", SHARE_KEEPER,
+     "    LAGOON_RETURN_IF_ERROR(entry.model->MoveShare(UnitsOf(move.to)));", "    (void)entry.model->MoveShare(UnitsOf(move.to));",
+     ["share-keeper"]),
+    ("gone-model-comes-back-moved", "a load that is refused takes the share of the version before", SHARE_KEEPER,
+     "    PutBack(std::move(before));\n", "", ["share-keeper"]),
+    ("share-times-kept", "times from before a move count on the new share", SHARE_KEEPER,
+     "  entry.model->ForgetTimes();\n  Note(entry, share, Why", "  Note(entry, share, Why", ["share-keeper"]),
     ("share-fixed-tuned", "a fixed share follows the load", "src/cluster/share_tuner.cc",
      "    if (state.fixed || !observed.load", "    if (!observed.load", ["cluster"]),
     ("share-too-much-fixed", "fixed shares may be more than the device", "src/cluster/share_tuner.cc",
@@ -767,8 +767,12 @@ MUTANTS = [
      "if (tuner_.Remove(sim.spec().models[model].name)) Move(sim);", "", ["cluster"]),
     ("later-model-not-joined", "a model that starts later gets no share", CONTROLLER,
      "  Join(sim, model);\n  Move(sim);\n", "", ["cluster"]),
-    ("decision-not-told", "a trace lacks what was decided about shares", SHARE_MANAGER,
-     "  host_.OnChange(entry.model.id, *entry.last, entry.units);\n", "", ["share-manager"]),
+    ("decision-not-told", "a trace lacks what was decided about shares", SHARE_KEEPER,
+     "  if (options_.trace == nullptr) return;", "  return;", ["share-keeper"]),
+    ("share-taken-but-not-given", "a share that is taken away stays idle", SHARE_KEEPER,
+     "  LAGOON_CHECK(tuner_.Remove(entry.key).has_value());\n  entry.managed = false;\n  entry.model", "  entry.managed = false;\n  entry.model", ["share-keeper"]),
+    ("admission-ignores-shares", "jobs on units of another share count as ahead", "src/sched/mechanism.cc",
+     "    if (SideBySide(other, job)) continue;\n", "", ["sched"]),
     ("slopes-without-bound", "a measured surface falls where its points rise", f"{CLUSTER}/monotone.cc",
      "std::min(parabola, 3 * std::min(secants[i - 1], secants[i]))", "parabola", ["cluster"]),
     # Plans for the shapes that requests bring.
@@ -848,7 +852,7 @@ MUTANTS = [
     ("fleet-queues-without-fractions", "a replica of a tenth gets a fifth of the requests", f"{FLEET}/fleet_routes.cc",
      ".in_flight) / route.fraction", ".in_flight)", ["fleet"]),
     ("fleet-share-not-set-back", "a share that a device has refused changes on the others", f"{FLEET}/fleet_shares.cc",
-     "row.fixed ? ShareWanted{.part = row.share}", "false ? ShareWanted{.part = row.share}", ["fleet"]),
+     "    if (row.fixed) wanted = {.part = row.share};\n", "", ["fleet"]),
     ("placers-that-were-replaced-stay", "each change of the placer keeps a thread", f"{FLEET}/placement_keeper.cc",
      "return !runner->busy();", "return false;", ["fleet"]),
     ("stuck-placers-without-limit", "each change of a placer that is stuck keeps a thread", f"{FLEET}/placement_keeper.cc",
@@ -940,16 +944,16 @@ MUTANTS = [
      "return signature_.max_batch > 0 ? dims.front().front() : 1;",
      "return dims.empty() || dims.front().empty() ? 1 : dims.front().front();", ["world"]),
     ("world-two-keepers-of-shares", "a second keeper places the shares while the first one keeps them", "src/serving/device_core.cc",
-     "  return shares_->Replace(gone, std::move(models));",
-     """  std::vector<ShareKeeper::Model> all = models;
+     "  return shares_->Replace(gone, come, device_->Now());",
+     """  std::vector<SharedModel*> all(come.begin(), come.end());
   const Result<std::vector<ModelLease>> others = models_.FindAll("");
   for (const ModelLease& other : *others) {
     if (name.empty() || other->model->is_program() || other->model->name() == name) continue;
-    all.push_back({other->model.get(), other->Batchers()});
+    all.push_back(&*other);
   }
-  auto second = ShareKeeper::Start({shares_->Read().kind, nullptr}, *device_, *dispatcher_);
-  LAGOON_RETURN_IF_ERROR((*second)->Replace({}, std::move(all)));
-  return shares_->Replace(gone, std::move(models));""", ["world"]),
+  auto second = ShareKeeper::Make({shares_->Read().kind, shares_->Read().units});
+  LAGOON_RETURN_IF_ERROR((*second)->Replace({}, all, device_->Now()));
+  return shares_->Replace(gone, come, device_->Now());""", ["world"]),
     ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/serving/plans/failed_plans.cc",
      "found == failed_.end() || found->until <= now ?", "found == failed_.end() || found->until != now ?", ["world"]),
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,

@@ -47,7 +47,7 @@ ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system,
     made.batching.rows = system == GsliceSystem::kMps ? 1 : kMostRows;
     demands.push_back(model.knee * 100);
   }
-  const auto exact = MaxMin(demands, 100, {.surplus = Surplus::kProportional});
+  const auto exact = MaxMin(demands, 100, {.surplus = MaxMinRules::Surplus::kProportional});
   const auto granules = exact ? ToGranules(*exact, 100) : Result<std::vector<std::uint32_t>>{};
   for (std::size_t i = 0; i < models.size(); ++i) {
     spec.replicas.push_back({.model = i,
@@ -65,7 +65,7 @@ Result<SimReport> RunGslice(const ClusterSpec& spec, std::span<const GsliceModel
     return ClusterSim(spec).Run(none);
   }
   GsliceOptions options;
-  options.tuner.max_min.surplus = Surplus::kProportional;
+  options.tuner.max_min.surplus = MaxMinRules::Surplus::kProportional;
   for (const GsliceModel& model : models) options.demands.push_back(model.knee);
   GsliceController controller(options);
   return ClusterSim(spec).Run(controller);

@@ -16,8 +16,9 @@
 #include "bench/shares/sim_rows.h"
 #include "bench/sim/sim_stage.h"
 #include "cluster/monitor.h"
-#include "serving/shares/share_manager.h"
+#include "serving/shares/share_keeper.h"
 #include "sim/cluster/arrivals.h"
+#include "trace/recorder.h"
 
 namespace lagoon::bench {
 namespace {
@@ -82,7 +83,7 @@ Result<TuneScene> SceneOf(const TuneOptions& options) {
 }
 
 // One side in virtual time, in one thread.
-class Tuning final : private ShareHost {
+class Tuning {
  public:
   Tuning(const TuneOptions& options, const TuneScene& scene, SimStage& stage)
       : options_(options), scene_(scene), stage_(stage), begin_(stage.device().Now()) {
@@ -94,14 +95,20 @@ class Tuning final : private ShareHost {
     const auto seconds = static_cast<int>(std::ceil(options_.seconds));
     for (int second = 1; second <= seconds; ++second) {
       RunUntil(begin_ + std::min(second * kStep, FromSeconds(options_.seconds)));
-      if (shares == TuneSide::Shares::kTuned) manager_->Step(stage_.device().Now());
+      if (shares == TuneSide::Shares::kTuned) keeper_->Step(stage_.device().Now());
       NoteShares();
     }
     while (unanswered_ > 0) stage_.device().Wait(kNoDeadline);
     return {};
   }
 
-  TuneRun Take() { return std::move(run_); }
+  TuneRun Take() {
+    for (const TraceRecorder::ShareNote& note : recorder_.share_notes()) {
+      run_.decisions.push_back({std::chrono::duration<double>(note.at - begin_).count(), note.model,
+                                note.from, note.to, note.why});
+    }
+    return std::move(run_);
+  }
 
  private:
   struct Request final : JobClient {
@@ -109,6 +116,26 @@ class Tuning final : private ShareHost {
     Tuning* of = nullptr;
     std::size_t model = 0;
     TimePoint arrival;
+  };
+
+  // A model with a share, on its queue.
+  class Shared final : public SharedModel {
+   public:
+    Shared(Terms terms, Dispatcher& dispatcher, QueueId queue, LoadMonitor& monitor)
+        : terms_(std::move(terms)), dispatcher_(dispatcher), queue_(queue), monitor_(monitor) {}
+    Terms ShareTerms() const override { return terms_; }
+    Status MoveShare(UnitRange units) override { return dispatcher_.MoveShare(queue_, units); }
+    Status SetWeight(double weight) override { return dispatcher_.SetWeight(queue_, weight); }
+    LoadReading ReadLoad(TimePoint now) override { return monitor_.Read(now); }
+    void ForgetTimes() override { monitor_.Moved(); }
+    BatchNotice TakeNotice() override { return BatchNotice::kNone; }
+    std::int64_t MostRows() const override { return 0; }
+
+   private:
+    const Terms terms_;
+    Dispatcher& dispatcher_;
+    const QueueId queue_;
+    LoadMonitor& monitor_;
   };
 
   void AddModel(std::size_t index) {
@@ -139,24 +166,26 @@ class Tuning final : private ShareHost {
 
   Status MakeShares(TuneSide::Shares shares) {
     if (shares == TuneSide::Shares::kNone) return {};
-    std::vector<SharedModel> models;
-    for (const TunedModel& model : run_.models) {
-      SharedModel& shared = models.emplace_back();
-      shared.id = models.size() - 1;
-      shared.name = model.name;
-      shared.version.assign(1, '1');
-      shared.share.automatic = shares == TuneSide::Shares::kTuned;
-      if (!shared.share.automatic) shared.share.fixed = EqualShare();
-      shared.slo = FromSeconds(model.slo_ms / 1000);
-      shared.slo_of = SloOf::kRequest;
+    std::vector<SharedModel*> models;
+    for (std::size_t i = 0; i < run_.models.size(); ++i) {
+      SharedModel::Terms terms;
+      terms.name = run_.models[i].name;
+      terms.version.assign(1, '1');
+      terms.share.automatic = shares == TuneSide::Shares::kTuned;
+      if (!terms.share.automatic) terms.share.fixed = EqualShare();
+      terms.slo = FromSeconds(run_.models[i].slo_ms / 1000);
+      terms.slo_of = SloOf::kRequest;
+      models.push_back(&shared_.emplace_back(std::move(terms), stage_.dispatcher(),
+                                             *stage_.queues()[i], monitors_[i]));
     }
     const DeviceInfo& info = stage_.device().info();
-    ShareManagerOptions options;
+    ShareKeeper::Options options;
     options.units = info.units;
     options.granule = std::max(info.share_granule, 1U);
+    options.trace = &recorder_;
     options.hold_down = FromSeconds(options_.hold_down_s);
-    LAGOON_ASSIGN_OR_RETURN(manager_, ShareManager::Make(options, *this));
-    return manager_->Replace({}, std::move(models), stage_.device().Now());
+    LAGOON_ASSIGN_OR_RETURN(keeper_, ShareKeeper::Make(options));
+    return keeper_->Replace({}, models, stage_.device().Now());
   }
 
   std::size_t NextModel() const {
@@ -214,29 +243,11 @@ class Tuning final : private ShareHost {
   }
 
   void NoteShares() {
-    if (manager_ == nullptr) return;
-    const SharesReport report = manager_->Read();
+    if (keeper_ == nullptr) return;
+    const SharesReport report = keeper_->Read();
     for (std::size_t i = 0; i < report.models.size(); ++i) {
       run_.models[i].share_percent.push_back(100 * report.models[i].share.value_or(0));
     }
-  }
-
-  // ShareHost
-  Status Move(std::size_t model, UnitRange units) override {
-    return stage_.dispatcher().MoveShare(*stage_.queues()[model], units);
-  }
-  Status SetWeight(std::size_t model, double weight) override {
-    return stage_.dispatcher().SetWeight(*stage_.queues()[model], weight);
-  }
-  LoadReading ReadLoad(std::size_t model, TimePoint now) override {
-    return monitors_[model].Read(now);
-  }
-  void ForgetTimes(std::size_t model) override { monitors_[model].Moved(); }
-  BatchNotice TakeNotice(std::size_t /*model*/) override { return BatchNotice::kNone; }
-  std::int64_t MostRows(std::size_t /*model*/) const override { return 0; }
-  void OnChange(std::size_t model, const ShareChange& change, UnitRange /*units*/) override {
-    run_.decisions.push_back({std::chrono::duration<double>(change.at - begin_).count(),
-                              options_.models[model], change.from, change.to, change.why});
   }
 
   const TuneOptions& options_;
@@ -247,7 +258,9 @@ class Tuning final : private ShareHost {
   std::vector<lagoon::Arrivals> arrivals_;        // by model
   std::vector<std::optional<Nanoseconds>> next_;  // arrival since begin_, by model
   std::vector<LoadMonitor> monitors_;             // by model
-  std::unique_ptr<ShareManager> manager_;         // null: no shares
+  TraceRecorder recorder_{TraceOptions{.max_blocks = 1, .max_events = 1}};  // of the decisions
+  std::deque<Shared> shared_;                                               // by model
+  std::unique_ptr<ShareKeeper> keeper_;                                     // null: no shares
   std::deque<Request> requests_;
   std::vector<Request*> free_;
   std::uint64_t unanswered_ = 0;

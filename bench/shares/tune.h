@@ -23,7 +23,7 @@ struct TuneOptions {
   double hot = 0.6;   // arrivals of the hot model: part of what it does alone on the whole device
   double cold = 0.1;  // the same for the other models
   double slo_factor = 10;   // SLO of a request: so many times its time alone
-  double hold_down_s = 10;  // ShareManagerOptions
+  double hold_down_s = 10;  // ShareKeeper::Options
   unsigned seed = 1;        // of the Poisson arrivals, which are the same for every side
 };
 
@@ -32,7 +32,7 @@ struct TuneSide {
   enum class Shares : std::uint8_t { kTuned, kEqual, kNone } shares = Shares::kTuned;
 };
 
-/// tuned         the server's manager (ShareManager) tunes the shares, which are fences
+/// tuned         the server's ShareKeeper tunes the shares, which are fences
 /// tuned-lent    the same under `lagoon`, which lends units that a model does not use
 /// equal         fixed shares of equal size
 /// no-shares     every model may use the whole device (`streams`)

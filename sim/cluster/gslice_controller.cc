@@ -7,7 +7,7 @@
 namespace lagoon {
 namespace {
 
-ShareTuner MakeTuner(const ShareTunerOptions& options) {
+ShareTuner MakeTuner(const ShareTuner::Options& options) {
   auto made = ShareTuner::Make(options);
   LAGOON_CHECK(made.has_value());
   return *std::move(made);
@@ -78,7 +78,7 @@ void GsliceController::Observe(ClusterSim& sim, std::size_t model) {
 // Asks for the moves of the plan. Its later moves wait for the earlier ones.
 void GsliceController::Move(ClusterSim& sim) {
   if (!moving_.empty()) return;
-  for (const ShareMove& move : tuner_.Plan(TimePoint(sim.now())).moves) {
+  for (const ShareTuner::Move& move : tuner_.Decide(TimePoint(sim.now())).moves) {
     const auto& models = sim.spec().models;
     const auto index = static_cast<std::size_t>(
         std::ranges::find(models, move.model, &ModelSpec::name) - models.begin());
@@ -103,7 +103,7 @@ void GsliceController::Decide(ClusterSim& sim) {
   }
   if (!joined_) Move(sim);
   joined_ = true;
-  for (const ShareState& state : tuner_.models()) {
+  for (const ShareTuner::State& state : tuner_.models()) {
     const auto& models = sim.spec().models;
     const auto index = static_cast<std::size_t>(
         std::ranges::find(models, state.model, &ModelSpec::name) - models.begin());

@@ -11,7 +11,7 @@
 namespace lagoon {
 
 struct GsliceOptions {
-  ShareTunerOptions tuner = {};  // granules: those of the device
+  ShareTuner::Options tuner = {};  // granules: those of the device
   /// By index of the model: the part of the device that it needs at first.
   std::vector<double> demands;
   Nanoseconds first{0};  // no tuning before
@@ -41,9 +41,9 @@ class GsliceController final : public SimController {
 
   const GsliceOptions options_;
   ShareTuner tuner_;
-  std::vector<LoadMonitor> monitors_;        // by model, as the ones below
-  std::vector<std::uint64_t> arrived_;       // counted so far
-  std::map<std::size_t, ShareMove> moving_;  // asked of the simulator, by replica
+  std::vector<LoadMonitor> monitors_;               // by model, as the ones below
+  std::vector<std::uint64_t> arrived_;              // counted so far
+  std::map<std::size_t, ShareTuner::Move> moving_;  // asked of the simulator, by replica
   bool joined_ = false;
   std::size_t refused_ = 0;
 };

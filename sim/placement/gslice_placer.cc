@@ -84,7 +84,7 @@ void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
       demands.push_back(*tuned);
     }
     if (on.empty()) continue;
-    const auto shares = MaxMin(demands, 1, {.surplus = Surplus::kProportional});
+    const auto shares = MaxMin(demands, 1, {.surplus = MaxMinRules::Surplus::kProportional});
     LAGOON_CHECK(shares.has_value());
     std::vector<double> exact;
     for (const double share : *shares) exact.push_back(share * granules);

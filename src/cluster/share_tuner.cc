@@ -22,7 +22,7 @@ Status CheckRules(double trigger, Nanoseconds hold_down) {
 
 }  // namespace
 
-Result<ShareTuner> ShareTuner::Make(const ShareTunerOptions& options) {
+Result<ShareTuner> ShareTuner::Make(const Options& options) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("granules", options.granules, {1, 4096}));
   LAGOON_RETURN_IF_ERROR(CheckRules(options.trigger, options.hold_down));
   return ShareTuner(options);
@@ -47,7 +47,7 @@ Status ShareTuner::CheckDemand(const std::string& model, double demand, bool fix
   std::uint64_t taken = fixed ? GranulesOf(demand) : 0;
   std::size_t others = fixed ? 0 : 1;
   double fixed_parts = fixed ? demand : 0;
-  for (const ShareState& state : states_) {
+  for (const State& state : states_) {
     if (state.model == model) continue;
     taken += state.fixed ? GranulesOf(state.demand) : 0;
     fixed_parts += state.fixed ? state.demand : 0;
@@ -73,7 +73,7 @@ Status ShareTuner::CheckDemand(const std::string& model, double demand, bool fix
 }
 
 Result<std::size_t> ShareTuner::Find(const std::string& model) const {
-  const auto found = std::ranges::find(states_, model, &ShareState::model);
+  const auto found = std::ranges::find(states_, model, &State::model);
   if (found != states_.end()) return static_cast<std::size_t>(found - states_.begin());
   return Fail(ErrorCode::kNotFound, fmt::format("no model {} on this device", Quoted(model)));
 }
@@ -96,7 +96,7 @@ Status ShareTuner::SetDemand(const std::string& model, double demand, bool fixed
   LAGOON_RETURN_IF_ERROR(CheckDemand(model, demand, fixed));
   states_[index].demand = demand;
   states_[index].fixed = fixed;
-  observed_[index] = {.load = {}, .notice = false, .cause = ShareCause::kFixed};
+  observed_[index] = {.load = {}, .notice = false, .cause = Cause::kFixed};
   members_changed_ = true;
   return {};
 }
@@ -121,7 +121,7 @@ Status ShareTuner::Observe(const std::string& model, const ShareLoad& load, Batc
   return {};
 }
 
-bool ShareTuner::IsHeld(const ShareState& state, TimePoint now) const {
+bool ShareTuner::IsHeld(const State& state, TimePoint now) const {
   return state.moved && now - *state.moved < options_.hold_down;
 }
 
@@ -129,7 +129,7 @@ bool ShareTuner::IsHeld(const ShareState& state, TimePoint now) const {
 bool ShareTuner::Tune(TimePoint now) {
   bool changed = false;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    ShareState& state = states_[i];
+    State& state = states_[i];
     Observed& observed = observed_[i];
     if (state.fixed || !observed.load || !state.range || IsHeld(state, now)) continue;
     observed.load->share = 1.0 * state.range->count / options_.granules;
@@ -137,7 +137,7 @@ bool ShareTuner::Tune(TimePoint now) {
     LAGOON_CHECK(wanted.has_value());  // Observe() has checked the load
     const double change = std::abs(*wanted - observed.load->share);
     if (change == 0 || (change <= options_.trigger && !observed.notice)) continue;
-    observed.cause = change > options_.trigger ? ShareCause::kDemand : ShareCause::kNotice;
+    observed.cause = change > options_.trigger ? Cause::kDemand : Cause::kNotice;
     state.demand = *wanted;
     changed = true;
   }
@@ -148,7 +148,7 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
   std::vector<RangeWanted> wanted;
   std::vector<double> demands;
   std::uint32_t left = options_.granules;
-  for (const ShareState& state : states_) {
+  for (const State& state : states_) {
     RangeWanted& model = wanted.emplace_back(RangeWanted{.now = state.range});
     model.pinned = !members_changed_ && IsHeld(state, now);
     if (model.pinned || state.fixed) {
@@ -174,14 +174,14 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
 // leave no granule for another model even when there are few models left.
 bool ShareTuner::FitsGranules() const {
   std::uint64_t needed = 0;
-  for (const ShareState& state : states_) needed += state.fixed ? GranulesOf(state.demand) : 1;
+  for (const State& state : states_) needed += state.fixed ? GranulesOf(state.demand) : 1;
   return needed <= options_.granules;
 }
 
-SharePlan ShareTuner::Weights() {
+ShareTuner::Plan ShareTuner::Weights() {
   std::vector<double> demands;
   double left = 1;
-  for (ShareState& state : states_) {
+  for (State& state : states_) {
     state.range.reset();
     if (state.fixed) {
       left -= state.demand;
@@ -192,12 +192,13 @@ SharePlan ShareTuner::Weights() {
   // Models that are not fixed have some of the device in any case.
   const double rest = std::max(left, 0.01);
   const auto parts = MaxMin(
-      demands, rest, {.shortage = options_.max_min.shortage, .surplus = Surplus::kProportional});
+      demands, rest,
+      {.shortage = options_.max_min.shortage, .surplus = MaxMinRules::Surplus::kProportional});
   LAGOON_CHECK(parts.has_value());
-  SharePlan plan;
+  Plan plan;
   auto part = parts->begin();
   double sum = 0;
-  for (const ShareState& state : states_) {
+  for (const State& state : states_) {
     sum += plan.weights.emplace_back(state.fixed ? state.demand : *part++);
   }
   for (double& weight : plan.weights) weight /= sum;
@@ -205,30 +206,30 @@ SharePlan ShareTuner::Weights() {
 }
 
 // The moves to the shares that the demands give.
-std::optional<SharePlan> ShareTuner::PlanMoves(TimePoint now) const {
+std::optional<ShareTuner::Plan> ShareTuner::PlanMoves(TimePoint now) const {
   const auto packed = Repack(Wanted(now), options_.granules);
   if (!packed) return std::nullopt;  // a model that is held stands in the way
-  SharePlan plan;
+  Plan plan;
   for (const std::size_t i : packed->order) {
-    const ShareCause cause =
-        observed_[i].cause.value_or(members_changed_ ? ShareCause::kMembers : ShareCause::kOthers);
+    const Cause cause =
+        observed_[i].cause.value_or(members_changed_ ? Cause::kMembers : Cause::kOthers);
     plan.moves.push_back({states_[i].model, states_[i].range, packed->ranges[i], cause});
   }
   return plan;
 }
 
-SharePlan ShareTuner::Plan(TimePoint now) {
+ShareTuner::Plan ShareTuner::Decide(TimePoint now) {
   if (!FitsGranules()) return Weights();
   if (members_changed_) {  // models are tuned once all have their places
-    SharePlan plan = *PlanMoves(now);
+    Plan plan = *PlanMoves(now);
     if (!plan.moves.empty()) return plan;
     members_changed_ = false;
   }
   if (!Tune(now)) return {};
-  return PlanMoves(now).value_or(SharePlan{});
+  return PlanMoves(now).value_or(Plan{});
 }
 
-Status ShareTuner::Done(const ShareMove& move, TimePoint now) {
+Status ShareTuner::Done(const Move& move, TimePoint now) {
   LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(move.model));
   const std::uint64_t end = std::uint64_t{move.to.first} + move.to.count;
   if (move.to.count == 0 || end > options_.granules) {
@@ -236,7 +237,7 @@ Status ShareTuner::Done(const ShareMove& move, TimePoint now) {
                 fmt::format("model {}: moved to {} granules from {} on, the device has {}",
                             Quoted(move.model), move.to.count, move.to.first, options_.granules));
   }
-  for (const ShareState& other : states_) {
+  for (const State& other : states_) {
     if (other.model == move.model || !other.range || !other.range->Overlaps(move.to)) continue;
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model {}: moved to {} granules from {} on, which overlap those of {}",

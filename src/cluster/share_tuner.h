@@ -13,46 +13,6 @@
 
 namespace lagoon {
 
-struct ShareTunerOptions {
-  std::uint32_t granules = 100;  // of the device, 1 to 4096
-  double trigger = 0.05;         // change of a share from which on it is worth a move, 0 to 1
-  Nanoseconds hold_down{10'000'000'000};  // between two moves of a model, 0 or more
-  MaxMinRules max_min = {};
-};
-
-/// Why a share moves.
-enum class ShareCause : std::uint8_t {
-  kMembers,  // a model was added or removed
-  kFixed,    // the model's share was fixed at another size, or is tuned from now on
-  kDemand,   // the model's need differs from its share by more than the trigger
-  kNotice,   // the model's batch limiter sent a notice; the trigger does not apply
-  kOthers,   // to make room for other models, or because they need less
-};
-
-struct ShareMove {
-  std::string model;
-  std::optional<GranuleRange> from;  // empty: the model had no share
-  GranuleRange to;
-  ShareCause cause = ShareCause::kMembers;
-};
-
-struct SharePlan {
-  /// To carry out in this order: then no two shares overlap at any time.
-  std::vector<ShareMove> moves;
-  /// Not every model can have a granule, because there are too many models or the fixed shares
-  /// leave too few, so that no model has a share. Instead, by the index in ShareTuner::models():
-  /// each model's part of the device, above 0, with the sum 1. Otherwise empty.
-  std::vector<double> weights;
-};
-
-struct ShareState {
-  std::string model;
-  double demand = 0;                  // part of the device
-  bool fixed = false;                 // the demand is not tuned, and is met before all others
-  std::optional<GranuleRange> range;  // empty: none yet
-  std::optional<TimePoint> moved;     // the last move between two ranges
-};
-
 /// Adapts the shares of a device's models to what they need (GSLICE 3.2). Not thread-safe; no clock
 /// and no device: the caller measures, moves and says so.
 ///
@@ -65,8 +25,48 @@ struct ShareState {
 /// - Fixed models get what they demand; the others share the rest.
 class ShareTuner {
  public:
+  struct Options {
+    std::uint32_t granules = 100;  // of the device, 1 to 4096
+    double trigger = 0.05;         // change of a share from which on it is worth a move, 0 to 1
+    Nanoseconds hold_down{10'000'000'000};  // between two moves of a model, 0 or more
+    MaxMinRules max_min = {};
+  };
+
+  /// Why a share moves.
+  enum class Cause : std::uint8_t {
+    kMembers,  // a model was added or removed
+    kFixed,    // the model's share was fixed at another size, or is tuned from now on
+    kDemand,   // the model's need differs from its share by more than the trigger
+    kNotice,   // the model's batch limiter sent a notice; the trigger does not apply
+    kOthers,   // to make room for other models, or because they need less
+  };
+
+  struct Move {
+    std::string model;
+    std::optional<GranuleRange> from;  // empty: the model had no share
+    GranuleRange to;
+    Cause cause = Cause::kMembers;
+  };
+
+  struct Plan {
+    /// To carry out in this order: then no two shares overlap at any time.
+    std::vector<Move> moves;
+    /// Not every model can have a granule, because there are too many models or the fixed shares
+    /// leave too few, so that no model has a share. Instead, by the index in models(): each model's
+    /// part of the device, above 0, with the sum 1. Otherwise empty.
+    std::vector<double> weights;
+  };
+
+  struct State {
+    std::string model;
+    double demand = 0;                  // part of the device
+    bool fixed = false;                 // the demand is not tuned, and is met before all others
+    std::optional<GranuleRange> range;  // empty: none yet
+    std::optional<TimePoint> moved;     // the last move between two ranges
+  };
+
   /// kInvalidArgument names the option and its value.
-  static Result<ShareTuner> Make(const ShareTunerOptions& options);
+  static Result<ShareTuner> Make(const Options& options);
 
   /// `demand`: part of the device that the model needs at first, above 0, at most 1: its knee, or
   /// kUnknownDemand. kAlreadyExists; kInvalidArgument: also if the fixed models would not leave a
@@ -86,36 +86,36 @@ class ShareTuner {
   Status Observe(const std::string& model, const ShareLoad& load, BatchNotice notice);
 
   /// What to move at `now`. Calling it again without Done() gives the same moves.
-  SharePlan Plan(TimePoint now);
+  Plan Decide(TimePoint now);
   /// The next move of the plan has been carried out. If one fails, leave out the ones after it and
-  /// call Plan() again. kNotFound: the model was removed. kInvalidArgument: the move overlaps
+  /// call Decide() again. kNotFound: the model was removed. kInvalidArgument: the move overlaps
   /// another model's share or leaves the device.
-  Status Done(const ShareMove& move, TimePoint now);
+  Status Done(const Move& move, TimePoint now);
 
-  const std::vector<ShareState>& models() const { return states_; }
-  const ShareTunerOptions& options() const { return options_; }
+  const std::vector<State>& models() const { return states_; }
+  const Options& options() const { return options_; }
 
  private:
   // What is known of the model with the same index in states_.
   struct Observed {
     std::optional<ShareLoad> load;
     bool notice = false;
-    std::optional<ShareCause> cause;  // of the move that is due
+    std::optional<Cause> cause;  // of the move that is due
   };
 
-  explicit ShareTuner(const ShareTunerOptions& options) : options_(options) {}
+  explicit ShareTuner(const Options& options) : options_(options) {}
   Result<std::size_t> Find(const std::string& model) const;
-  bool IsHeld(const ShareState& state, TimePoint now) const;
+  bool IsHeld(const State& state, TimePoint now) const;
   std::uint32_t GranulesOf(double demand) const;
   Status CheckDemand(const std::string& model, double demand, bool fixed) const;
   bool FitsGranules() const;
-  SharePlan Weights();
-  std::optional<SharePlan> PlanMoves(TimePoint now) const;
+  Plan Weights();
+  std::optional<Plan> PlanMoves(TimePoint now) const;
   bool Tune(TimePoint now);
   std::vector<RangeWanted> Wanted(TimePoint now) const;
 
-  ShareTunerOptions options_;
-  std::vector<ShareState> states_;
+  Options options_;
+  std::vector<State> states_;
   std::vector<Observed> observed_;
   bool members_changed_ = false;  // or a demand was set
 };

@@ -20,7 +20,7 @@ TimePoint At(double second) {
   return TimePoint(milliseconds(static_cast<std::int64_t>(second * 1000)));
 }
 
-ShareTuner Make(const ShareTunerOptions& options = {}) {
+ShareTuner Make(const ShareTuner::Options& options = {}) {
   auto tuner = ShareTuner::Make(options);
   EXPECT_TRUE(tuner.has_value());
   return *std::move(tuner);
@@ -28,8 +28,8 @@ ShareTuner Make(const ShareTunerOptions& options = {}) {
 
 // Carries out the whole plan. The number of moves.
 std::size_t CarryOut(ShareTuner& tuner, TimePoint now) {
-  const SharePlan plan = tuner.Plan(now);
-  for (const ShareMove& move : plan.moves) {
+  const ShareTuner::Plan plan = tuner.Decide(now);
+  for (const ShareTuner::Move& move : plan.moves) {
     const Status done = tuner.Done(move, now);
     EXPECT_TRUE(done.has_value()) << done.error().message;
   }
@@ -37,7 +37,7 @@ std::size_t CarryOut(ShareTuner& tuner, TimePoint now) {
 }
 
 GranuleRange RangeOf(const ShareTuner& tuner, const std::string& model) {
-  const auto found = std::ranges::find(tuner.models(), model, &ShareState::model);
+  const auto found = std::ranges::find(tuner.models(), model, &ShareTuner::State::model);
   EXPECT_NE(found, tuner.models().end());
   return found->range.value_or(GranuleRange{});
 }
@@ -61,10 +61,10 @@ TEST(ShareTuner, TunesAsInFigure16) {
       .latency_ms = 7.6, .slo_ms = 50, .rows_per_s = 131, .arrivals_per_s = 35};
   ASSERT_TRUE(tuner.Observe("vgg19", vgg19, BatchNotice::kNone));
   ASSERT_TRUE(tuner.Observe("resnet50", resnet50, BatchNotice::kNone));
-  const SharePlan plan = tuner.Plan(At(2));
+  const ShareTuner::Plan plan = tuner.Decide(At(2));
   ASSERT_EQ(plan.moves.size(), 2u);
   EXPECT_EQ(plan.moves[0].model, "resnet50");  // makes room, so it moves first
-  EXPECT_EQ(plan.moves[0].cause, ShareCause::kDemand);
+  EXPECT_EQ(plan.moves[0].cause, ShareTuner::Cause::kDemand);
   EXPECT_EQ(CarryOut(tuner, At(2)), 2u);
   EXPECT_EQ(RangeOf(tuner, "vgg19").count, 60u);
   EXPECT_EQ(RangeOf(tuner, "resnet50").count, 8u);
@@ -90,9 +90,9 @@ TEST(ShareTuner, AChangeOfFivePointsIsTooSmallWithoutANotice) {
   ASSERT_TRUE(tuner.Observe("a", Needs(1.25), BatchNotice::kNone));
   EXPECT_EQ(CarryOut(tuner, At(1)), 0u);
   ASSERT_TRUE(tuner.Observe("a", Needs(1.25), BatchNotice::kUnder));
-  const SharePlan plan = tuner.Plan(At(2));
+  const ShareTuner::Plan plan = tuner.Decide(At(2));
   ASSERT_EQ(plan.moves.size(), 1u);
-  EXPECT_EQ(plan.moves[0].cause, ShareCause::kNotice);
+  EXPECT_EQ(plan.moves[0].cause, ShareTuner::Cause::kNotice);
   CarryOut(tuner, At(2));
   EXPECT_EQ(RangeOf(tuner, "a").count, 25u);
   ASSERT_TRUE(tuner.Observe("a", Needs(1.25), BatchNotice::kNone));  // the notice is used up
@@ -118,10 +118,10 @@ TEST(ShareTuner, ANewModelMovesTheOthersEvenInTheirHoldDown) {
   CarryOut(tuner, At(1));
   ASSERT_EQ(RangeOf(tuner, "a").count, 100u);
   ASSERT_TRUE(tuner.Add("b", 0.3));
-  const SharePlan plan = tuner.Plan(At(2));
+  const ShareTuner::Plan plan = tuner.Decide(At(2));
   ASSERT_EQ(plan.moves.size(), 2u);
   EXPECT_EQ(plan.moves[0].model, "a");
-  EXPECT_EQ(plan.moves[1].cause, ShareCause::kMembers);
+  EXPECT_EQ(plan.moves[1].cause, ShareTuner::Cause::kMembers);
   CarryOut(tuner, At(2));
   EXPECT_EQ(RangeOf(tuner, "a").count, 70u);
   EXPECT_EQ(RangeOf(tuner, "b").count, 30u);
@@ -137,10 +137,10 @@ TEST(ShareTuner, APlanThatFailsHalfwayGoesOnWithTheRest) {
   ASSERT_TRUE(tuner.Add("b", 0.4));
   CarryOut(tuner, At(0));
   ASSERT_TRUE(tuner.Add("c", 0.2));
-  const SharePlan plan = tuner.Plan(At(1));
+  const ShareTuner::Plan plan = tuner.Decide(At(1));
   ASSERT_GE(plan.moves.size(), 2u);
   ASSERT_TRUE(tuner.Done(plan.moves[0], At(1)));
-  const SharePlan rest = tuner.Plan(At(2));
+  const ShareTuner::Plan rest = tuner.Decide(At(2));
   ASSERT_EQ(rest.moves.size(), plan.moves.size() - 1);
   for (std::size_t i = 0; i < rest.moves.size(); ++i) {
     EXPECT_EQ(rest.moves[i].model, plan.moves[i + 1].model);
@@ -164,10 +164,10 @@ TEST(ShareTuner, AFixedModelGetsWhatItDemandsAndIsNotTuned) {
   EXPECT_EQ(RangeOf(tuner, "fixed").count, 60u) << "however little it needs";
 
   ASSERT_TRUE(tuner.SetDemand("fixed", 0.25, /*fixed=*/true));
-  const SharePlan plan = tuner.Plan(At(21));
+  const ShareTuner::Plan plan = tuner.Decide(At(21));
   ASSERT_FALSE(plan.moves.empty());
-  EXPECT_TRUE(std::ranges::any_of(plan.moves, [](const ShareMove& move) {
-    return move.model == "fixed" && move.cause == ShareCause::kFixed && move.to.count == 25;
+  EXPECT_TRUE(std::ranges::any_of(plan.moves, [](const ShareTuner::Move& move) {
+    return move.model == "fixed" && move.cause == ShareTuner::Cause::kFixed && move.to.count == 25;
   }));
 }
 
@@ -192,24 +192,24 @@ TEST(ShareTuner, FixedSharesThatAreMoreThanTheDeviceAreRefusedAndChangeNothing) 
 TEST(ShareTuner, MoreModelsThanGranulesGetWeights) {
   ShareTuner tuner = Make({.granules = 2});
   for (const char* model : {"a", "b", "c"}) ASSERT_TRUE(tuner.Add(model, 0.1));
-  SharePlan plan = tuner.Plan(At(0));
+  ShareTuner::Plan plan = tuner.Decide(At(0));
   EXPECT_TRUE(plan.moves.empty());
   ASSERT_EQ(plan.weights.size(), 3u);
   EXPECT_NEAR(std::accumulate(plan.weights.begin(), plan.weights.end(), 0.0), 1, 1e-12);
   ASSERT_TRUE(tuner.Remove("c"));
-  EXPECT_TRUE(tuner.Plan(At(1)).weights.empty());
+  EXPECT_TRUE(tuner.Decide(At(1)).weights.empty());
   EXPECT_EQ(CarryOut(tuner, At(1)), 2u);
   ASSERT_TRUE(tuner.Add("d", 0.1));
-  EXPECT_EQ(tuner.Plan(At(2)).weights.size(), 3u);
+  EXPECT_EQ(tuner.Decide(At(2)).weights.size(), 3u);
 }
 
 TEST(ShareTuner, AFixedShareThatLeavesNoGranuleForTheLastModelStaysAWeight) {
   ShareTuner tuner = Make({.granules = 2});
   for (const char* model : {"a", "b", "c"}) ASSERT_TRUE(tuner.Add(model, 0.1));
   ASSERT_TRUE(tuner.SetDemand("a", 0.75, true)) << "three models have weights";
-  ASSERT_EQ(tuner.Plan(At(0)).weights.size(), 3u);
+  ASSERT_EQ(tuner.Decide(At(0)).weights.size(), 3u);
   ASSERT_TRUE(tuner.Remove("c"));
-  EXPECT_EQ(tuner.Plan(At(1)).weights.size(), 2u) << "two granules are too few for 75 % and b";
+  EXPECT_EQ(tuner.Decide(At(1)).weights.size(), 2u) << "two granules are too few for 75 % and b";
   ASSERT_TRUE(tuner.SetDemand("a", 0.5, true));
   EXPECT_EQ(CarryOut(tuner, At(2)), 2u);
 }
@@ -221,7 +221,8 @@ TEST(ShareTuner, NoModelMovesWithinTheHoldDown) {
   for (int draw = 0; draw < 50; ++draw) {
     ShareTuner tuner =
         Make({.granules = 10 + random.Below(90),
-              .max_min = {.surplus = draw % 2 == 0 ? Surplus::kNone : Surplus::kProportional}});
+              .max_min = {.surplus = draw % 2 == 0 ? MaxMinRules::Surplus::kNone
+                                                   : MaxMinRules::Surplus::kProportional}});
     const std::vector<std::string> models = {"a", "b", "c", "d", "e"};
     for (const std::string& model : models) {
       ASSERT_TRUE(tuner.Add(model, random.Uniform(0.05, 0.5)));
@@ -235,7 +236,7 @@ TEST(ShareTuner, NoModelMovesWithinTheHoldDown) {
         const auto notice = static_cast<BatchNotice>(random.Below(3));
         ASSERT_TRUE(tuner.Observe(model, Needs(random.Uniform(0.2, 3)), notice));
       }
-      for (const ShareMove& move : tuner.Plan(At(second)).moves) {
+      for (const ShareTuner::Move& move : tuner.Decide(At(second)).moves) {
         ASSERT_TRUE(tuner.Done(move, At(second)));
         if (moved.contains(move.model)) {
           ASSERT_GE(At(second) - moved[move.model], seconds(10));
@@ -243,7 +244,7 @@ TEST(ShareTuner, NoModelMovesWithinTheHoldDown) {
         moved[move.model] = At(second);
         ++moves;
       }
-      for (const ShareState& state : tuner.models()) ASSERT_TRUE(state.range);
+      for (const ShareTuner::State& state : tuner.models()) ASSERT_TRUE(state.range);
     }
     EXPECT_GT(moves, 60);
   }

@@ -29,13 +29,14 @@ double Sum(std::span<const double> values) {
 }
 
 // Gives `left` to the models `waiting`, which demand more than that.
-void ShareShortage(std::span<const std::size_t> waiting, Shortage shortage, double left,
+void ShareShortage(std::span<const std::size_t> waiting, MaxMinRules::Shortage shortage,
+                   double left,
                    std::vector<double>& shares) {  // holds the demands before
   double sum = 0;
   for (const std::size_t i : waiting) sum += shares[i];
   for (const std::size_t i : waiting) {
     const double even = left / static_cast<double>(waiting.size());
-    shares[i] = shortage == Shortage::kEvenly ? even : left * (shares[i] / sum);
+    shares[i] = shortage == MaxMinRules::Shortage::kEvenly ? even : left * (shares[i] / sum);
   }
 }
 
@@ -82,7 +83,7 @@ Result<std::vector<double>> MaxMin(std::span<const double> demands, double capac
   }
   if (met < order.size()) {
     ShareShortage(std::span(order).subspan(met), rules.shortage, left, shares);
-  } else if (rules.surplus == Surplus::kProportional) {
+  } else if (rules.surplus == MaxMinRules::Surplus::kProportional) {
     ShareSurplus(capacity, shares);
   }
   return shares;

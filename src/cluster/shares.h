@@ -30,24 +30,21 @@ struct ShareLoad {
 /// gives the numbers of its Fig. 16. kInvalidArgument names the field and its value.
 Result<double> TuneShare(const ShareLoad& load, double granule);
 
-/// How models share the rest that is less than they demand.
-enum class Shortage : std::uint8_t {
-  /// In proportion to the demands, as in the paper. A model whose demand comes to lie above the
-  /// even part may fall far below it: of 100, demands of (30, 34, 100) get (30, 34, 36), and
-  /// demands of (30, 36, 100) get (30, 18.5, 51.5).
-  kByDemand,
-  kEvenly,  // max-min fairness: a larger demand never costs its own model
-};
-
-/// What happens to the rest if all demands are met.
-enum class Surplus : std::uint8_t {
-  kNone,          // it stays idle, as in Fig. 16 of the paper
-  kProportional,  // models get it in proportion to their demands
-};
-
 struct MaxMinRules {
-  Shortage shortage = Shortage::kByDemand;
-  Surplus surplus = Surplus::kNone;
+  /// How models share the rest that is less than they demand.
+  enum class Shortage : std::uint8_t {
+    /// In proportion to the demands, as in the paper. A model whose demand comes to lie above the
+    /// even part may fall far below it: of 100, demands of (30, 34, 100) get (30, 34, 36), and
+    /// demands of (30, 36, 100) get (30, 18.5, 51.5).
+    kByDemand,
+    kEvenly,  // max-min fairness: a larger demand never costs its own model
+  } shortage = Shortage::kByDemand;
+
+  /// What happens to the rest if all demands are met.
+  enum class Surplus : std::uint8_t {
+    kNone,          // it stays idle, as in Fig. 16 of the paper
+    kProportional,  // models get it in proportion to their demands
+  } surplus = Surplus::kNone;
 };
 
 /// The share of each model, by index, of a device with `capacity` (of any unit, above 0, at most

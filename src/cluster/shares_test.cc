@@ -16,7 +16,7 @@ using Counts = std::vector<std::uint32_t>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr MaxMinRules kEvenly{.shortage = Shortage::kEvenly};
+constexpr MaxMinRules kEvenly{.shortage = MaxMinRules::Shortage::kEvenly};
 
 double Sum(const List& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -105,7 +105,7 @@ TEST(MaxMin, MeetsTheSmallestDemandsFirst) {
 }
 
 TEST(MaxMin, ASurplusIsSharedInProportionIfWanted) {
-  const MaxMinRules rules{.surplus = Surplus::kProportional};
+  const MaxMinRules rules{.surplus = MaxMinRules::Surplus::kProportional};
   EXPECT_EQ(*MaxMin(List{60, 20}, 100, rules), (List{75, 25}));
   EXPECT_EQ(*MaxMin(List{0, 0}, 100, rules), (List{50, 50}));
   EXPECT_EQ(*MaxMin(List{100, 30}, 100, rules), (List{70, 30}));  // there is none
@@ -125,13 +125,14 @@ TEST(MaxMin, NothingExceedsTheCapacityOrItsDemand) {
   Random random(4);
   for (int draw = 0; draw < 1000; ++draw) {
     const List demands = RandomDemands(random);
-    for (const Shortage shortage : {Shortage::kByDemand, Shortage::kEvenly}) {
+    for (const MaxMinRules::Shortage shortage :
+         {MaxMinRules::Shortage::kByDemand, MaxMinRules::Shortage::kEvenly}) {
       const List shares = *MaxMin(demands, 100, {.shortage = shortage});
       EXPECT_LE(Sum(shares), 100 + 1e-9);
       EXPECT_NEAR(Sum(shares), std::min(100.0, Sum(demands)), 1e-9);
       for (std::size_t i = 0; i < demands.size(); ++i) EXPECT_LE(shares[i], demands[i] + 1e-9);
     }
-    const List whole = *MaxMin(demands, 100, {.surplus = Surplus::kProportional});
+    const List whole = *MaxMin(demands, 100, {.surplus = MaxMinRules::Surplus::kProportional});
     EXPECT_NEAR(Sum(whole), 100, 1e-9);
   }
 }

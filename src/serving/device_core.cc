@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -26,6 +27,17 @@ TimePoint DeadlineOf(const InferRequest& request, const ModelSettings& settings)
       request.timeout > Nanoseconds(0) ? request.timeout : settings.deadline;
   if (timeout <= Nanoseconds(0) || timeout >= kNoDeadline - request.arrival) return kNoDeadline;
   return request.arrival + timeout;
+}
+
+void AddShares(const SharesReport& report, std::vector<ModelStatistics>& statistics) {
+  for (ModelStatistics& model : statistics) {
+    const auto share = std::ranges::find_if(report.models, [&](const ModelShare& one) {
+      return one.model == model.name && one.version == model.version;
+    });
+    if (share == report.models.end()) continue;  // a job program
+    model.share = share->share.value_or(0);
+    model.share_moves = share->moves;
+  }
 }
 
 }  // namespace
@@ -55,12 +67,17 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
       core->dispatcher_->config().name == "weighted" || core->device().share_granule == 0;
   const ShareKind kind =
       options.shares.value_or(by_weight ? ShareKind::kWeight : ShareKind::kUnits);
+  const DeviceInfo info = core->device();
   LAGOON_ASSIGN_OR_RETURN(
-      core->shares_, ShareKeeper::Start({kind, options.trace}, *core->device_, *core->dispatcher_));
-  std::vector<const LoadedVersion*> loaded;
+      core->shares_,
+      ShareKeeper::Make({kind, info.units, std::max(info.share_granule, 1u), options.trace}));
+  std::vector<SharedModel*> loaded;
   LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, core->models_.FindAll(""));
-  for (const ModelLease& lease : leases) loaded.push_back(&*lease);
+  for (const ModelLease& lease : leases) {
+    if (!lease->model->is_program()) loaded.push_back(&*lease);
+  }
   LAGOON_RETURN_IF_ERROR(core->KeepShares("", loaded));
+  core->shares_->Start(*core->device_);
   return core;
 }
 
@@ -86,7 +103,7 @@ Status DeviceCore::LoadAnew(const std::string& name) {
                           models_.LoadOne(options_.repository, name, *device_, load_options_));
   const MutexLock changing(change_mutex_);
   ModelTable::Removed before = MakeRoom(name, *entry);
-  std::vector<const LoadedVersion*> started;
+  std::vector<SharedModel*> started;
   // If this fails, also because memory runs out, the versions in `started` are stopped below.
   const Status ready = WithoutExceptions([&]() -> Status {
     for (auto& [number, version] : entry->versions) {
@@ -136,32 +153,57 @@ void DeviceCore::Stop(std::unique_ptr<LoadedVersion> version) {
   kept_.push_back(std::move(version));
 }
 
+// ---- Shares
+
+/// Whether the device and its scheduler can keep the shares of these models.
+Status DeviceCore::CheckShares(std::span<SharedModel* const> come) const {
+  const auto shares = [](const SharedModel* one) { return one->ShareTerms().share.any(); };
+  if (std::ranges::none_of(come, shares)) return {};
+  const ShareKind kind = shares_->Read().kind;
+  if (kind == ShareKind::kUnits && device().share_granule == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the shares cannot be ranges of units: device '{}' has no such ranges; "
+                            "use `--shares weight` and the scheduler 'weighted'",
+                            device().name));
+  }
+  if (kind == ShareKind::kWeight && scheduler().name != "weighted") {
+    spdlog::warn(
+        "the shares of models are weights, which have no effect under the scheduler '{}': use "
+        "'weighted'",
+        scheduler().name);
+  }
+  return {};
+}
+
 /// Lets `come` take the place of the versions of the model `name` that are loaded now.
-Status DeviceCore::KeepShares(const std::string& name,
-                              std::span<const LoadedVersion* const> come) const {
-  std::vector<const ServedModel*> gone;
+Status DeviceCore::KeepShares(const std::string& name, std::span<SharedModel* const> come) const {
+  LAGOON_RETURN_IF_ERROR(CheckShares(come));
+  std::vector<SharedModel*> gone;
   if (const Result<std::vector<ModelLease>> leases = models_.FindAll(name);
       leases && !name.empty()) {
-    for (const ModelLease& lease : *leases) gone.push_back(lease->model.get());
+    for (const ModelLease& lease : *leases) gone.push_back(&*lease);
   }
-  std::vector<ShareKeeper::Model> models;
-  for (const LoadedVersion* const version : come) {
-    if (version->model->is_program()) continue;
-    models.push_back({version->model.get(), version->Batchers()});
-  }
-  return shares_->Replace(gone, std::move(models));
+  return shares_->Replace(gone, come, device_->Now());
 }
 
 Result<SharesReport> DeviceCore::Shares() const { return shares_->Read(); }
 
 Status DeviceCore::SetSharesRules(const SharesRules& rules) const {
-  return shares_->SetRules(rules);
+  return shares_->SetRules(rules, device_->Now());
 }
 
 Status DeviceCore::ResizeShare(const std::string& model, const std::string& version,
                                const ShareWanted& wanted) const {
   LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
-  return shares_->Resize(*found->model, wanted);
+  if (found->model->is_program()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model '{}' is a job program, which has no share: the models that it "
+                            "runs have",
+                            found->model->name()));
+  }
+  const Status resized = shares_->Resize(*found, wanted, device_->Now());
+  if (resized) return {};
+  return Annotate(fmt::format("model '{}'", found->model->name()), Error(resized.error()));
 }
 
 Batcher* DeviceCore::BatcherOf(const Flight& flight) {
@@ -222,7 +264,7 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
       statistics.back().most_rows = std::max(statistics.back().most_rows, batcher->MostRows());
     }
   }
-  shares_->AddTo(statistics);
+  AddShares(shares_->Read(), statistics);
   return statistics;
 }
 

@@ -71,7 +71,8 @@ class DeviceCore {
  private:
   DeviceCore(const CoreOptions& options, ComputeDevice device)
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
-  Status KeepShares(const std::string& name, std::span<const LoadedVersion* const> come) const;
+  Status CheckShares(std::span<SharedModel* const> come) const;
+  Status KeepShares(const std::string& name, std::span<SharedModel* const> come) const;
   Status LoadAnew(const std::string& name);
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);

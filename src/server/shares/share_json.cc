@@ -85,9 +85,9 @@ Result<SharesRules> ParseSharesJson(std::string_view body) {
 
 Result<ShareWanted> ParseResizeJson(std::string_view body) {
   ShareWanted wanted;
-  const auto automatic = [&](const nlohmann::json& value) -> Status {
-    if (value != "auto") return JsonField::Misfit();
-    wanted.automatic = true;
+  const auto share = [&](const nlohmann::json& value) -> Status {
+    if (value != "auto" && value != "none") return JsonField::Misfit();
+    (value == "auto" ? wanted.automatic : wanted.none) = true;
     return {};
   };
   const auto units = [&](std::uint64_t count) { wanted.units = static_cast<std::uint32_t>(count); };
@@ -96,9 +96,10 @@ Result<ShareWanted> ParseResizeJson(std::string_view body) {
                {JsonField::Whole("units", 1, 1'000'000, units),
                 JsonField::Number("percent", 0.01, 100,
                                   [&](double percent) { wanted.part = percent / 100; }),
-                {"share", R"("auto")", automatic}});
+                {"share", R"("auto" or "none")", share}});
   if (!read) return OfBody(read.error());
-  if (wanted.units.has_value() + wanted.part.has_value() + wanted.automatic == 1) return wanted;
+  const bool by_share = wanted.automatic || wanted.none;
+  if (wanted.units.has_value() + wanted.part.has_value() + by_share == 1) return wanted;
   return Fail(ErrorCode::kInvalidArgument, "the body must have either units, percent or share");
 }
 

@@ -18,8 +18,8 @@ std::string SharesJson(const SharesReport& report, TimePoint now);
 /// kInvalidArgument says what is wrong with `body`.
 Result<SharesRules> ParseSharesJson(std::string_view body);
 
-/// Takes {"units": NUMBER}, {"percent": NUMBER} or {"share": "auto"}. kInvalidArgument says what is
-/// wrong with `body`.
+/// Takes {"units": NUMBER}, {"percent": NUMBER}, {"share": "auto"} or {"share": "none"}.
+/// kInvalidArgument says what is wrong with `body`.
 Result<ShareWanted> ParseResizeJson(std::string_view body);
 
 }  // namespace lagoon

@@ -44,6 +44,8 @@ TEST(ShareJson, ReadsRulesAndSizes) {
   EXPECT_EQ(ParseResizeJson(R"({"units": 3})")->units, 3u);
   EXPECT_EQ(ParseResizeJson(R"({"percent": 12.5})")->part, 0.125);
   EXPECT_TRUE(ParseResizeJson(R"({"share": "auto"})")->automatic);
+  EXPECT_FALSE(ParseResizeJson(R"({"share": "auto"})")->none);
+  EXPECT_TRUE(ParseResizeJson(R"({"share": "none"})")->none);
 }
 
 TEST(ShareJson, HostileBodiesAreRefusedByName) {

@@ -46,8 +46,8 @@ struct ModelShare {
 struct SharesReport {
   ShareKind kind = ShareKind::kUnits;
   bool tuning = true;        // shares that are not fixed follow the load
-  double trigger = 0;        // ShareTunerOptions
-  Nanoseconds hold_down{0};  // ShareTunerOptions
+  double trigger = 0;        // ShareTuner::Options
+  Nanoseconds hold_down{0};  // ShareTuner::Options
   std::uint32_t units = 0;   // of the device
   std::uint32_t granule = 1;
   std::vector<ModelShare> models;
@@ -65,6 +65,7 @@ struct ShareWanted {
   std::optional<std::uint32_t> units = {};
   std::optional<double> part = {};
   bool automatic = false;
+  bool none = false;  // all of the device, next to all others
 };
 
 /// The shares of a core's device. Any thread may call any method.

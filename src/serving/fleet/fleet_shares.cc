@@ -63,8 +63,9 @@ std::vector<ShareResize> SharesBefore(const SharesReport& report, const std::str
   std::vector<ShareResize> resizes;
   for (const ModelShare& row : report.models) {
     if (row.model != model || (!version.empty() && row.version != version)) continue;
-    const ShareWanted wanted =
-        row.fixed ? ShareWanted{.part = row.share} : ShareWanted{.automatic = true};
+    ShareWanted wanted{.automatic = true};
+    if (row.fixed) wanted = {.part = row.share};
+    if (!row.share && row.demand == 0) wanted = {.none = true};  // neither has nor awaits one
     resizes.push_back({row.model, row.version, wanted});
   }
   return resizes;

@@ -34,8 +34,7 @@ inline constexpr double kLeastShareChange = 0.05;
 std::vector<ShareResize> SharesToSet(const SharesReport& report,
                                      const std::vector<ReplicaShare>& wanted);
 
-/// The resizes that give a model the shares of `report` again. `version`: empty for all. A model
-/// that had no share gets one that the device tunes.
+/// The resizes that give a model the shares of `report` again, or none. `version`: empty for all.
 std::vector<ShareResize> SharesBefore(const SharesReport& report, const std::string& model,
                                       const std::string& version);
 

@@ -30,13 +30,15 @@ SharesReport ReportOf(ShareKind kind, std::uint32_t units, const std::vector<Row
   return report;
 }
 
-/// As "model part" or "model auto".
+/// As "model part", "model auto" or "model none".
 std::vector<std::string> TextOf(const std::vector<ShareResize>& resizes) {
   std::vector<std::string> lines;
   for (const ShareResize& resize : resizes) {
     const int percent = static_cast<int>(100 * resize.wanted.part.value_or(0) + 0.5);
     lines.push_back(resize.model + " " +
-                    (resize.wanted.automatic ? "auto" : std::to_string(percent)));
+                    (resize.wanted.automatic ? "auto"
+                     : resize.wanted.none    ? "none"
+                                             : std::to_string(percent)));
   }
   return lines;
 }
@@ -84,6 +86,8 @@ TEST(FleetShares, WhatWasBeforeIsSetAgain) {
   EXPECT_THAT(TextOf(SharesBefore(report, "a", "")), ElementsAre("a 50", "a 20"));
   EXPECT_THAT(TextOf(SharesBefore(report, "a", "2")), ElementsAre("a 20"));
   EXPECT_THAT(TextOf(SharesBefore(report, "b", "")), ElementsAre("b auto"));
+  report.models[1].share.reset();
+  EXPECT_THAT(TextOf(SharesBefore(report, "b", "")), ElementsAre("b none"));
 }
 
 TEST(FleetShares, VersionsShareThePartOfTheirModel) {

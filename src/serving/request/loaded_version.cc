@@ -1,5 +1,6 @@
 #include "serving/request/loaded_version.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +21,7 @@ LoadedVersion::LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t v
 LoadedVersion::~LoadedVersion() = default;
 
 Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
+  dispatcher_ = &dispatcher;
   if (Status added = model->AddQueues(dispatcher); !added) {
     const Status removed = model->RemoveQueues(dispatcher);
     LAGOON_CHECK(removed.has_value());  // no job has used the queues
@@ -49,6 +51,31 @@ std::vector<Batcher*> LoadedVersion::Batchers() const {
     if (*batcher != nullptr) batchers.push_back(batcher->get());
   }
   return batchers;
+}
+
+SharedModel::Terms LoadedVersion::ShareTerms() const {
+  const ModelSettings& settings = model->settings();
+  return {model->name(), model->version(), settings.share, settings.batching.limit.slo,
+          settings.batching.limit.slo_of};
+}
+
+Status LoadedVersion::MoveShare(UnitRange units) { return model->MoveShare(units, *dispatcher_); }
+
+Status LoadedVersion::SetWeight(double weight) { return model->SetWeight(weight, *dispatcher_); }
+
+BatchNotice LoadedVersion::TakeNotice() {
+  BatchNotice notice = BatchNotice::kNone;
+  for (Batcher* const batcher : Batchers()) {
+    const BatchNotice taken = batcher->TakeNotice();
+    if (taken != BatchNotice::kNone) notice = taken;
+  }
+  return notice;
+}
+
+std::int64_t LoadedVersion::MostRows() const {
+  std::int64_t rows = 0;
+  for (const Batcher* const batcher : Batchers()) rows = std::max(rows, batcher->MostRows());
+  return rows;
 }
 
 }  // namespace lagoon

@@ -9,6 +9,7 @@
 #include "base/lender.h"
 #include "base/status.h"
 #include "serving/model/served_model.h"
+#include "serving/shares/shared_model.h"
 
 namespace lagoon {
 
@@ -16,9 +17,9 @@ class Batcher;
 class PlanMaker;
 
 /// A version that serves requests.
-struct LoadedVersion {
+struct LoadedVersion final : public SharedModel {
   LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version);
-  ~LoadedVersion();
+  ~LoadedVersion() override;
 
   /// Gives the model its queues, and batchers if requests are joined. Not for a program. On an
   /// error the queues are removed again.
@@ -31,11 +32,23 @@ struct LoadedVersion {
   /// Those that there are.
   std::vector<Batcher*> Batchers() const;
 
+  // SharedModel; not for a program. Between Start() and Stop().
+  Terms ShareTerms() const override;
+  Status MoveShare(UnitRange units) override;
+  Status SetWeight(double weight) override;
+  LoadReading ReadLoad(TimePoint now) override { return model->load().Read(now); }
+  void ForgetTimes() override { model->load().Moved(); }
+  BatchNotice TakeNotice() override;
+  std::int64_t MostRows() const override;
+
   std::unique_ptr<ServedModel> model;
   const std::int64_t number;
   /// Join requests of the model's own class, and those of a real-time model that lower their class.
   /// Null: not joined. They are destroyed before the model.
   std::unique_ptr<Batcher> own, lowered;
+
+ private:
+  Dispatcher* dispatcher_ = nullptr;  // that has the queues
 };
 
 /// The right to use a version. Unloading the version waits until all leases have ended.

@@ -1,85 +1,118 @@
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "serving/shares/share_manager.h"
+#include "cluster/share_tuner.h"
+#include "serving/core/share_control.h"
+#include "serving/shares/shared_model.h"
 
 namespace lagoon {
 
-class Batcher;
-class Device;
-class Dispatcher;
-class ServedModel;
 class TraceRecorder;
-struct ModelStatistics;
 
-struct ShareKeeperOptions {
-  ShareKind kind = ShareKind::kUnits;
-  TraceRecorder* trace = nullptr;  // gets all decisions; outlives the keeper; null: no trace
-};
-
-/// A ShareManager for the models on a device, and the thread that calls it once a second. Lives as
-/// long as the core. Any thread may call any method.
-class ShareKeeper final : private ShareHost {
+/// Gives each model with a share its part of the device, and lets the parts follow the load
+/// (GSLICE 3.2; ShareTuner has the rules). Any thread may call any method. Moves are one after
+/// another, so that a move never meets another one.
+class ShareKeeper {
  public:
-  struct Model {
-    ServedModel* model = nullptr;    // not a program; has its queues
-    std::vector<Batcher*> batchers;  // those that the model has
+  struct Options {
+    ShareKind kind = ShareKind::kUnits;
+    std::uint32_t units = 1;         // of the device
+    std::uint32_t granule = 1;       // DeviceInfo::share_granule, at least 1
+    TraceRecorder* trace = nullptr;  // gets all decisions; outlives the keeper; null: no trace
+    Nanoseconds hold_down{std::chrono::seconds(10)};  // ShareTuner::Options
   };
 
-  /// Without models. All arguments outlive the keeper.
-  static Result<std::unique_ptr<ShareKeeper>> Start(const ShareKeeperOptions& options,
-                                                    Device& device, Dispatcher& dispatcher);
-  ~ShareKeeper() override;
+  /// Without models.
+  static Result<std::unique_ptr<ShareKeeper>> Make(const Options& options);
 
-  /// `come` take the place of the models `gone`, which are not used any more afterwards. A model
-  /// without lagoon.share has all of the device until it is resized. The others keep their sizes as
-  /// far as there is room. On an error `gone` stay, and `come` are not used any more.
-  /// kInvalidArgument: the shares of the models are more than the device, or the kind is kUnits and
-  /// the device has no ranges of units. Without `come` there is no error. One call at a time.
-  Status Replace(std::span<const ServedModel* const> gone, std::vector<Model> come);
+  /// A thread calls Step() once a second from now on, at the time of `device`, which outlives the
+  /// keeper. Without it the caller does.
+  void Start(const Device& device);
+  /// Reads the loads, and moves what is to move. A move that fails is tried again by the next call;
+  /// the log gets each reason once.
+  void Step(TimePoint now);
 
-  /// As it was a second ago at most. Waits for nothing.
+  /// `come` take the place of the models `gone`, which are not used any more afterwards; models
+  /// that are not known may be among them. A model without lagoon.share has all of the device until
+  /// it is resized. The others keep their sizes as far as there is room. kInvalidArgument: the
+  /// fixed shares are more than the device; names the model. Else errors of the models. After an
+  /// error the models are as before, those of `gone` may have moved, and `come` are not used any
+  /// more. Without `come` there is no error.
+  Status Replace(std::span<SharedModel* const> gone, std::span<SharedModel* const> come,
+                 TimePoint now);
+
+  /// As it was after the last call of another method. Waits for none of them.
   SharesReport Read() const;
-  Status SetRules(const SharesRules& rules);
-  Status Resize(const ServedModel& model, const ShareWanted& wanted);
-  /// Adds what is known of the shares of the models that `statistics` name. Waits for nothing.
-  void AddTo(std::span<ModelStatistics> statistics) const;
+  /// kInvalidArgument names the rule and its value; then nothing changes.
+  Status SetRules(const SharesRules& rules, TimePoint now);
+  /// Moves the share of `model` at once. kUnavailable: the model is not known. kInvalidArgument
+  /// says what is wrong with `wanted`, or that the fixed shares would be more than the device; then
+  /// nothing changes. Else errors of the models.
+  Status Resize(const SharedModel& model, const ShareWanted& wanted, TimePoint now);
 
  private:
-  ShareKeeper(const ShareKeeperOptions& options, Device& device, Dispatcher& dispatcher)
-      : options_(options), device_(device), dispatcher_(dispatcher) {}
+  struct Entry {
+    SharedModel* model = nullptr;
+    SharedModel::Terms terms;
+    std::string key;       // in the tuner
+    bool managed = false;  // is in the tuner
+    UnitRange units;
+    double weight = 1;
+    std::optional<double> share;
+    double demand = 0;   // of an entry that was removed: as in the tuner
+    bool fixed = false;  // the same
+    ShareLoad load;      // as last told to the tuner
+    BatchNotice notice = BatchNotice::kNone;
+    std::uint64_t moves = 0;
+    std::optional<ShareChange> last;
+    LoadReading reading;
+    std::int64_t most_rows = 0;
+  };
+  using Entries = std::list<Entry>;
+  using Models = std::span<SharedModel* const>;
 
-  Status Move(std::size_t model, UnitRange units) override;
-  Status SetWeight(std::size_t model, double weight) override;
-  LoadReading ReadLoad(std::size_t model, TimePoint now) override;
-  void ForgetTimes(std::size_t model) override;
-  BatchNotice TakeNotice(std::size_t model) override;
-  std::int64_t MostRows(std::size_t model) const override;
-  void OnChange(std::size_t model, const ShareChange& change, UnitRange units) override;
+  ShareKeeper(const Options& options, ShareTuner tuner)
+      : options_(options), tuner_(std::move(tuner)) {}
+  void Run(const std::stop_token& stop, const Device& device);
+  Status AddAndMove(Models come, TimePoint now) REQUIRES(mutex_);
+  Status Add(Models come) REQUIRES(mutex_);
+  Entries Remove(Models gone) REQUIRES(mutex_);
+  void PutBack(Entries entries) REQUIRES(mutex_);
+  void Conclude(const Status& moved, TimePoint now) REQUIRES(mutex_);
+  void Warn(const Status& moved) REQUIRES(mutex_);
+  void Publish(TimePoint now) REQUIRES(mutex_);
+  SharesReport Report() const REQUIRES(mutex_);
+  void Observe(Entry& entry, TimePoint now) REQUIRES(mutex_);
+  Status CarryOut(TimePoint now) REQUIRES(mutex_);
+  Status CarryOut(const ShareTuner::Move& move, TimePoint now) REQUIRES(mutex_);
+  Status UseWeights(const std::vector<double>& weights, TimePoint now) REQUIRES(mutex_);
+  Status TakeShare(Entry& entry, TimePoint now) REQUIRES(mutex_);
+  void Note(Entry& entry, std::optional<double> share, std::string why, TimePoint now)
+      REQUIRES(mutex_);
+  Entries::iterator Find(const SharedModel* model) REQUIRES(mutex_);
+  Entry& OfKey(const std::string& key) REQUIRES(mutex_);
+  Result<double> PartOf(const ShareWanted& wanted) const;
+  UnitRange UnitsOf(GranuleRange range) const;
 
-  Status CheckKind(std::span<const Model> come) const;
-  std::shared_ptr<const Model> Find(std::size_t id) const;
-  std::optional<std::size_t> IdOf(const ServedModel* model) const;
-  void Forget(std::span<const std::size_t> ids);
-  void Run(const std::stop_token& stop);
-
-  const ShareKeeperOptions options_;
-  Device& device_;
-  Dispatcher& dispatcher_;
-  std::unique_ptr<ShareManager> manager_;  // immutable after Start
-  // A mutex of their own, held for a moment: the manager's is held while it calls this host.
-  mutable Mutex models_mutex_;
-  std::map<std::size_t, std::shared_ptr<const Model>> models_ GUARDED_BY(models_mutex_);
-  std::size_t next_id_ GUARDED_BY(models_mutex_) = 0;
-  Mutex mutex_;
+  const Options options_;
+  Mutex mutex_;  // held while shares move, which may take long
+  ShareTuner tuner_ GUARDED_BY(mutex_);
+  Entries entries_ GUARDED_BY(mutex_);
+  bool tuning_ GUARDED_BY(mutex_) = true;
+  std::string problem_ GUARDED_BY(mutex_);  // why the last moves failed; empty: they did not
+  mutable Mutex report_mutex_;              // held for a moment
+  std::shared_ptr<const SharesReport> report_ GUARDED_BY(report_mutex_);
+  Mutex pause_mutex_;
   CondVar wake_;
   std::jthread thread_;  // last member: stops before what it uses is destroyed
 };

@@ -116,6 +116,22 @@ TEST_F(SharesTest, ResizingAnUnknownModelOrTooMuchChangesNothing) {
   EXPECT_EQ(ShareOf("a").units.count, 1u);
 }
 
+TEST_F(SharesTest, AShareSetByHandOrByTheConfigurationCanBeTakenAway) {
+  repository_.AddModel("a", SmallModel(), Parameter("lagoon.share", "50"));
+  repository_.AddModel("b", SmallModel());
+  Open("shares");
+  ASSERT_TRUE(core_->shares()->ResizeShare("b", "", {.part = 0.5}));
+  for (const char* model : {"a", "b"}) {
+    EXPECT_EQ(ShareOf(model).units.count, 1u);
+    ASSERT_TRUE(core_->shares()->ResizeShare(model, "", {.none = true}));
+    EXPECT_FALSE(ShareOf(model).share);
+    EXPECT_EQ(ShareOf(model).units.count, 0u);
+    const Answer answer = Ask(SmallRequest(model));
+    ASSERT_TRUE(answer) << answer.error().message;
+  }
+  ASSERT_TRUE(core_->shares()->ResizeShare("b", "", {.part = 1})) << "no share is left";
+}
+
 TEST_F(SharesTest, ATraceGetsEveryDecision) {
   TraceRecorder recorder;
   repository_.AddModel("a", SmallModel(), Parameter("lagoon.share", "50"));

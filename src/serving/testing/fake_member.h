@@ -204,7 +204,8 @@ class FakeMember final : public Inference,
     LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
     const MutexLock lock(mutex_);
     if (!resizes_) return Fail(ErrorCode::kInvalidArgument, "the shares are more than the device");
-    shares_[model] = wanted.automatic ? std::nullopt : wanted.part;
+    shares_[model] = wanted.part;
+    if (wanted.none) shares_.erase(model);
     return {};
   }
   void LoadModel(const std::string& model, std::function<void(Status)> done) override {
