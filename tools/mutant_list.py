@@ -79,7 +79,7 @@ GROUPS = {
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
                                                 "src/plan/plan.cc", "src/plan/tensor.cc"],
     "cluster": [f"src/cluster/{name}_test.cc"
-                for name in ("knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "slab", "surface")] +
+                for name in ("batch_limiter", "knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "surface")] +
                ["sim/cluster/cluster_sim_test.cc", "sim/cluster/gslice_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "learn": [f"sim/learn/{name}_test.cc" for name in ("discrete_sac", "replay", "td3")] +
              ["src/learn/actions_test.cc", "src/learn/weights_test.cc"] + LEARN +
@@ -727,15 +727,15 @@ MUTANTS = [
     ("profile-parts-of-another-number", "a plan keeps its profile's parts whatever their number", f"{SPLIT}/apply_parts.cc",
      "return parts == kAutoParts || parts == plan.part_ends.size();", "return true;", ["split"]),
     # Shares and batch limits (GSLICE).
-    ("limit-grows-rounded-down", "SLAB sticks at one row where the budget holds less than two", f"{CLUSTER}/slab.cc",
+    ("limit-grows-rounded-down", "SLAB sticks at one row where the budget holds less than two", f"{CLUSTER}/batch_limiter.cc",
      "Bounded(std::ceil(fitting), most_)", "Bounded(std::floor(fitting), most_)", ["cluster"]),
-    ("bad-limit-never-kept", "SLAB swings between two limits", f"{CLUSTER}/slab.cc",
+    ("bad-limit-never-kept", "SLAB swings between two limits", f"{CLUSTER}/batch_limiter.cc",
      "if (faster || now - bad_since_ > kMemory) bad_.reset();", "bad_.reset();", ["cluster"]),
-    ("bad-limit-kept-for-ever", "SLAB does not use a share that grew", f"{CLUSTER}/slab.cc",
+    ("bad-limit-kept-for-ever", "SLAB does not use a share that grew", f"{CLUSTER}/batch_limiter.cc",
      "if (faster || now - bad_since_ > kMemory) bad_.reset();", "", ["cluster"]),
-    ("average-over-two-limits", "SLAB mixes the times of two limits", f"{CLUSTER}/slab.cc",
+    ("average-over-two-limits", "SLAB mixes the times of two limits", f"{CLUSTER}/batch_limiter.cc",
      "  latency_ms_.Reset();\n", "", ["cluster"]),
-    ("small-batches-raise-the-limit", "SLAB takes a small batch for a full one", f"{CLUSTER}/slab.cc",
+    ("small-batches-raise-the-limit", "SLAB takes a small batch for a full one", f"{CLUSTER}/batch_limiter.cc",
      "if (!full && took_ms <= budget_ms_) {", "if (false) {", ["cluster"]),
     ("one-target-is-enough", "a share grows only if both targets are missed", f"{CLUSTER}/shares.cc",
      "std::max(load.latency_ms / load.slo_ms,", "std::min(load.latency_ms / load.slo_ms,", ["cluster"]),
@@ -755,9 +755,9 @@ MUTANTS = [
      "  while (const auto more = WorthMore(shares, smooth, knee)) knee = *more;\n", "", ["cluster"]),
     ("host-time-is-device-time", "the host is never the bottleneck", f"{CLUSTER}/monitor.cc",
      "host_ > device_ ?", "host_ > host_ ?", ["cluster"]),
-    ("fixed-limit-above-the-most", "a batch has more rows than its model takes", f"{CLUSTER}/slab.cc",
+    ("fixed-limit-above-the-most", "a batch has more rows than its model takes", f"{CLUSTER}/batch_limiter.cc",
      "  limit_ = std::min(rows, most_);\n", "  limit_ = rows;\n", ["cluster"]),
-    ("fixed-limit-of-no-rows", "a limit of no rows is taken", f"{CLUSTER}/slab.cc",
+    ("fixed-limit-of-no-rows", "a limit of no rows is taken", f"{CLUSTER}/batch_limiter.cc",
      "if (!whole || rows < 1 || rows > kMostRows)", "if (!whole)", ["cluster"]),
     ("tuning-before-its-time", "shares move before the tuning is due", CONTROLLER,
      "if (sim.now() >= options_.first) Move(sim);", "Move(sim);", ["cluster"]),

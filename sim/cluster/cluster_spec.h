@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "cluster/slab.h"
+#include "cluster/batch_limiter.h"
 #include "cluster/surface.h"
 #include "sim/cluster/arrivals.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "cluster/slab.h"
+#include "cluster/batch_limiter.h"
 #include "sim/cluster/cluster_spec.h"
 
 namespace lagoon {

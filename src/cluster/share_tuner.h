@@ -7,9 +7,9 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "cluster/batch_limiter.h"
 #include "cluster/ranges.h"
 #include "cluster/shares.h"
-#include "cluster/slab.h"
 
 namespace lagoon {
 

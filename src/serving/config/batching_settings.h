@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "cluster/slab.h"
+#include "cluster/batch_limiter.h"
 #include "serving/config/model_config.pb.h"
 
 namespace lagoon {

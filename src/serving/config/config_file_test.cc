@@ -239,8 +239,10 @@ TEST(ParseConfig, ReadsTheSloOfBatches) {
   EXPECT_EQ(limit(slo + Setting("lagoon.slo_of", "batch")).Budget(),
             std::chrono::microseconds(12500));
   EXPECT_EQ(limit(slo + Setting("lagoon.batching", "off")).MakeLimiter(16), nullptr);
-  for (const char* kind : {"slab", "aimd", "clipper"}) {
-    EXPECT_EQ(limit(slo + Setting("lagoon.batching", kind)).MakeLimiter(16)->Limit(), 1) << kind;
+  for (const std::string_view kind : BatchLimiterKinds()) {
+    EXPECT_EQ(limit(slo + Setting("lagoon.batching", std::string(kind))).MakeLimiter(16)->Limit(),
+              1)
+        << kind;
   }
   const std::string fixed = Setting("lagoon.batching", "fixed:6");
   EXPECT_EQ(limit(fixed).MakeLimiter(16)->Limit(), 6) << "needs no SLO";
@@ -255,7 +257,7 @@ TEST(ParseConfig, RefusesAnSloThatIsNone) {
   }
   EXPECT_THAT(ErrorOf(Setting("lagoon.slo_of", "job")).message, HasSubstr("request or batch"));
   EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "Slab")).message,
-              HasSubstr("slab, aimd, clipper, fixed:ROWS (1 to 65536) or off"));
+              HasSubstr(BatchLimiterWords() + " or off"));
   EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "fixed:0")).message, HasSubstr("fixed:ROWS"));
   EXPECT_THAT(ErrorOf(Setting("lagoon.batching", "aimd")).message,
               HasSubstr("'lagoon.slo_ms': set that too"));

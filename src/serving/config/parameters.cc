@@ -132,7 +132,7 @@ Rows BatchRows() {
          settings.batching.limit.slo_of = value == "batch" ? SloOf::kBatch : SloOf::kRequest;
          return true;
        }},
-      {"lagoon.batching", "", "slab, aimd, clipper, fixed:ROWS (1 to 65536) or off", "slab",
+      {"lagoon.batching", "", BatchLimiterWords() + " or off", "slab",
        "how the rows of a batch are limited",
        [](Text, Text value, ModelSettings& settings) {
          const bool known = value == BatchLimitSettings::kNoLimiter ||

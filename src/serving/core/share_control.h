@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "cluster/batch_limiter.h"
 #include "cluster/monitor.h"
-#include "cluster/slab.h"
 #include "device/device.h"
 
 namespace lagoon {

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "cluster/batch_limiter.h"
 #include "cluster/monitor.h"
-#include "cluster/slab.h"
 #include "device/device.h"
 #include "serving/config/share_settings.h"
 

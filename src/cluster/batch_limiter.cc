@@ -1,10 +1,12 @@
-#include "cluster/slab.h"
+#include "cluster/batch_limiter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -245,7 +247,36 @@ std::int64_t ClipperHead::Estimate() const {
   return Bounded(std::floor(mean_rows + slope * (kDecay * budget_ms_ - mean_ms)), most_);
 }
 
+// ---- The table
+
+template <typename Limiter>
+std::unique_ptr<BatchLimiter> Make(const BatchLimiter::Options& options) {
+  return std::make_unique<Limiter>(options);
+}
+
+struct LimiterRow {
+  std::string_view kind;
+  std::unique_ptr<BatchLimiter> (*make)(const BatchLimiter::Options& options);
+};
+
+// All limiters but FixedLimit, whose kind has the rows.
+constexpr LimiterRow kLimiters[] = {
+    {"slab", Make<Slab>},
+    {"aimd", Make<Aimd>},
+    {"clipper", Make<ClipperHead>},
+};
+
 }  // namespace
+
+std::vector<std::string_view> BatchLimiterKinds() {
+  std::vector<std::string_view> kinds;
+  for (const LimiterRow& row : kLimiters) kinds.push_back(row.kind);
+  return kinds;
+}
+
+std::string BatchLimiterWords() {
+  return fmt::format("{}, fixed:ROWS (1 to {})", fmt::join(BatchLimiterKinds(), ", "), kMostRows);
+}
 
 Status CheckBatchLimiter(const BatchLimiter::Options& options) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("the SLO in ms", ToMilliseconds(options.slo), {1e-3, 3.6e6}));
@@ -256,14 +287,11 @@ Status CheckBatchLimiter(const BatchLimiter::Options& options) {
 Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
                                                        const BatchLimiter::Options& options) {
   LAGOON_RETURN_IF_ERROR(CheckBatchLimiter(options));
-  if (kind == "slab") return std::make_unique<Slab>(options);
-  if (kind == "aimd") return std::make_unique<Aimd>(options);
-  if (kind == "clipper") return std::make_unique<ClipperHead>(options);
+  const auto* row = std::ranges::find(kLimiters, kind, &LimiterRow::kind);
+  if (row != std::end(kLimiters)) return row->make(options);
   if (const auto rows = FixedRowsOf(kind)) return std::make_unique<FixedLimit>(*rows, options);
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no batch limiter {}; there are slab, aimd, clipper, and fixed:ROWS with "
-                          "1 to {} rows",
-                          Quoted(kind), kMostRows));
+              fmt::format("no batch limiter {}; there are {}", Quoted(kind), BatchLimiterWords()));
 }
 
 std::optional<std::int64_t> FixedRowsOf(std::string_view kind) {

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -58,9 +60,12 @@ std::optional<std::int64_t> FixedRowsOf(std::string_view kind);
 
 /// kInvalidArgument names the option and its value.
 Status CheckBatchLimiter(const BatchLimiter::Options& options);
-/// `kind`: "slab"; "aimd"; "clipper", what Clipper's published code does; or "fixed:ROWS", always
-/// the same limit, or Options::most if that is smaller. kInvalidArgument: as CheckBatchLimiter, or
-/// an unknown kind, with the list.
+/// The kinds of limiters that learn: the values of lagoon.batching but for "fixed:ROWS" and "off".
+std::vector<std::string_view> BatchLimiterKinds();
+/// All kinds, for people: "slab, aimd, clipper, fixed:ROWS (1 to 65536)".
+std::string BatchLimiterWords();
+/// `kind`: one of BatchLimiterKinds(), or "fixed:ROWS": always the same limit, or Options::most if
+/// that is smaller. kInvalidArgument: as CheckBatchLimiter, or an unknown kind, with the list.
 Result<std::unique_ptr<BatchLimiter>> MakeBatchLimiter(std::string_view kind,
                                                        const BatchLimiter::Options& options);
 
