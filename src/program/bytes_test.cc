@@ -183,6 +183,30 @@ TEST(Bytes, ShuffledChannelsStayBytes) {
   EXPECT_EQ(kernels.count("strided_copy"), 0U);
 }
 
+TEST(Bytes, PooledIntegersStayBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 3, 12, 12}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {20, 3, 3, 3});
+  q.Round("c1", "x2", 0.02F, 100);
+  m.Add("MaxPool", {"x2_q"}, {"p"}).Ints("kernel_shape", {3, 3}).Ints("pads", {1, 1, 1, 1});
+  m.Add("DequantizeLinear", {"p", "x2_s", "x2_z"}, {"x3"});
+  m.Add("DequantizeLinear", {"p", "x2_s", "x2_z"}, {"x4"});
+  q.Conv("x3", "c2", {20, 20, 3, 3});
+  q.Conv("x4", "c3", {20, 20, 1, 1});
+  q.Round("c2", "x5", 0.05F, 128);
+  q.Round("c3", "x6", 0.05F, 128);
+  m.Add("Add", {"x5", "x6"}, {"sum"});
+  q.Round("sum", "y", 0.05F, 120);
+  const auto kernels = ExpectAsInFloats(m, Image(3 * 144), 0.05F);
+  EXPECT_EQ(kernels.count("byte_conv"), 3U);
+  EXPECT_EQ(kernels.count("byte_max_pool"), 1U);
+  EXPECT_EQ(kernels.count("quantize"), 1U);
+  EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
 /// A convolution between rounded values.
 struct HostileScales {
   float x = 0.01F, w = 0.002F, y = 0.05F;

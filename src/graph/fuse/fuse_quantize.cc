@@ -66,6 +66,104 @@ std::vector<std::optional<std::size_t>> ProducersOf(const Graph& graph) {
   return producers;
 }
 
+/// How often each value is read. An output of the graph has two more uses.
+std::vector<std::size_t> UsesOf(const Graph& graph) {
+  std::vector<std::size_t> uses(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) ++uses[static_cast<std::size_t>(input)];
+    }
+  }
+  for (const ValueId output : graph.outputs) uses[static_cast<std::size_t>(output)] += 2;
+  return uses;
+}
+
+/// True for ops that only move elements of input 0.
+bool Moves(const Node& node) {
+  constexpr std::array kOps{"Reshape",  "Transpose",    "Squeeze",     "Unsqueeze", "Flatten",
+                            "Identity", "MaxPool",      "Slice",       "Split",     "Gather",
+                            "Expand",   "DepthToSpace", "SpaceToDepth"};
+  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
+}
+
+/// Readers of equal DequantizeLinear nodes read the first one of them.
+void ShareDequantized(Graph& graph) {
+  std::map<std::vector<ValueId>, ValueId> first;  // by inputs
+  std::map<ValueId, ValueId> same;
+  for (Node& node : graph.nodes) {
+    for (ValueId& input : node.inputs) {
+      if (const auto found = same.find(input); found != same.end()) input = found->second;
+    }
+    if (node.op != "DequantizeLinear" || !IsFloat32(graph, node.outputs[0]) ||
+        !GridOf(graph, node, graph.value(node.inputs[0]).type)) {
+      continue;
+    }
+    const ValueId y = node.outputs[0];
+    const auto [found, is_new] = first.emplace(node.inputs, y);
+    const bool is_output =
+        std::find(graph.outputs.begin(), graph.outputs.end(), y) != graph.outputs.end();
+    if (!is_new && !is_output) same[y] = found->second;
+  }
+}
+
+/// Moves DequantizeLinear nodes up through nodes that only move elements, to the QuantizeLinear of
+/// the same grid: the greatest of some integers, say, stands for the greatest of their floats.
+class DequantizeEarlier {
+ public:
+  explicit DequantizeEarlier(Graph& graph)
+      : graph_(graph), producers_(ProducersOf(graph)), uses_(UsesOf(graph)) {}
+
+  void Run() {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (node.op != "DequantizeLinear" || !IsFloat32(graph_, node.outputs[0])) continue;
+      for (std::size_t at = i, steps = StepsToPair(node); steps > 0; --steps) at = StepUp(at);
+    }
+  }
+
+ private:
+  const Node* ProducerOf(ValueId value) const {
+    const auto producer = producers_[static_cast<std::size_t>(value)];
+    return producer ? &graph_.nodes[*producer] : nullptr;
+  }
+  /// The number of nodes between the node and a QuantizeLinear of the same grid; 0 if there is none.
+  std::size_t StepsToPair(const Node& dequantize) const {
+    ValueId x = dequantize.inputs[0];
+    const DataType type = graph_.value(x).type;
+    const std::optional<Grid> grid = GridOf(graph_, dequantize, type);
+    if (!grid) return 0;
+    for (std::size_t steps = 0;; ++steps) {
+      const Node* const node = ProducerOf(x);
+      if (node == nullptr || graph_.value(x).sizes != kNoValue) return 0;
+      if (node->op == "QuantizeLinear") return GridOf(graph_, *node, type) == grid ? steps : 0;
+      const bool alone = uses_[static_cast<std::size_t>(x)] == 1 && node->outputs.size() == 1;
+      if (!alone || !Moves(*node)) return 0;
+      x = node->inputs[0];
+    }
+  }
+  /// Swaps the node with the one before it; returns its new place.
+  std::size_t StepUp(std::size_t at) {
+    Node& dequantize = graph_.nodes[at];
+    const ValueId between = dequantize.inputs[0];
+    const std::size_t before = *producers_[static_cast<std::size_t>(between)];
+    Node& moving = graph_.nodes[before];
+    // The value between the two nodes becomes the floats of the elements that are moved.
+    graph_.value(between).type = DataType::kFloat32;
+    graph_.value(between).dims = graph_.value(moving.inputs[0]).dims;
+    std::swap(dequantize.outputs[0], moving.outputs[0]);
+    std::swap(dequantize.inputs[0], moving.inputs[0]);
+    std::swap(dequantize, moving);
+    for (const std::size_t i : {before, at}) {
+      producers_[static_cast<std::size_t>(graph_.nodes[i].outputs[0])] = i;
+    }
+    return before;
+  }
+
+  Graph& graph_;
+  std::vector<std::optional<std::size_t>> producers_;  // by value
+  const std::vector<std::size_t> uses_;                // by value
+};
+
 /// Turns DequantizeLinear nodes into FakeQuantize. Compact() drops a QuantizeLinear without reader.
 void JoinPairs(Graph& graph) {
   const auto producers = ProducersOf(graph);
@@ -82,14 +180,6 @@ void JoinPairs(Graph& graph) {
     node.inputs = {quantize.inputs[0]};
     node.attributes = {{"scale", grid->scale}, {"low", grid->low}};
   }
-}
-
-/// True for ops that only move elements of input 0.
-bool Moves(const Node& node) {
-  constexpr std::array kOps{"Reshape",  "Transpose",    "Squeeze",     "Unsqueeze", "Flatten",
-                            "Identity", "MaxPool",      "Slice",       "Split",     "Gather",
-                            "Expand",   "DepthToSpace", "SpaceToDepth"};
-  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
 }
 
 /// Whether the op only moves elements: an elementwise function may run before or after it.
@@ -181,13 +271,7 @@ class GridWalk {
 /// through nodes that only rearrange elements, and past limits that the rounding implies.
 void MoveUp(Graph& graph) {
   auto producers = ProducersOf(graph);
-  std::vector<std::size_t> uses(graph.values.size(), 0);
-  for (const Node& node : graph.nodes) {
-    for (const ValueId input : node.inputs) {
-      if (input != kNoValue) ++uses[static_cast<std::size_t>(input)];
-    }
-  }
-  for (const ValueId output : graph.outputs) uses[static_cast<std::size_t>(output)] += 2;
+  const std::vector<std::size_t> uses = UsesOf(graph);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     std::size_t at = i;
     while (graph.nodes[at].op == "FakeQuantize") {
@@ -217,6 +301,9 @@ void MoveUp(Graph& graph) {
 }  // namespace
 
 void FuseQuantization(Graph& graph) {
+  ShareDequantized(graph);
+  Compact(graph);
+  DequantizeEarlier(graph).Run();
   JoinPairs(graph);
   GridWalk(graph).Run();
   Compact(graph);

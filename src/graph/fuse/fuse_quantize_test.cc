@@ -104,6 +104,43 @@ TEST(FuseQuantization, MovesUpThroughAReshapeToTheNodeThatAppliesIt) {
   EXPECT_EQ(graph.value(graph.nodes[0].outputs[0]).dims, (Dims{2, 8}));
 }
 
+TEST(FuseQuantization, IntegersAreMovedAsFloats) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 6, 6}).Output("y").Output("z").Floats("s", {}, {0.05f});
+  m.Ints("shape", {2, 25});
+  Byte(m, "zero", 9);
+  m.Add("QuantizeLinear", {"x", "s", "zero"}, {"q"});
+  m.Add("MaxPool", {"q"}, {"p"}).Ints("kernel_shape", {2, 2});
+  m.Add("Reshape", {"p", "shape"}, {"r"});
+  m.Add("DequantizeLinear", {"r", "s", "zero"}, {"a"});
+  m.Add("DequantizeLinear", {"r", "s", "zero"}, {"b"});
+  m.Add("Tanh", {"a"}, {"y"});
+  m.Add("Neg", {"b"}, {"z"});
+  const Graph graph = Loaded(m);
+  ASSERT_EQ(Ops(graph), "FakeQuantize MaxPool Reshape Tanh Neg");
+  EXPECT_EQ(graph.value(graph.nodes[1].outputs[0]).type, DataType::kFloat32);
+  EXPECT_EQ(graph.value(graph.nodes[1].outputs[0]).dims, (Dims{1, 2, 5, 5}));
+  EXPECT_EQ(graph.value(graph.nodes[2].outputs[0]).dims, (Dims{2, 25}));
+}
+
+TEST(FuseQuantization, MovedIntegersThatAreReadStay) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 6, 6}).Output("y").Output("p").Floats("s", {}, {0.05f});
+  m.Add("QuantizeLinear", {"x", "s"}, {"q"});
+  m.Add("MaxPool", {"q"}, {"p"}).Ints("kernel_shape", {2, 2});
+  m.Add("DequantizeLinear", {"p", "s"}, {"y"});
+  EXPECT_EQ(Ops(Loaded(m)), "QuantizeLinear MaxPool DequantizeLinear");
+}
+
+TEST(FuseQuantization, IntegersOfAnotherGridAreMovedAsIntegers) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 6, 6}).Output("y").Floats("s", {}, {0.05f}).Floats("t", {}, {0.1f});
+  m.Add("QuantizeLinear", {"x", "s"}, {"q"});
+  m.Add("MaxPool", {"q"}, {"p"}).Ints("kernel_shape", {2, 2});
+  m.Add("DequantizeLinear", {"p", "t"}, {"y"});
+  EXPECT_EQ(Ops(Loaded(m)), "QuantizeLinear MaxPool DequantizeLinear");
+}
+
 TEST(FuseQuantization, GoesBehindASum) {
   ModelBuilder m;
   m.Input("x", {2, 6}).Input("z", {2, 6}).Output("y").Floats("s", {}, {0.05f});
