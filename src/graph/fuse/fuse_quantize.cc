@@ -126,7 +126,7 @@ class DequantizeEarlier {
     const auto producer = producers_[static_cast<std::size_t>(value)];
     return producer ? &graph_.nodes[*producer] : nullptr;
   }
-  /// The number of nodes between the node and a QuantizeLinear of the same grid; 0 if there is none.
+  /// The number of nodes between the node and a QuantizeLinear of the same grid; 0 without one.
   std::size_t StepsToPair(const Node& dequantize) const {
     ValueId x = dequantize.inputs[0];
     const DataType type = graph_.value(x).type;

@@ -93,6 +93,10 @@ const OpCase kCases[] = {
     {"DivScalar", [](TestGraph& g, ValueId x) { return g.Op("Div", {x, g.Constant({}, {3})}); }},
     {"PowScalar",
      [](TestGraph& g, ValueId x) { return g.Op("Pow", {x, g.Constant({}, {2})}); }},
+    {"PowOfThree",
+     [](TestGraph& g, ValueId x) { return g.Op("Pow", {x, g.Constant({1}, {3})}); }},
+    {"PowOfHigherRank",
+     [](TestGraph& g, ValueId x) { return g.Op("Pow", {x, g.Constant({1, 1, 1, 1, 1}, {2})}); }},
     {"BroadcastUpwards",
      [](TestGraph& g, ValueId x) {
        const ValueId column = Reduce(g, "ReduceMax", x, {1, 3}, kOne);
