@@ -219,9 +219,9 @@ BufferId AddWeights(ProgramBuilder& builder, const Node& node, const ByteConvSpe
     return ToString(IdentityOf(std::as_bytes(std::span(values))));
   };
   const std::string key =
-      fmt::format("{} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
+      fmt::format("{} {} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
                   TextOf(linear.weights->levels.bytes), text(numbers.scale), text(numbers.bias),
-                  spec.x_zero, linear.columns_last, linear.groups > 1);
+                  spec.x_zero, linear.columns_last, linear.groups > 1, spec.window.stride_w);
   const LinearKernels kernels = KernelsOf(linear);
   const auto fill = [spec, weights = *linear.weights, numbers = std::move(numbers),
                      columns = linear.columns, depth = linear.depth, last = linear.columns_last,

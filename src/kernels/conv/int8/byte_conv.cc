@@ -132,7 +132,8 @@ std::size_t PlaceScratch(ByteConvArgs& a) {
   a.pointers_offset = zeros;
   a.sums_offset = zeros + Aligned(a.taps * kByteRows * sizeof(void*));
   a.copies_offset = a.sums_offset + Aligned(kByteRows * kBytePanel * sizeof(std::int32_t));
-  a.result_offset = a.copies_offset + (a.copied ? Aligned(kByteRows * a.quads * kByteQuad) : 0);
+  a.result_offset =
+      a.copies_offset + (a.copied ? Aligned(kByteRows * a.quads * kByteQuad + kByteCopyAtOnce) : 0);
   return a.result_offset + Aligned(ResultBytes(a));
 }
 
@@ -140,8 +141,11 @@ std::size_t PlaceScratch(ByteConvArgs& a) {
 bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
   constexpr int kMostOfPair = 32767 / 255;
   for (std::size_t i = 0; i + 1 < count; i += 2) {
-    const int a = quads[i], b = quads[i + 1];
-    const int up = std::max(a, 0) + std::max(b, 0), down = std::max(-a, 0) + std::max(-b, 0);
+    int up = 0, down = 0;
+    for (const std::int8_t w : {quads[i], quads[i + 1]}) {
+      up += std::max<int>(w, 0);
+      down += std::max<int>(-w, 0);
+    }
     if (std::max(up, down) > kMostOfPair) return true;
   }
   return false;

@@ -28,6 +28,9 @@ struct PackedByteConv {
   }
 };
 
+/// Rows of a window that are no longer are copied at once, with what lies behind them.
+inline constexpr std::size_t kByteCopyAtOnce = 32;
+
 struct ByteConvArgs {
   const std::uint8_t* x;
   const std::byte* weights;  // PackedByteConv

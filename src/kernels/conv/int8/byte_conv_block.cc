@@ -11,17 +11,44 @@ namespace {
 
 /// An output pixel: its image, and the input pixel of its first tap, which may be padding.
 struct PixelPlace {
-  std::size_t image;
+  std::size_t image, out_row, out_column;
   std::ptrdiff_t row, column;
 
   PixelPlace(const ImageWindow& window, std::size_t pixel)
       : image(pixel / window.out_width / window.out_height),
-        row(static_cast<std::ptrdiff_t>(pixel / window.out_width % window.out_height *
-                                        window.stride_h) -
-            static_cast<std::ptrdiff_t>(window.pad_top)),
-        column(static_cast<std::ptrdiff_t>(pixel % window.out_width * window.stride_w) -
-               static_cast<std::ptrdiff_t>(window.pad_left)) {}
+        out_row(pixel / window.out_width % window.out_height),
+        out_column(pixel % window.out_width) {
+    PointToInput(window);
+  }
+
+  void Next(const ImageWindow& window) {
+    column += window.stride_w;
+    if (++out_column < window.out_width) return;
+    out_column = 0;
+    if (++out_row == window.out_height) {
+      out_row = 0;
+      ++image;
+    }
+    PointToInput(window);
+  }
+
+ private:
+  void PointToInput(const ImageWindow& window) {
+    row = static_cast<std::ptrdiff_t>(out_row * window.stride_h) -
+          static_cast<std::ptrdiff_t>(window.pad_top);
+    column = static_cast<std::ptrdiff_t>(out_column * window.stride_w) -
+             static_cast<std::ptrdiff_t>(window.pad_left);
+  }
 };
+
+/// Copies rows of `length` bytes, one behind the other, in pieces of kBytes.
+template <std::size_t kBytes>
+void CopyRows(const std::uint8_t* from, std::size_t pitch, std::size_t rows, std::size_t length,
+              std::uint8_t* to) {
+  for (std::size_t row = 0; row < rows; ++row, from += pitch, to += length) {
+    std::memcpy(to, from, kBytes);
+  }
+}
 
 class ByteBlock {
  public:
@@ -35,6 +62,7 @@ class ByteBlock {
         columns_(std::min<std::size_t>(tile_.panels.end * kBytePanel, args.out_channels) -
                  first_column_),
         element_(args.floats ? sizeof(float) : 1),
+        x_end_(args.x + InputPixels(args.window) * args.channels),
         scratch_(ctx.scratch().data()),
         pointers_(reinterpret_cast<const std::uint8_t**>(scratch_ + args.pointers_offset)) {}
 
@@ -42,9 +70,13 @@ class ByteBlock {
     if (ctx_.ShouldLeave()) return false;
     // What padding reads.
     if (!args_.copied) std::memset(scratch_, args_.x_zero, args_.pointers_offset);
+    PixelPlace at(args_.window, first_);
     for (std::size_t pixel = 0; pixel < count_; pixel += kByteRows) {
       const std::size_t rows = std::min(kByteRows, count_ - pixel);
-      for (std::size_t row = 0; row < rows; ++row) Point(first_ + pixel + row, row);
+      for (std::size_t row = 0; row < rows; ++row) {
+        Point(at, first_ + pixel + row, row);
+        at.Next(args_.window);
+      }
       for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
         if (!Multiply(panel, rows)) return false;
         Store(panel, rows, pixel);
@@ -56,8 +88,9 @@ class ByteBlock {
   }
 
  private:
-  void Point(std::size_t pixel, std::size_t row);
+  void Point(const PixelPlace& at, std::size_t pixel, std::size_t row);
   void PointToTaps(const PixelPlace& at, std::size_t row);
+  bool TryCopyInside(const PixelPlace& at, std::uint8_t* to) const;
   void Copy(const PixelPlace& at, std::uint8_t* to) const;
   bool Multiply(std::size_t panel, std::size_t rows);
   void Store(std::size_t panel, std::size_t rows, std::size_t pixel);
@@ -82,20 +115,20 @@ class ByteBlock {
   const std::size_t first_, count_;  // pixels
   const std::size_t first_column_, columns_;
   const std::size_t element_;  // bytes of an element of y
+  const std::uint8_t* const x_end_;
   std::byte* const scratch_;
   const std::uint8_t** const pointers_;
 };
 
-void ByteBlock::Point(std::size_t pixel, std::size_t row) {
+void ByteBlock::Point(const PixelPlace& at, std::size_t pixel, std::size_t row) {
   if (args_.flat && !args_.copied) {
     pointers_[row] = args_.x + pixel * args_.channels;
     return;
   }
-  const PixelPlace at(args_.window, pixel);
   if (!args_.copied) return PointToTaps(at, row);
   auto* const to = reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) +
                    row * args_.quads * kByteQuad;
-  Copy(at, to);
+  if (!TryCopyInside(at, to)) Copy(at, to);
   pointers_[row] = to;
 }
 
@@ -124,6 +157,30 @@ void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
       }
     }
   }
+}
+
+/// Copies a window without padding whose rows are short. Writes behind it: there the next pixel's
+/// window is copied later, or nothing lies. False, and nothing done, for other windows.
+bool ByteBlock::TryCopyInside(const PixelPlace& at, std::uint8_t* to) const {
+  const ImageWindow& w = args_.window;
+  const std::size_t length = std::size_t{w.kernel_w} * args_.channels;
+  if (w.dilation_w != 1 || length > kByteCopyAtOnce || at.row < 0 || at.column < 0) return false;
+  const std::ptrdiff_t last_row =
+      at.row + static_cast<std::ptrdiff_t>((w.kernel_h - 1) * w.dilation_h);
+  if (last_row >= static_cast<std::ptrdiff_t>(w.height) ||
+      at.column + static_cast<std::ptrdiff_t>(w.kernel_w) > static_cast<std::ptrdiff_t>(w.width)) {
+    return false;
+  }
+  const std::ptrdiff_t left = x_end_ - PixelAt(at.image, last_row, at.column);
+  if (left < static_cast<std::ptrdiff_t>(kByteCopyAtOnce)) return false;
+  const std::size_t pitch = std::size_t{w.dilation_h} * w.width * args_.channels;
+  const std::uint8_t* const from = PixelAt(at.image, at.row, at.column);
+  if (length > kByteCopyAtOnce / 2) {
+    CopyRows<kByteCopyAtOnce>(from, pitch, w.kernel_h, length, to);
+  } else {
+    CopyRows<kByteCopyAtOnce / 2>(from, pitch, w.kernel_h, length, to);
+  }
+  return true;
 }
 
 // Fills the last quad with anything: its weights are zeros.

@@ -174,7 +174,8 @@ TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
   for (std::uint32_t i = 0; i < 200; ++i) {
     SCOPED_TRACE(i);
     ByteConvSpec spec = RandomSpec(random);
-    spec.in_channels = spec.out_channels = 1 + (random() >> 8) % 150;
+    // Neighbours of few channels are computed together.
+    spec.in_channels = spec.out_channels = 1 + (random() >> 8) % (i % 2 == 0 ? 150 : 32);
     spec.floats = false;
     ByteProblem problem(spec, i + 1, false, true);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));

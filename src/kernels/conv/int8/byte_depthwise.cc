@@ -20,6 +20,7 @@ struct ByteDepthwiseArgs {
   const ByteUnit* unit;
   ImageWindow window;
   std::uint32_t channels, quads, pixels, blocks;
+  std::uint32_t repeats;                  // neighbours that are computed as one pixel
   std::size_t bias_offset, scale_offset;  // in the packed weights
   std::size_t zeros_bytes;                // of scratch memory; pointers to taps come behind
   std::uint8_t x_zero, y_zero;
@@ -39,6 +40,13 @@ struct PackedParts {
   }
 };
 
+/// How many neighbours are computed as one pixel of more channels: these lie in one piece, if there
+/// is no stride.
+std::size_t RepeatsOf(const ByteConvSpec& spec) {
+  if (spec.window.stride_w != 1) return 1;
+  return std::max<std::size_t>(1, kByteGroup / spec.in_channels);
+}
+
 std::size_t QuadsOf(const ByteConvSpec& spec) {
   return CeilDivide(WindowTaps(spec.window), kByteQuad);
 }
@@ -54,8 +62,7 @@ class DepthwiseWalk {
     std::memset(scratch, args.x_zero, args.zeros_bytes);
     run_.taps = taps_;
     run_.quads = args.quads;
-    run_.step = std::size_t{args.window.stride_w} * args.channels;
-    run_.channels = args.channels;
+    run_.step = std::size_t{args.window.stride_w} * args.channels * args.repeats;
     run_.weights = reinterpret_cast<const std::int8_t*>(args.weights);
     run_.bias = reinterpret_cast<const std::int32_t*>(args.weights + args.bias_offset);
     run_.scale = reinterpret_cast<const float*>(args.weights + args.scale_offset);
@@ -67,14 +74,19 @@ class DepthwiseWalk {
 
   void Compute(Range pixels) {
     const std::size_t width = args_.window.out_width;
-    for (std::size_t pixel = pixels.begin; pixel < pixels.end; pixel += run_.pixels) {
+    std::size_t taken = 0;
+    for (std::size_t pixel = pixels.begin; pixel < pixels.end; pixel += taken) {
       const std::size_t column = pixel % width;
-      run_.pixels = 1;
+      taken = 1;
       Point(pixel / width, column);
       // Neighbours that read no padding, which does not move along, are one run.
       const bool inside = HasAllRows(pixel / width) && HasAllColumns(column);
       const std::size_t most = inside ? std::min(pixels.end - pixel, width - column) : 1;
-      while (run_.pixels < most && HasAllColumns(column + run_.pixels)) ++run_.pixels;
+      while (taken < most && HasAllColumns(column + taken)) ++taken;
+      const std::size_t joined = std::min<std::size_t>(taken, args_.repeats);
+      run_.channels = joined * args_.channels;
+      run_.pixels = taken / joined;
+      taken = run_.pixels * joined;
       run_.y = args_.y + pixel * args_.channels;
       args_.unit->depthwise(run_);
     }
@@ -150,7 +162,8 @@ Result<Kernel> MakeByteDepthwise(const ByteConvSpec& spec, const ByteUnit& unit)
   a.channels = spec.in_channels;
   a.quads = static_cast<std::uint32_t>(QuadsOf(spec));
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
-  const PackedParts parts(a.channels, a.quads);
+  a.repeats = static_cast<std::uint32_t>(RepeatsOf(spec));
+  const PackedParts parts(std::size_t{a.channels} * a.repeats, a.quads);
   a.bias_offset = parts.bias;
   a.scale_offset = parts.scale;
   a.x_zero = spec.x_zero;
@@ -161,7 +174,8 @@ Result<Kernel> MakeByteDepthwise(const ByteConvSpec& spec, const ByteUnit& unit)
   a.zeros_bytes = AlignedTo64(a.channels);
   constexpr double kPixelNs = 4;
   const double groups = static_cast<double>(CeilDivide(a.channels, kByteGroup));
-  const double pixel_ns = groups * (a.quads * unit.depthwise_quad_ns + unit.group_ns) + kPixelNs;
+  const double pixel_ns =
+      groups * (a.quads * unit.depthwise_quad_ns + unit.group_ns) / a.repeats + kPixelNs;
   a.blocks = BlocksFor(pixel_ns * a.pixels, a.pixels);
   Kernel kernel;
   kernel.name = kByteDepthwise;
@@ -179,21 +193,23 @@ Result<Kernel> MakeByteDepthwise(const ByteConvSpec& spec, const ByteUnit& unit)
 }
 
 std::size_t PackedByteDepthwiseBytes(const ByteConvSpec& spec) {
-  return PackedParts(spec.in_channels, QuadsOf(spec)).size;
+  return PackedParts(spec.in_channels * RepeatsOf(spec), QuadsOf(spec)).size;
 }
 
 void PackByteDepthwise(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
   const std::size_t taps = WindowTaps(spec.window), quads = QuadsOf(spec);
-  const PackedParts parts(spec.in_channels, quads);
+  const std::size_t channels = spec.in_channels * RepeatsOf(spec);
+  const PackedParts parts(channels, quads);
   std::memset(packed, 0, parts.size);
   auto* const weights = reinterpret_cast<std::int8_t*>(packed);
   auto* const bias = reinterpret_cast<std::int32_t*>(packed + parts.bias);
   auto* const scale = reinterpret_cast<float*>(packed + parts.scale);
-  const std::size_t places = CeilDivide(spec.in_channels, kByteGroup) * kByteGroup;
+  const std::size_t places = CeilDivide(channels, kByteGroup) * kByteGroup;
   for (std::size_t i = 0; i < places; ++i) {
     const std::size_t group = i / kByteGroup, place = i % kByteGroup;
-    const std::size_t c = group * kByteGroup + ByteChannel(place);
-    if (c >= spec.in_channels) continue;
+    const std::size_t channel = group * kByteGroup + ByteChannel(place);
+    if (channel >= channels) continue;
+    const std::size_t c = channel % spec.in_channels;
     std::int64_t sum = 0;
     for (std::size_t tap = 0; tap < taps; ++tap) {
       const std::int8_t w = from.weights[c * taps + tap];
