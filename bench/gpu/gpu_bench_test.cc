@@ -15,7 +15,7 @@
 #include "bench/gpu/probe_bodies.cuh"
 #include "bench/gpu/probe_program.h"
 #include "device/cuda/driver/nvrtc.h"
-#include "kernels/cuda/bodies/classes.cuh"
+#include "kernels/cuda/bodies/bodies.cuh"
 #include "program/testing/emulated_gpu.h"
 
 namespace lagoon::bench {
@@ -146,20 +146,19 @@ TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
   EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.priority"));
 }
 
-template <typename Bodies, cuda::u32 kBody>
-void RunPlain(const cuda::GridParams& params, unsigned char* shared) {
-  cuda::RunPlainBlock<Bodies>(kBody, params, shared);
-}
-
-template <cuda::u32... kBody>
-EmulatedEntries AllPlain(std::integer_sequence<cuda::u32, kBody...>) {
+EmulatedEntries AllPlain() {
   EmulatedEntries entries;
-  const auto add = [&](std::uint32_t entry, std::uint32_t body, auto* function) {
-    const PlainBody plain{entry, body, cuda::kBodyThreads};
-    entries[PlainEntries({&plain, 1}).front().name] = function;
-  };
-  (add(0, kBody, RunPlain<cuda::LightBodies, kBody>), ...);
-  (add(1, kBody, RunPlain<cuda::MediumBodies, kBody>), ...);
+#define LAGOON_PLAIN(name)                                                               \
+  {                                                                                      \
+    constexpr auto kId = cuda::BodyId::k##name;                                          \
+    const PlainBody plain{static_cast<std::uint32_t>(kId), cuda::kBodyThreads};          \
+    entries[PlainEntries({&plain, 1}).front().name] = [](const cuda::GridParams& params, \
+                                                         unsigned char* shared) {        \
+      cuda::RunPlainBlock<cuda::OpBody<kId>>(params, shared);                            \
+    };                                                                                   \
+  }
+  LAGOON_BODIES(LAGOON_PLAIN)
+#undef LAGOON_PLAIN
   return entries;
 }
 
@@ -177,8 +176,7 @@ MachineryOptions SmallMachinery(const DeviceChoice& device) {
 }
 
 TEST(Machinery, EveryKernelRunsPlainUnderTheProtocolAndWithNotes) {
-  constexpr auto kBodies = static_cast<cuda::u32>(cuda::BodyId::kConv64x32F16) + 1;
-  const DeviceChoice device = StartGpu(AllPlain(std::make_integer_sequence<cuda::u32, kBodies>()));
+  const DeviceChoice device = StartGpu(AllPlain());
   Report report("machinery", {}, "test");
   const Status status = RunMachinery(SmallMachinery(device), report);
   ASSERT_TRUE(status.has_value()) << status.error().message;
@@ -196,10 +194,9 @@ TEST(Machinery, EveryKernelRunsPlainUnderTheProtocolAndWithNotes) {
 }
 
 TEST(Machinery, AFailingCallLeavesNothingBehind) {
-  constexpr auto kBodies = static_cast<cuda::u32>(cuda::BodyId::kConv64x32F16) + 1;
   for (const char* call : {"cuGraphInstantiateWithFlags", "cuStreamEndCapture", "cuEventRecord"}) {
     const DeviceChoice device =
-        StartGpu(AllPlain(std::make_integer_sequence<cuda::u32, kBodies>()));
+        StartGpu(AllPlain());
     EmulatedDriver().RefuseCall(call, 801);
     Report report("machinery", {}, "test");
     const Status status = RunMachinery(SmallMachinery(device), report);

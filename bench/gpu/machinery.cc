@@ -24,7 +24,6 @@ namespace {
 
 using cuda::OwnMemory;
 
-constexpr std::array<const char*, 3> kClasses = {"LightBodies", "MediumBodies", "HeavyBodies"};
 constexpr std::uint32_t kRingNotes = 1u << 16;
 
 /// Remembers each kernel that was loaded, by its handle.
@@ -48,6 +47,7 @@ class RecordingDevice final : public ForwardingDevice {
 };
 
 struct ModelKernel {
+  const PlanOp* op = nullptr;
   const CudaImage* image = nullptr;
   std::size_t shared_bytes = 0;
   std::uint32_t blocks = 0;
@@ -149,7 +149,8 @@ class Machinery {
     std::uint32_t most_blocks = 1;
     for (std::size_t i = 0; i < plan.ops.size(); ++i) {
       const RecordingDevice::Loaded& loaded = recording_->loaded(plan.ops[i].kernel);
-      kernels_.push_back({.image = loaded.image,
+      kernels_.push_back({.op = &plan.ops[i],
+                          .image = loaded.image,
                           .shared_bytes = loaded.shared_bytes,
                           .blocks = plan.ops[i].blocks,
                           .args = model_->instance().launch(i).args});
@@ -178,18 +179,18 @@ class Machinery {
     const cuda::Program& program = *kernels_.front().image->program;
     LAGOON_ASSIGN_OR_RETURN(const std::vector<cuda::Function> entries, gpu_->Load(program));
     std::vector<PlainBody> bodies;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> places;  // by entry and body
+    std::map<std::uint32_t, std::size_t> places;  // by body
     for (const ModelKernel& kernel : kernels_) {
       const CudaImage& image = *kernel.image;
       LAGOON_CHECK(image.program == &program);
-      if (!places.emplace(std::pair(image.entry, image.body), bodies.size()).second) continue;
-      bodies.push_back({image.entry, image.body, program.entries()[image.entry].threads});
+      if (!places.emplace(image.body, bodies.size()).second) continue;
+      bodies.push_back({image.body, program.entries()[image.entry].threads});
     }
     plain_program_ = options_.plain ? options_.plain(bodies) : PlainProgram(bodies);
     LAGOON_ASSIGN_OR_RETURN(const std::vector<cuda::Function> plain, gpu_->Load(*plain_program_));
     for (ModelKernel& kernel : kernels_) {
       const CudaImage& image = *kernel.image;
-      kernel.plain = plain[places.at({image.entry, image.body})];
+      kernel.plain = plain[places.at(image.body)];
       kernel.entry = entries[image.entry];
       kernel.threads = program.entries()[image.entry].threads;
     }
@@ -278,6 +279,7 @@ Status MeasureModel(const MachineryOptions& options, const std::string& model, R
       {{Variant::kPlain, "plain"}, {Variant::kProtocol, "protocol"}, {Variant::kNotes, "notes"}}};
   std::array<double, 3> sums{};
   double most = 0;
+  nlohmann::json rows = nlohmann::json::array();
   ProgressBar progress(model, static_cast<int>(kernels.size()));
   for (const ModelKernel& kernel : kernels) {
     std::array<double, 3> us{};
@@ -286,8 +288,16 @@ Status MeasureModel(const MachineryOptions& options, const std::string& model, R
       sums[i] += us[i];
     }
     most = std::max(most, us[1] / us[0] - 1);
+    rows.push_back({{"name", kernel.op->name},
+                    {"kernel", kernel.op->kernel_name},
+                    {"blocks", kernel.blocks},
+                    {"mflops", kernel.op->flops / 1e6},
+                    {"plain_us", us[0]},
+                    {"protocol_us", us[1]},
+                    {"notes_us", us[2]}});
     progress.Step("kernels");
   }
+  report.Field("kernels." + model, std::move(rows));
   for (std::size_t i = 0; i < sums.size(); ++i) {
     report.Metric(fmt::format("kernels_us.{}.{}", model, kVariants[i].second), sums[i]);
   }
@@ -308,7 +318,7 @@ Status MeasureModel(const MachineryOptions& options, const std::string& model, R
 std::vector<cuda::EntryName> PlainEntries(std::span<const PlainBody> bodies) {
   std::vector<cuda::EntryName> entries;
   for (const PlainBody& body : bodies) {
-    entries.push_back({fmt::format("lagoon_plain_{}_{}", body.entry, body.body), body.threads});
+    entries.push_back({fmt::format("lagoon_plain_{}", body.body), body.threads});
   }
   return entries;
 }
@@ -321,13 +331,12 @@ std::unique_ptr<const cuda::Program> PlainProgram(std::span<const PlainBody> bod
     if (file.name == kPlain) source.headers.push_back(std::move(file));
   }
   source.entries = PlainEntries(bodies);
-  source.main = {
-      "plain.cu",
-      "#include \"bench/gpu/plain.cuh\"\n#include \"kernels/cuda/bodies/classes.cuh\"\n"};
+  source.main = {"plain.cu",
+                 "#include \"bench/gpu/plain.cuh\"\n#include \"kernels/cuda/bodies/bodies.cuh\"\n"};
   for (std::size_t i = 0; i < bodies.size(); ++i) {
-    source.main.text +=
-        fmt::format("LAGOON_CUDA_PLAIN_ENTRY({}, lagoon::cuda::{}, {})\n", source.entries[i].name,
-                    kClasses.at(bodies[i].entry), bodies[i].body);
+    source.main.text += fmt::format(
+        "LAGOON_CUDA_PLAIN_ENTRY({}, lagoon::cuda::OpBody<lagoon::cuda::BodyId{{{}}}>)\n",
+        source.entries[i].name, bodies[i].body);
   }
   return std::make_unique<cuda::SourceProgram>(std::move(source),
                                                cuda::ImageCache(cuda::ImageCache::DefaultFolder()));

@@ -17,7 +17,7 @@ namespace lagoon::bench {
 
 /// A body of an entry (both by their numbers in the program), and the entry's threads per block.
 struct PlainBody {
-  std::uint32_t entry = 0, body = 0, threads = 0;
+  std::uint32_t body = 0, threads = 0;
 };
 
 /// A program with one entry for each of the bodies (bench/gpu/plain.cuh), in their order, and the

@@ -7,25 +7,26 @@
 namespace lagoon::cuda {
 
 /// Runs one block on the tile of the same number. Reads no guard, claims and counts no tile, and
-/// sends no notes. `body` should be a constant: the compiler then removes the switch over bodies.
+/// sends no notes.
 template <typename Bodies>
-LAGOON_DEVICE void RunPlainBlock(u32 body, const GridParams& params, unsigned char* shared) {
+LAGOON_DEVICE void RunPlainBlock(const GridParams& params, unsigned char* shared) {
   const GuardRef none[kMaxGuards] = {};
-  Bodies::Run(body, params.args, blockIdx.x, shared + kProtocolSharedBytes, BlockControl(none));
+  Bodies::Run(params.body, params.args, blockIdx.x, shared + kProtocolSharedBytes,
+              BlockControl(none));
 }
 
 }  // namespace lagoon::cuda
 
 #if LAGOON_CUDA_COMPILER
-#define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies, body)                                  \
+#define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies)                                        \
   extern "C" __global__ void __launch_bounds__(Bodies::kThreads, Bodies::kMinBlocks) \
       name(const __grid_constant__ lagoon::cuda::GridParams params) {                \
     extern __shared__ __align__(128) unsigned char lagoon_shared[];                  \
-    lagoon::cuda::RunPlainBlock<Bodies>(body, params, lagoon_shared);                \
+    lagoon::cuda::RunPlainBlock<Bodies>(params, lagoon_shared);                      \
   }
 #else
-#define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies, body)                                 \
+#define LAGOON_CUDA_PLAIN_ENTRY(name, Bodies)                                       \
   inline void name(const lagoon::cuda::GridParams& params, unsigned char* shared) { \
-    lagoon::cuda::RunPlainBlock<Bodies>(body, params, shared);                      \
+    lagoon::cuda::RunPlainBlock<Bodies>(params, shared);                            \
   }
 #endif

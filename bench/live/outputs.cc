@@ -56,6 +56,19 @@ Result<const Values*> Find(const std::vector<Values>& values, const TensorSpec& 
   return &*found;
 }
 
+/// Fails if no element of an output is finite: then there is nothing to compare.
+Status CheckHasNumbers(const std::string& model, const TensorSpec& spec, const Bytes& reference) {
+  const auto elements = static_cast<std::size_t>(ElementCount(spec.dims));
+  for (std::size_t i = 0; i < elements; ++i) {
+    if (std::isfinite(ElementAsDouble(spec.type, reference.data(), i))) return {};
+  }
+  if (elements == 0) return {};
+  return Fail(ErrorCode::kInternal,
+              fmt::format("model '{}': the reference's output '{}' has no finite number in its {} "
+                          "elements, so it can show nothing",
+                          model, spec.name, elements));
+}
+
 /// Infinite if an element is a number on only one side.
 double RelativeError(const TensorSpec& spec, const Bytes& ours, const Bytes& theirs) {
   double difference = 0, largest = 1e-9;
@@ -81,7 +94,7 @@ class Comparison {
     LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<BoundModel> model, BoundModel::Load(file, name, on));
     LAGOON_ASSIGN_OR_RETURN(Example example, RunReference(file, name, options));
     Comparison comparison(std::move(model), std::move(example), *on.device);
-    LAGOON_RETURN_IF_ERROR(comparison.Match());
+    LAGOON_RETURN_IF_ERROR(comparison.Match(name));
     return comparison;
   }
 
@@ -109,13 +122,14 @@ class Comparison {
 
   const Plan& plan() const { return model_->instance().plan(); }
 
-  Status Match() {
+  Status Match(const std::string& name) {
     for (const PlanTensor& input : plan().inputs) {
       LAGOON_ASSIGN_OR_RETURN(const Values* values, Find(example_.inputs, input.spec));
       inputs_.push_back(values->bytes.data());
     }
     for (const PlanTensor& output : plan().outputs) {
       LAGOON_ASSIGN_OR_RETURN(const Values* values, Find(example_.outputs, output.spec));
+      LAGOON_RETURN_IF_ERROR(CheckHasNumbers(name, output.spec, values->bytes));
       theirs_.push_back(values);
       outputs_.emplace_back(output.spec.bytes());
     }

@@ -161,7 +161,7 @@ TEST(CudaProgram, AnOpWithoutABodyIsNamedWithItsNodeAndType) {
 }
 
 TEST(CudaProgram, WithoutNvrtcTheModelSaysWhatToInstall) {
-  const cuda::SourceProgram program({{"ops.cu", ""}, {}, {{"lagoon_light"}}}, cuda::ImageCache({}),
+  const cuda::SourceProgram program({{"ops.cu", ""}, {}, {{"lagoon_Unary"}}}, cuda::ImageCache({}),
                                     {"libno-such-nvrtc.so"});
   TestGraph g;
   g.Output(g.Op("Relu", {g.Input({4})}));

@@ -127,14 +127,10 @@ TEST_P(DeviceConformance, TwoSharesRunAtTheSameTimeEachOnItsUnits) {
   // The emulated GPU does not keep a grid within its context.
   const std::uint32_t waves = device->info().blocks_on_host ? 2 : 1;
   Record first(waves * device.granule()), second(2 * waves * device.granule());
-  session.Submit(Launch{.kernel = gate,
-                        .args = &small,
-                        .progress = first.get(),
-                        .share = device.New(device.Granules(0, 1))});
-  session.Submit(Launch{.kernel = gate,
-                        .args = &large,
-                        .progress = second.get(),
-                        .share = device.New(device.Granules(1, 2))});
+  // Before the launches: CUDA creates no context for a share while a kernel runs.
+  const ShareId one = device.New(device.Granules(0, 1)), two = device.New(device.Granules(1, 2));
+  session.Submit(Launch{.kernel = gate, .args = &small, .progress = first.get(), .share = one});
+  session.Submit(Launch{.kernel = gate, .args = &large, .progress = second.get(), .share = two});
   const int units = static_cast<int>(device.granule());
   EXPECT_TRUE(session.Await(
       [&] { return small.waiting.load() >= units && large.waiting.load() >= 2 * units; }));

@@ -63,6 +63,8 @@ Status GpuDevice::Prepare() {
   MutexLock lock(mutex_);
   LAGOON_ASSIGN_OR_RETURN(device_guards_, OwnMemory::Create(session_, kMaxGuardWords * kGuardStride,
                                                             OwnMemory::Where::kDevice));
+  LAGOON_ASSIGN_OR_RETURN(guard_sources_, OwnMemory::Create(session_, kMaxGuardWords * sizeof(u32),
+                                                            OwnMemory::Where::kPinned));
   LAGOON_ASSIGN_OR_RETURN(records_, RecordPool::Create(session_, {}));
   PriorityRange range;
   LAGOON_RETURN_IF_ERROR(driver().Check(driver().priority_range(&range.least, &range.greatest),
@@ -159,13 +161,14 @@ Result<KernelHandle> GpuDevice::Load(const CodeImage& image, const KernelSpec& s
   Result<std::vector<Function>> functions = LoadProgram(*cuda.program);
   if (!functions) return Annotate(where, std::move(functions).error());
   const EntryName& entry = cuda.program->entries()[cuda.entry];
+  const Function function = (*functions)[cuda.entry];
   int occupancy = 0;
-  Status asked = driver().Check(driver().occupancy(&occupancy, (*functions)[cuda.entry],
-                                                   static_cast<int>(entry.threads), shared),
-                                "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  Status asked = driver().Check(
+      driver().occupancy(&occupancy, function, static_cast<int>(entry.threads), shared),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   if (!asked) return Annotate(where, std::move(asked).error());
   MutexLock lock(mutex_);
-  GpuKernel kernel{*std::move(functions), &cuda, static_cast<std::uint32_t>(shared),
+  GpuKernel kernel{function, cuda, static_cast<std::uint32_t>(shared),
                    static_cast<std::uint32_t>(std::max(occupancy, 1))};
   const GpuKernel::Key key = kernel.key();
   return kernels_.FindOrAdd(key, std::move(kernel), where);

@@ -93,6 +93,7 @@ class GpuDevice final : public Device {
   void ReportPlaced(Work& work) REQUIRES(mutex_);
   void ReportComplete(Work& work) REQUIRES(mutex_);
   bool Enter() REQUIRES(mutex_);
+  Code SendGuard(GuardId guard, std::uint32_t value) REQUIRES(mutex_);
   bool Accept(const CallResult& result) REQUIRES(mutex_);
   void Lose(const std::string& why) REQUIRES(mutex_);
   /// Threads that a call must wake after it has given the lock up.
@@ -131,6 +132,7 @@ class GpuDevice final : public Device {
   ListenerSlot listener_;
   GuardWords guards_;
   OwnMemory device_guards_;  // kGuardStride bytes apart
+  OwnMemory guard_sources_;  // what guard words are copied from: one u32 each
   const std::shared_ptr<GpuMemory> memory_;
 
   Mutex load_mutex_;

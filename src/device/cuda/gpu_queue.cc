@@ -52,16 +52,21 @@ SubmitResult GpuDevice::Raise(GuardId guard, std::uint32_t value) {
     if (lost_ || !Enter()) return SubmitResult::kLost;
     if (!guards_.IsLater(guard, value)) return SubmitResult::kOk;
     guards_.Set(guard, value);
-    // Always in the same stream, so that a word never goes back, and never behind a kernel.
-    const Address at = device_guards_.device() + Raw(guard) * kGuardStride;
-    if (!Accept(
-            {driver().write_value32(control_->handle(), at, value, 0), "cuStreamWriteValue32"})) {
-      return SubmitResult::kLost;
-    }
+    if (!Accept({SendGuard(guard, value), "cuMemcpyHtoDAsync"})) return SubmitResult::kLost;
     sleepers = AdvanceForCall();
   }
   WakeUp(sleepers);
   return SubmitResult::kOk;
+}
+
+// Always in the same stream, and from a source that only grows, so that a word never goes back; and
+// never behind a kernel. A copy reaches blocks of a GPU with busy memory three times sooner than
+// cuStreamWriteValue32, which waits for what was written before it (`lagoon bench guards`).
+Code GpuDevice::SendGuard(GuardId guard, std::uint32_t value) {
+  u32* const source = reinterpret_cast<u32*>(guard_sources_.host()) + Raw(guard);
+  __atomic_store_n(source, value, __ATOMIC_RELEASE);
+  const Address at = device_guards_.device() + Raw(guard) * kGuardStride;
+  return driver().copy_to_device(at, source, sizeof(*source), control_->handle());
 }
 
 std::size_t GpuDevice::Poll(std::span<DeviceEvent> events) {

@@ -117,16 +117,16 @@ CallResult GridIssuer::Launch(const GridRequest& request, const Issue& issue) {
   record.dirty = true;
   void* parameter = &params_;
   const GpuKernel& kernel = request.kernel;
-  const EntryName& entry = kernel.image->program->entries()[kernel.image->entry];
-  return {driver.launch(kernel.functions[kernel.image->entry], issue.grid, 1, 1, entry.threads, 1,
-                        1, kernel.shared_bytes, stream, &parameter, nullptr),
+  const EntryName& entry = kernel.image.program->entries()[kernel.image.entry];
+  return {driver.launch(kernel.function, issue.grid, 1, 1, entry.threads, 1, 1, kernel.shared_bytes,
+                        stream, &parameter, nullptr),
           "cuLaunchKernel"};
 }
 
 // Fills `params_` for a grid. `issue`: its tag.
 void GridIssuer::FillParams(const GridRequest& request, std::uint32_t issue) {
   const Work& work = request.work;
-  const CudaImage& image = *request.kernel.image;
+  const CudaImage& image = request.kernel.image;
   params_.state = reinterpret_cast<IssueState*>(states_.device()) + issue % kIssues;
   params_.ring = ring_->ref();
   params_.issue = issue;

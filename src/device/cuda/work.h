@@ -27,8 +27,8 @@ inline std::uint32_t CountInterval(std::uint32_t blocks, std::uint32_t asked) {
 
 /// A loaded kernel.
 struct GpuKernel {
-  std::vector<Function> functions;  // by entry, from the lightest
-  const CudaImage* image = nullptr;
+  Function function = nullptr;
+  CudaImage image;
   std::uint32_t shared_bytes = 0;  // the protocol's part included
   std::uint32_t occupancy = 1;
 
@@ -36,7 +36,7 @@ struct GpuKernel {
   using Key =
       std::tuple<const Program*, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   Key key() const {
-    return {image->program, image->body, image->entry, image->args_bytes, shared_bytes};
+    return {image.program, image.body, image.entry, image.args_bytes, shared_bytes};
   }
 };
 

@@ -156,8 +156,8 @@ const CudaImage* Kernels::ImageOf(const CudaKernel& kernel) const {
   const auto [image, is_new] = images_.try_emplace(kernel.body);
   const auto args_bytes = static_cast<std::uint32_t>(kernel.args.size());
   if (is_new) {
-    image->second = {&program_, static_cast<std::uint32_t>(kernel.body),
-                     static_cast<std::uint32_t>(kernel.entry_class), args_bytes};
+    const auto body = static_cast<std::uint32_t>(kernel.body);
+    image->second = {.program = &program_, .body = body, .entry = body, .args_bytes = args_bytes};
   }
   LAGOON_CHECK(image->second.args_bytes == args_bytes);
   return &image->second;

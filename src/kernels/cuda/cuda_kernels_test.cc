@@ -30,7 +30,7 @@ TEST_F(CudaKernelsTest, KernelsOfOneBodyShareItsImage) {
   EXPECT_EQ(small->cuda, large->cuda);
   EXPECT_EQ(small->cuda->program, &OpProgram());
   EXPECT_EQ(small->cuda->body, static_cast<std::uint32_t>(BodyId::kUnary));
-  EXPECT_EQ(small->cuda->entry, static_cast<std::uint32_t>(EntryClass::kLight));
+  EXPECT_EQ(small->cuda->entry, static_cast<std::uint32_t>(BodyId::kUnary));
   EXPECT_EQ(small->cuda->args_bytes, small->args.size());
   const Result<Kernel> softmax = make_->Softmax({.outer = 4, .axis = 100});
   ASSERT_TRUE(softmax);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/cuda/bodies/classes.cuh"
+#include "kernels/cuda/testing/any_body.h"
 #include "kernels/cuda/testing/body.h"
 #include "kernels/testing/ops.h"
 #include "simt/emulator.h"
@@ -67,7 +67,7 @@ class Launches {
            .grid = {claimants_[i]},
            .block = {kBodyThreads},
            .shared_bytes = bodies_[i].kernel().shared_bytes + kProtocolSharedBytes,
-           .kernel = [&, i] { RunBlock<HeavyBodies>(params[i], simt::DynamicShared()); },
+           .kernel = [&, i] { RunBlock<testing::AnyBody>(params[i], simt::DynamicShared()); },
            .done = [](const Status& status) { EXPECT_TRUE(status) << status.error().message; }});
     }
     while (emulator.Step()) {

@@ -21,7 +21,6 @@ namespace lagoon::cuda {
 struct CudaKernel {
   const char* name = "";  // static storage
   BodyId body = BodyId::kUnary;
-  EntryClass entry_class = EntryClass::kLight;  // the lightest class with the body
   std::uint32_t blocks = 0;
   std::uint32_t shared_bytes = 0;  // per block, without the protocol's share
   std::vector<std::byte> args;

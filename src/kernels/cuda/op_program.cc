@@ -25,9 +25,9 @@ SourceProgram::Source OpSource() {
   LAGOON_CHECK(main != source.headers.end());
   source.main = std::move(*main);
   *main = {"cstdint", kStandardTypes};
-  for (const char* name : {"lagoon_light", "lagoon_medium", "lagoon_heavy"}) {
-    source.entries.push_back({name, kBodyThreads});
-  }
+#define LAGOON_ENTRY_NAME(name) source.entries.push_back({"lagoon_" #name, kBodyThreads});
+  LAGOON_BODIES(LAGOON_ENTRY_NAME)
+#undef LAGOON_ENTRY_NAME
   return source;
 }
 

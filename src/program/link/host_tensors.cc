@@ -15,8 +15,9 @@ void* HostTensors::Add(const PlanTensor& tensor) {
   std::vector<std::byte>& data = data_.emplace_back(tensor.spec.bytes());
   WithElementType(tensor.spec.type, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < data.size() / sizeof(T); ++i) {
-      const double scale = IsFloat(tensor.spec.type) ? 16 : 1;
-      const T element = ConvertElement<T>(static_cast<double>(i % 17) / scale);
+      const double value = IsFloat(tensor.spec.type) ? static_cast<double>(i % 17) / 16
+                                                     : static_cast<double>((i + 1) % 2);
+      const T element = ConvertElement<T>(value);
       std::memcpy(data.data() + i * sizeof(T), &element, sizeof(T));
     }
   });

@@ -14,9 +14,9 @@ namespace lagoon::testing {
 DeviceChoice StartEmulatedGpu(int multiprocessors, EmulatedEntries more) {
   static const EmulatedProgram program(cuda::OpSource().entries);
   EmulatedEntries entries = std::move(more);
-  entries.insert({{"lagoon_light", lagoon_light},
-                  {"lagoon_medium", lagoon_medium},
-                  {"lagoon_heavy", lagoon_heavy}});
+#define LAGOON_EMULATED_ENTRY(name) entries.emplace("lagoon_" #name, lagoon_##name);
+  LAGOON_BODIES(LAGOON_EMULATED_ENTRY)
+#undef LAGOON_EMULATED_ENTRY
   cuda::fake::Settings settings;
   settings.multiprocessors = {multiprocessors};
   settings.parameter_bytes = sizeof(cuda::GridParams);

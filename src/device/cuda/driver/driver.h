@@ -69,6 +69,8 @@ enum class FunctionAttribute : int { kMaxDynamicShared = 8 };
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kGreenDefaultStream = 1;
+/// A flag of cuDevSmResourceSplitByCount: groups need not be able to launch clusters of blocks.
+inline constexpr unsigned kSplitIgnoresClusters = 1;
 inline constexpr int kMultiprocessorResource = 1;
 
 /// CUdevResource. Lagoon reads only the number of multiprocessors.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace lagoon::cuda {
@@ -24,12 +25,13 @@ Result<std::unique_ptr<UnitGranules>> UnitGranules::Split(
   LAGOON_RETURN_IF_ERROR(
       driver.Check(driver.device_resource(session->device(), &all, kMultiprocessorResource),
                    "cuDeviceGetDevResource"));
-  // As many groups as there are, of the smallest size that the GPU has.
+  // As many groups as there are, of the smallest size that the GPU has: pairs on a Hopper, where
+  // groups that may launch clusters of blocks have 8 (measured on an H200).
   unsigned groups = session->gpu().multiprocessors;
   std::vector<DeviceResource> granules(groups);
-  LAGOON_RETURN_IF_ERROR(
-      driver.Check(driver.split_resource(granules.data(), &groups, &all, &rest, 0, 1),
-                   "cuDevSmResourceSplitByCount"));
+  LAGOON_RETURN_IF_ERROR(driver.Check(
+      driver.split_resource(granules.data(), &groups, &all, &rest, kSplitIgnoresClusters, 1),
+      "cuDevSmResourceSplitByCount"));
   granules.resize(groups);
   if (groups == 0) {
     return Fail(ErrorCode::kUnimplemented,
@@ -46,10 +48,18 @@ Result<std::unique_ptr<GreenRun>> UnitGranules::CreateRun(UnitRange units) const
   const Driver& driver = session_->driver();
   const std::uint32_t begin = units.first / granule_;
   const std::uint32_t end = (units.end() + granule_ - 1) / granule_;
-  std::vector<DeviceResource> granules(granules_.begin() + begin, granules_.begin() + end);
+  // The last group has what is left over, which can be more than a granule.
+  const auto last = std::min<std::uint32_t>(end, static_cast<std::uint32_t>(granules_.size()));
+  if (begin >= last) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("units {} to {} cannot be a share of their own: they are part of the "
+                            "last {} units of the GPU, which stay together",
+                            units.first, units.end() - 1, granules_.back().multiprocessors));
+  }
+  std::vector<DeviceResource> granules(granules_.begin() + begin, granules_.begin() + last);
   ResourceDesc description = nullptr;
   LAGOON_RETURN_IF_ERROR(
-      driver.Check(driver.describe_resource(&description, granules.data(), end - begin),
+      driver.Check(driver.describe_resource(&description, granules.data(), last - begin),
                    "cuDevResourceGenerateDesc"));
   GreenContext context = nullptr;
   LAGOON_RETURN_IF_ERROR(driver.Check(

@@ -13,7 +13,7 @@ namespace lagoon {
 
 namespace cuda {
 
-/// An entry kernel: the kernel of one class of bodies (device/cuda/gpu/entry.cuh).
+/// An entry kernel, of one or several bodies (device/cuda/gpu/entry.cuh).
 struct EntryName {
   std::string name;  // of the entry kernel in the image
   std::uint32_t threads = 256;
@@ -24,7 +24,6 @@ class Program {
  public:
   virtual ~Program() = default;
   virtual const std::string& name() const = 0;
-  /// Lightest first. Each entry has all bodies of the entries before it, and more.
   virtual std::span<const EntryName> entries() const = 0;
   /// The image for this GPU, as cuModuleLoadData takes it. Any thread, may take seconds.
   virtual Result<std::string> ImageFor(const GpuInfo& gpu) const = 0;
@@ -48,8 +47,8 @@ Result<LoadedProgram> LoadProgram(const GpuSession& session, const Program& prog
 /// memory of a block.
 struct CudaImage {
   const cuda::Program* program = nullptr;
-  std::uint32_t body = 0;        // number of the body in the entries that have it
-  std::uint32_t entry = 0;       // the lightest entry that has the body
+  std::uint32_t body = 0;        // number of the body in its entry
+  std::uint32_t entry = 0;       // number of the entry in the program
   std::uint32_t args_bytes = 0;  // copied into the launch; 0: the pointer itself is copied
 };
 

@@ -2,12 +2,12 @@
 
 // Entry kernels: every block of a grid runs RunBlock() on the tiles of one launch.
 //
-// A class of bodies is a struct with
+// What an entry runs is a struct with
 //   static constexpr u32 kThreads       threads of a block
 //   static constexpr u32 kMinBlocks     blocks that an SM must hold: bounds the registers
 //   static bool Run(u32 body, const void* args, u32 tile, unsigned char* shared,
 //                   const BlockControl&)
-// Run() is a switch over the bodies of the class. All threads of the block call it. `args` is
+// Run() may be a switch over several bodies. All threads of the block call it. `args` is
 // aligned to 16 bytes and `shared` to 128; shared memory is undefined at the start. Run() returns
 // the same in all threads: true if it has written its tile; false if SyncShouldLeave() was true and
 // it has written nothing. It may return without a barrier behind its last write, but must have
@@ -24,18 +24,33 @@ class BlockRole {
       : params_(params), wanted_(FirstWanted(params)) {}
 
   /// Returns a claimed tile or kNoTile. Checks guards, then dependencies, then claims: a revoked
-  /// block leaves even while it waits for a dependency.
+  /// block leaves even while it waits for a dependency. All loads go out before the first answer
+  /// is used: each takes the GPU half a microsecond.
   LAGOON_DEVICE u32 Next() {
     if (params_.tiles_per_block != 0 && taken_ == params_.tiles_per_block) return kNoTile;
-    if (Revoked()) return kNoTile;
-    for (u32 i = 0; i < params_.dep_count; ++i) {
-      if (!Met(params_.deps[i])) return kNoTile;
+    u64 guards[kMaxGuards];
+    for (u32 i = 0; i < kMaxGuards; ++i) guards[i] = Look(params_.guards[i]);
+    const u64 placed = LoadRelaxed(&params_.state->placed);
+    const u64 claims = LoadRelaxed(ClaimsOf(params_.record, wanted_));
+    if (taken_ == 0) {
+      const u64 done = LoadRelaxed(params_.record.done);
+      const u64 left = LoadRelaxed(&params_.state->left);
+      OpenWord(params_.record.done, done, params_.record.tag);
+      OpenWord(&params_.state->left, left, params_.issue);
     }
-    const u32 tile = Claim(params_.record, wanted_);
+    const bool met = AllMet();
+    if (Revoked(guards, placed) || !met) return kNoTile;
+    const u32 tile = Claim(params_.record, wanted_, claims);
     if (tile == kNoTile) return kNoTile;
-    if (taken_++ == 0) TellPlaced();
+    if (taken_++ == 0) MarkPlaced(placed);
     wanted_ = tile;
     return tile;
+  }
+
+  /// Call this after the barrier behind Next(), so that the body need not wait for the answer.
+  LAGOON_DEVICE void TellPlaced() {
+    if (marks_ && placed_before_ == placed_seen_) Tell(Note::kPlaced, 0);
+    marks_ = false;
   }
 
   LAGOON_DEVICE void End(u32 tile, bool committed) {
@@ -46,8 +61,8 @@ class BlockRole {
   }
 
   LAGOON_DEVICE void Leave() {
-    Fence();  // all reads and notes of this block come before
-    if (TaggedAdd(&params_.state->left, params_.issue, 1) + 1 != gridDim.x) return;
+    // All reads and notes of this block come before.
+    if (ValueOf(FetchAddRelease(&params_.state->left, 1)) + 1 != gridDim.x) return;
     Fence();  // the notes of the other blocks come before the last ones
     const u64 done = LoadRelaxed(params_.record.done);
     const bool partly = TagOf(done) == params_.record.tag && ValueOf(done) < params_.record.blocks;
@@ -65,23 +80,32 @@ class BlockRole {
     return wanted < blocks ? wanted : 0;
   }
 
-  LAGOON_DEVICE bool Revoked() const {
-    bool started = params_.started != 0 || taken_ != 0;
+  LAGOON_DEVICE bool AllMet() const {
+    for (u32 i = 0; i < params_.dep_count; ++i) {
+      if (!Met(params_.deps[i])) return false;
+    }
+    return true;
+  }
+
+  LAGOON_DEVICE bool IsPlaced(u64 placed) const {
+    return TagOf(placed) == params_.issue && ValueOf(placed) != 0;
+  }
+
+  LAGOON_DEVICE bool Revoked(const u64 (&guards)[kMaxGuards], u64 placed) const {
+    const bool started = params_.started != 0 || taken_ != 0 || IsPlaced(placed);
     for (u32 i = 0; i < kMaxGuards; ++i) {
       const GuardRef& guard = params_.guards[i];
-      if (!Raised(guard)) continue;
-      if (guard.only_before_start == 0) return true;
-      const u64 placed = LoadRelaxed(&params_.state->placed);
-      started = started || (TagOf(placed) == params_.issue && ValueOf(placed) != 0);
-      if (!started) return true;
+      if (Raised(guard, guards[i]) && (guard.only_before_start == 0 || !started)) return true;
     }
     return false;
   }
 
-  LAGOON_DEVICE void TellPlaced() {
-    const u64 placed = LoadRelaxed(&params_.state->placed);
-    if (TagOf(placed) == params_.issue && ValueOf(placed) != 0) return;
-    if (TaggedOr(&params_.state->placed, params_.issue, 1) == 0) Tell(Note::kPlaced, 0);
+  // The word holds 1 under this issue's tag from the first claim on.
+  LAGOON_DEVICE void MarkPlaced(u64 seen) {
+    if (IsPlaced(seen)) return;
+    marks_ = true;
+    placed_seen_ = seen;
+    placed_before_ = CompareExchange(&params_.state->placed, seen, Tagged(params_.issue, 1));
   }
 
   LAGOON_DEVICE void Tell(Note note, u32 value) {
@@ -92,6 +116,9 @@ class BlockRole {
   const GridParams& params_;
   u32 wanted_;
   u32 taken_ = 0;
+  // An exchange of the word `placed` on its way: it takes effect if the word is still the seen one.
+  bool marks_ = false;
+  u64 placed_seen_ = 0, placed_before_ = 0;
 };
 
 /// Runs one block of a launch. `shared`: aligned to 128 bytes.
@@ -106,8 +133,9 @@ LAGOON_DEVICE void RunBlock(const GridParams& params, unsigned char* shared) {
     __syncthreads();
     const u32 tile = next;
     if (tile == kNoTile) break;
-    const bool committed = Bodies::Run(params.body, params.args + params.args_offset, tile,
-                                       shared + kProtocolSharedBytes, control);
+    if (reader) role.TellPlaced();
+    const bool committed =
+        Bodies::Run(params.body, params.args, tile, shared + kProtocolSharedBytes, control);
     __syncthreads();  // behind all threads' last writes, and before `next` changes
     if (reader) role.End(tile, committed);
     if (!committed) break;

@@ -80,9 +80,6 @@ struct GridParams {
   u32 body;             // number of the body in the entry
   u32 tiles_per_block;  // 0: claim until nothing is left
   u32 count_interval;   // kCount after every so many tiles; 0: only when complete
-  // 0. A variable all the same: with a constant the compiler reads the arguments of all bodies at
-  // the start of the entry, and sm_90 spills twice as much (tools/cuda_budget.py).
-  u32 args_offset;
   alignas(kArgsAlignment) unsigned char args[kArgsBytes];
 };
 static_assert(sizeof(GridParams) <= 4096, "a kernel's parameters");

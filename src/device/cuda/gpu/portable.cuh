@@ -52,13 +52,39 @@ LAGOON_DEVICE u64 TimerNanoseconds() {
   return now;
 }
 LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) { return atomicAdd(word, value); }
-LAGOON_DEVICE u64 FetchAnd(u64* word, u64 value) { return atomicAnd(word, value); }
-LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) { return atomicOr(word, value); }
 LAGOON_DEVICE u64 CompareExchange(u64* word, u64 expected, u64 value) {
   return atomicCAS(word, expected, value);
 }
-/// Orders what this thread did, and what it learned of at barriers, before and after the fence. The
-/// atomics above are relaxed: fences around them make them acquire and release.
+/// Acquire and release order what this thread did, and what it learned of at barriers. Both cost
+/// less than a relaxed atomic beside a fence: a fence also waits for the order of all fences.
+LAGOON_DEVICE u64 FetchAndAcquire(u64* word, u64 value) {
+  u64 before;
+  asm volatile("atom.acquire.gpu.global.and.b64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(word), "l"(value)
+               : "memory");
+  return before;
+}
+LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
+  u64 before;
+  asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(word), "l"(expected), "l"(value)
+               : "memory");
+  return before;
+}
+LAGOON_DEVICE u64 FetchAddRelease(u64* word, u64 value) {
+  u64 before;
+  asm volatile("atom.release.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(word), "l"(value)
+               : "memory");
+  return before;
+}
+LAGOON_DEVICE void OrRelease(u64* word, u64 value) {
+  asm volatile("red.release.gpu.global.or.b64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+/// Acquire and release for the relaxed loads and atomics around it.
 LAGOON_DEVICE void Fence() { __threadfence(); }
 LAGOON_DEVICE u32 LowestBit(u32 bits) {
   return static_cast<u32>(__ffs(static_cast<int>(bits))) - 1;
@@ -84,18 +110,22 @@ LAGOON_DEVICE u64 FetchAdd(u64* word, u64 value) {
   simt::MayYield();
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
-LAGOON_DEVICE u64 FetchAnd(u64* word, u64 value) {
-  simt::MayYield();
-  return __atomic_fetch_and(word, value, __ATOMIC_ACQ_REL);
-}
-LAGOON_DEVICE u64 FetchOr(u64* word, u64 value) {
-  simt::MayYield();
-  return __atomic_fetch_or(word, value, __ATOMIC_ACQ_REL);
-}
 LAGOON_DEVICE u64 CompareExchange(u64* word, u64 expected, u64 value) {
   simt::MayYield();
   __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return expected;
+}
+LAGOON_DEVICE u64 FetchAndAcquire(u64* word, u64 value) {
+  simt::MayYield();
+  return __atomic_fetch_and(word, value, __ATOMIC_ACQ_REL);
+}
+LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
+  return CompareExchange(word, expected, value);
+}
+LAGOON_DEVICE u64 FetchAddRelease(u64* word, u64 value) { return FetchAdd(word, value); }
+LAGOON_DEVICE void OrRelease(u64* word, u64 value) {
+  simt::MayYield();
+  __atomic_fetch_or(word, value, __ATOMIC_ACQ_REL);
 }
 LAGOON_DEVICE void Fence() {}  // the atomics above are strong enough
 LAGOON_DEVICE u32 LowestBit(u32 bits) { return static_cast<u32>(__builtin_ctz(bits)); }

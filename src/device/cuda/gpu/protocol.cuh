@@ -8,35 +8,22 @@
 
 namespace lagoon::cuda {
 
-/// Adds to a tagged word and returns the value before.
-LAGOON_DEVICE u32 TaggedAdd(u64* word, u32 tag, u32 value) {
-  u64 seen = LoadRelaxed(word);
-  while (TagOf(seen) != tag) {
-    const u64 before = CompareExchange(word, seen, Tagged(tag, value));
-    if (before == seen) return 0;
-    seen = before;
-  }
-  return ValueOf(FetchAdd(word, value));
+/// Makes `word`, which was `seen`, zero under `tag` if it has another tag. Nobody waits for that: it
+/// comes before all that this thread does to the word later.
+LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag) {
+  if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, 0));
 }
 
-/// Sets bits of a tagged word and returns the value before.
-LAGOON_DEVICE u32 TaggedOr(u64* word, u32 tag, u32 bits) {
-  u64 seen = LoadRelaxed(word);
-  while (TagOf(seen) != tag) {
-    const u64 before = CompareExchange(word, seen, Tagged(tag, bits));
-    if (before == seen) return 0;
-    seen = before;
-  }
-  return ValueOf(FetchOr(word, bits));
+/// A word of a guard. Relaxed: a guard is a hint, nothing is published through it.
+LAGOON_DEVICE u64 Look(const GuardRef& guard) {
+  if (guard.done != nullptr) return LoadRelaxed(guard.done);
+  return guard.word != nullptr ? LoadRelaxed(guard.word) : 0;
 }
 
-LAGOON_DEVICE bool Raised(const GuardRef& guard) {
-  // Relaxed: a guard is a hint, nothing is published through it.
-  if (guard.done != nullptr) {
-    const u64 count = LoadRelaxed(guard.done);
-    return TagOf(count) == guard.tag && static_cast<int>(ValueOf(count) - guard.limit) > 0;
-  }
-  return guard.word != nullptr && static_cast<int>(LoadRelaxed(guard.word) - guard.limit) > 0;
+LAGOON_DEVICE bool Raised(const GuardRef& guard, u64 seen) {
+  if (guard.done == nullptr && guard.word == nullptr) return false;
+  if (guard.done != nullptr && TagOf(seen) != guard.tag) return false;
+  return static_cast<int>(ValueOf(seen) - guard.limit) > 0;
 }
 
 /// What a body sees of its launch.
@@ -49,7 +36,7 @@ class BlockControl {
   LAGOON_DEVICE bool ShouldLeave() const {
     if (threadIdx.x != 0) return false;
     for (u32 i = 0; i < kMaxGuards; ++i) {
-      if (guards_[i].only_before_start == 0 && Raised(guards_[i])) return true;
+      if (guards_[i].only_before_start == 0 && Raised(guards_[i], Look(guards_[i]))) return true;
     }
     return false;
   }
@@ -68,9 +55,12 @@ inline constexpr u32 kNoTile = ~u32{0};
 
 // Only thread 0 makes the calls below.
 
-/// Takes the unclaimed tile `wanted`, or another one: the search begins at the word of `wanted` and
-/// goes around the end. kNoTile: it found none.
-LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted) {
+/// The claims that have `tile`.
+LAGOON_DEVICE u64* ClaimsOf(const RecordRef& record, u32 tile) { return record.claims + tile / 32; }
+
+/// Takes the unclaimed tile `wanted`, or another one: the search begins at the word of `wanted`,
+/// which was `seen`, and goes around the end. kNoTile: it found none.
+LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted, u64 seen) {
   const u32 words = (record.blocks + 31) / 32;
   u32 preferred = u32{1} << (wanted % 32);
   u32 index = wanted / 32;
@@ -78,20 +68,18 @@ LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted) {
     const u32 left = record.blocks - index * 32;
     const u32 all = left >= 32 ? ~u32{0} : (u32{1} << left) - 1;
     u64* const word = record.claims + index;
-    u64 seen = LoadRelaxed(word);
+    if (tried > 0) seen = LoadRelaxed(word);
     for (;;) {
       const bool fresh = TagOf(seen) != record.tag;
       const u32 bits = fresh ? all : ValueOf(seen);
       if (bits == 0) break;
       const u32 tile = LowestBit((bits & preferred) != 0 ? preferred : bits);
       const u64 bit = u64{1} << tile;
-      // Only the first claim in a word must compare: after it, the tag of the word stays.
-      const u64 before = fresh ? CompareExchange(word, seen, Tagged(record.tag, all) & ~bit)
-                               : FetchAnd(word, ~bit);
-      if (fresh ? before == seen : (before & bit) != 0) {
-        Fence();  // pairs with Unclaim(): after the former owner's reads
-        return index * 32 + tile;
-      }
+      // Only the first claim in a word must compare: after it, the tag of the word stays. Acquire
+      // pairs with Unclaim(): after the former owner's reads.
+      const u64 before = fresh ? CompareExchangeAcquire(word, seen, Tagged(record.tag, all) & ~bit)
+                               : FetchAndAcquire(word, ~bit);
+      if (fresh ? before == seen : (before & bit) != 0) return index * 32 + tile;
       seen = fresh ? before : before & ~bit;
     }
     index = index + 1 == words ? 0 : index + 1;
@@ -101,15 +89,13 @@ LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted) {
 
 /// Gives back a tile of which nothing was written.
 LAGOON_DEVICE void Unclaim(const RecordRef& record, u32 tile) {
-  Fence();
-  FetchOr(record.claims + tile / 32, u64{1} << (tile % 32));
+  OrRelease(ClaimsOf(record, tile), u64{1} << (tile % 32));
 }
 
-/// Call this after the barrier that follows the block's last write. Returns the number of tiles
-/// done now.
+/// Call this after the barrier that follows the block's last write. The count must have the
+/// record's tag. Returns the number of tiles done now.
 LAGOON_DEVICE u32 Commit(const RecordRef& record) {
-  Fence();  // the tile's data go with the count
-  return TaggedAdd(record.done, record.tag, 1) + 1;
+  return ValueOf(FetchAddRelease(record.done, 1)) + 1;  // the tile's data go with the count
 }
 
 LAGOON_DEVICE bool Met(const DepRef& dep) {

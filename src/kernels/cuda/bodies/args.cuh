@@ -46,8 +46,9 @@ struct LineArgs {
 
 // ---- Elementwise ops and moves of elements.
 
-/// Outputs per block. A block takes less than 2 us, so that one guard check is enough.
-inline constexpr u32 kElementTile = 4096;
+/// Outputs per block. A block takes less than 2 us, so that one guard check is enough; and small
+/// tensors reach many multiprocessors.
+inline constexpr u32 kElementTile = 1024;
 
 struct UnaryArgs {
   const float* x;
@@ -398,35 +399,26 @@ enum class Cell : u32 { kLstm, kRnn, kGruGates, kGruState, kGruLinear };
 
 // ---- The bodies, by the numbers that grid parameters contain.
 
-/// Classes of bodies by registers and shared memory of a block, which limit the blocks per SM. A
-/// class also contains the bodies of the lighter classes.
-enum class EntryClass : unsigned { kLight, kMedium, kHeavy };
-
 // clang-format off
-/// The light bodies. kName is the function NameBody, which takes NameArgs.
-#define LAGOON_LIGHT_BODIES(BODY)                                           \
+/// BODY(Name): the function NameBody, which takes NameArgs.
+#define LAGOON_PLAIN_BODIES(BODY)                                           \
   BODY(Unary) BODY(Binary) BODY(StridedCopy) BODY(Flip) BODY(Gather)        \
   BODY(Softmax) BODY(Normalize) BODY(Reduce) BODY(Pool) BODY(GroupedConv)   \
   BODY(Matmul) BODY(SplitSum) BODY(Attention) BODY(Cell) BODY(Concat)       \
   BODY(Take) BODY(ChannelAffine) BODY(Where) BODY(Cast) BODY(TypedUnary)    \
   BODY(TypedBinary)
+/// Convolutions and products, which take ConvArgs: rows and columns of a tile, and the arithmetic.
+#define LAGOON_CONV_BODIES(BODY)                                            \
+  BODY(Conv64x64Fp32) BODY(Conv64x64Tf32) BODY(Conv64x64Bf16)               \
+  BODY(Conv64x64F16) BODY(Conv64x32Tf32) BODY(Conv64x32Bf16)                \
+  BODY(Conv64x32F16) BODY(Conv128x128Tf32) BODY(Conv128x128Bf16)            \
+  BODY(Conv128x128F16)
+#define LAGOON_BODIES(BODY) LAGOON_PLAIN_BODIES(BODY) LAGOON_CONV_BODIES(BODY)
 
 enum class BodyId : unsigned {
 #define LAGOON_BODY_ID(name) k##name,
-  LAGOON_LIGHT_BODIES(LAGOON_BODY_ID)
+  LAGOON_BODIES(LAGOON_BODY_ID)
 #undef LAGOON_BODY_ID
-  // Medium.
-  kConv64x64Fp32,
-  kConv64x64Tf32,
-  kConv64x64Bf16,
-  kConv64x64F16,
-  kConv64x32Tf32,
-  kConv64x32Bf16,
-  kConv64x32F16,
-  // Heavy.
-  kConv128x128Tf32,
-  kConv128x128Bf16,
-  kConv128x128F16,
 };
 // clang-format on
 

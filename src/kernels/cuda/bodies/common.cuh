@@ -31,13 +31,29 @@ LAGOON_DEVICE void OffsetsAt(const Axes<kOperands>& axes, u32 index, i64 (&offse
 
 LAGOON_DEVICE constexpr u32 DivideUp(u32 value, u32 by) { return (value + by - 1) / by; }
 
-LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u64 at) {
-  if (args.bias != nullptr) sum += args.bias[channel];
-  const float residual = args.residual != nullptr ? args.residual[at] : 0;
+/// The epilogue of a sum that has its bias.
+LAGOON_DEVICE float FinishedWith(const EpilogueArgs& args, float sum, float residual) {
   if (args.residual_last == 0) sum += residual;
   sum = functions::Limit(sum, args.low, args.high);
   sum = ApplyCommon(static_cast<UnaryOp>(args.unary), sum, args.alpha, args.beta);
   return args.residual_last != 0 ? sum + residual : sum;
+}
+
+LAGOON_DEVICE float Finished(const EpilogueArgs& args, float sum, u32 channel, u64 at) {
+  if (args.bias != nullptr) sum += args.bias[channel];
+  return FinishedWith(args, sum, args.residual != nullptr ? args.residual[at] : 0);
+}
+
+/// Finished() of four neighbours. `channel` and `at` are multiples of 4.
+LAGOON_DEVICE float4 FinishedFour(const EpilogueArgs& args, float4 sum, u32 channel, u64 at) {
+  float4 residual = make_float4(0, 0, 0, 0);
+  if (args.residual != nullptr) residual = *reinterpret_cast<const float4*>(args.residual + at);
+  if (args.bias != nullptr) {
+    const float4 bias = *reinterpret_cast<const float4*>(args.bias + channel);
+    sum = make_float4(sum.x + bias.x, sum.y + bias.y, sum.z + bias.z, sum.w + bias.w);
+  }
+  return make_float4(FinishedWith(args, sum.x, residual.x), FinishedWith(args, sum.y, residual.y),
+                     FinishedWith(args, sum.z, residual.z), FinishedWith(args, sum.w, residual.w));
 }
 
 /// A NaN stays a NaN.

@@ -136,8 +136,14 @@ class ExactSums {
 template <typename Element, u32 kRows>
 class ConvPixels {
  public:
-  LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0) : args_(args) {
+  /// `step`: the first one that will be loaded.
+  LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0, u32 step)
+      : args_(args), depth_((step * 4 + threadIdx.x % 4) * kElements) {
     const ImageWindow& window = args.window;
+    const u32 taps = depth_ / args.channels;
+    channel_ = depth_ % args.channels;
+    tap_w_ = taps % window.kernel_w;
+    tap_h_ = taps / window.kernel_w;
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
       const u32 pixel = row0 + threadIdx.x / 4 + i * 64;
@@ -152,21 +158,30 @@ class ConvPixels {
     }
   }
 
-  LAGOON_DEVICE void Load(u32 step, unsigned char* stage) const {
-    const u32 depth = (step * 4 + threadIdx.x % 4) * kElements;
+  /// Begins to copy the next step.
+  LAGOON_DEVICE void Load(unsigned char* stage) {
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
       unsigned char* const slot = stage + ConvSlot(threadIdx.x / 4 + i * 64, threadIdx.x % 4);
       if (args_.chunks != 0) {
-        const Element* const x = At(i, depth);
+        const Element* const x = AtTap(i);
         CopyAsync16(slot, x == nullptr ? args_.x : x, x == nullptr ? 0 : kConvChunkBytes);
       } else {
         Element* const elements = reinterpret_cast<Element*>(slot);
         LAGOON_NO_UNROLL
         for (u32 e = 0; e < kElements; ++e) {
-          const Element* const x = At(i, depth + e);
+          const Element* const x = At(i, depth_ + e);
           elements[e] = x == nullptr ? Element{} : *x;
         }
+      }
+    }
+    depth_ += 4 * kElements;
+    channel_ += 4 * kElements;
+    while (channel_ >= args_.channels) {
+      channel_ -= args_.channels;
+      if (++tap_w_ == args_.window.kernel_w) {
+        tap_w_ = 0;
+        ++tap_h_;
       }
     }
   }
@@ -176,20 +191,32 @@ class ConvPixels {
   static constexpr u32 kShare = kRows / 64;
   static constexpr i32 kOutside = -(1 << 30);
 
-  /// Null for padding and behind the depth.
+  /// The chunk at depth_. Null for padding and behind the depth.
+  LAGOON_DEVICE const Element* AtTap(u32 i) const {
+    const ImageWindow& window = args_.window;
+    const u32 h = static_cast<u32>(top_[i]) + tap_h_ * window.dilation_h;
+    const u32 w = static_cast<u32>(left_[i]) + tap_w_ * window.dilation_w;
+    // Above and left of the image the unsigned numbers are huge.
+    if (depth_ >= args_.depth || h >= window.height || w >= window.width) return nullptr;
+    return static_cast<const Element*>(args_.x) + base_[i] +
+           (u64{h} * window.width + w) * args_.channels + channel_;
+  }
+
+  /// The same for any depth, with divisions.
   LAGOON_DEVICE const Element* At(u32 i, u32 depth) const {
     const ImageWindow& window = args_.window;
     const u32 row_depth = window.kernel_w * args_.channels;
     const u32 r = depth / row_depth, in_row = depth % row_depth;
     const u32 h = static_cast<u32>(top_[i]) + r * window.dilation_h;
     const u32 w = static_cast<u32>(left_[i]) + in_row / args_.channels * window.dilation_w;
-    // Above and left of the image the unsigned numbers are huge.
     if (depth >= args_.depth || h >= window.height || w >= window.width) return nullptr;
     return static_cast<const Element*>(args_.x) + base_[i] +
            (u64{h} * window.width + w) * args_.channels + in_row % args_.channels;
   }
 
   const ConvArgs& args_;
+  // The thread's chunk of the next step: its place in the depth, which is a tap and a channel.
+  u32 depth_, tap_h_, tap_w_, channel_;
   i32 top_[kShare], left_[kShare];
   u64 base_[kShare];
 };
@@ -223,12 +250,26 @@ struct PutSum {
 template <typename Element, u32 kRows, u32 kColumns>
 LAGOON_DEVICE void WriteTile(const ConvArgs& args, u32 row0, u32 column0, u64 split,
                              const float* tile) {
+  constexpr u32 kPitch = PutSum<kColumns>::kPitch;
+  if (args.half_y == 0 && args.out_channels % 4 == 0) {
+    float* const y = static_cast<float*>(args.y) + split * args.pixels * args.out_channels;
+    LAGOON_NO_UNROLL
+    for (u32 i = threadIdx.x * 4; i < kRows * kColumns; i += kBodyThreads * 4) {
+      const u32 row = row0 + i / kColumns, column = column0 + i % kColumns;
+      if (row >= args.pixels || column >= args.out_channels) continue;
+      const u64 at = u64{row} * args.out_channels + column;
+      const float4 sum =
+          *reinterpret_cast<const float4*>(tile + i / kColumns * kPitch + i % kColumns);
+      *reinterpret_cast<float4*>(y + at) = FinishedFour(args.epilogue, sum, column, at);
+    }
+    return;
+  }
   LAGOON_NO_UNROLL
   for (u32 i = threadIdx.x; i < kRows * kColumns; i += kBodyThreads) {
     const u32 row = row0 + i / kColumns, column = column0 + i % kColumns;
     if (row >= args.pixels || column >= args.out_channels) continue;
     const u64 at = u64{row} * args.out_channels + column;
-    const float sum = tile[i / kColumns * PutSum<kColumns>::kPitch + i % kColumns];
+    const float sum = tile[i / kColumns * kPitch + i % kColumns];
     const float y = Finished(args.epilogue, sum, column, at);
     if (args.half_y != 0) {
       static_cast<Element*>(args.y)[at] = FromFloat<Element>(y);
@@ -247,12 +288,12 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
   const u32 split = tile / per_split;
   const u32 row0 = tile % per_split / args.column_tiles * kRows;
   const u32 column0 = tile % args.column_tiles * kColumns;
-  const ConvPixels<Element, kRows> pixels(args, row0);
   const u32 first = split * args.steps;
+  ConvPixels<Element, kRows> pixels(args, row0, first);
   const auto load = [&](u32 step) {
     if (step < args.steps) {
       unsigned char* const stage = shared + step % kConvStages * kStageBytes;
-      pixels.Load(first + step, stage);
+      pixels.Load(stage);  // the calls come in the order of the steps
       LoadWeights<Element, kColumns>(args, column0, first + step, stage + kRows * kConvRowBytes);
     }
     CommitCopies();  // also for no copies, so that there is one group per step
@@ -265,8 +306,10 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
     const bool leave = step % kConvStepsPerCheck == 0 && control.ShouldLeave();
     WaitCopies<kConvStages - 2>();
     // After this barrier all threads see the step's operands, and the previous step's stage is
-    // free.
-    if (__syncthreads_or(leave)) {
+    // free. A barrier that also agrees takes longer: a third of a step on an H200.
+    if (step % kConvStepsPerCheck != 0) {
+      __syncthreads();
+    } else if (__syncthreads_or(leave)) {
       WaitCopies<0>();
       return false;
     }
@@ -287,6 +330,21 @@ LAGOON_DEVICE bool SplitSumBody(const SplitSumArgs& args, u32 tile, unsigned cha
                                 const BlockControl& control) {
   if (control.SyncShouldLeave()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
+  if (args.channels % 4 == 0) {
+    LAGOON_NO_UNROLL
+    for (u32 i = tile * kElementTile + threadIdx.x * 4; i < end; i += kBodyThreads * 4) {
+      float4 sum = make_float4(0, 0, 0, 0);
+      LAGOON_UNROLL_BY_4
+      for (u32 split = 0; split < args.splits; ++split) {
+        const auto part =
+            *reinterpret_cast<const float4*>(args.parts + u64{split} * args.count + i);
+        sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+      }
+      *reinterpret_cast<float4*>(args.y + i) =
+          FinishedFour(args.epilogue, sum, i % args.channels, i);
+    }
+    return true;
+  }
   LAGOON_NO_UNROLL
   for (u32 i = tile * kElementTile + threadIdx.x; i < end; i += kBodyThreads) {
     float sum = 0;

@@ -19,23 +19,22 @@ constexpr u32 kMaxSplits = 16;
 
 struct Tile {
   BodyId body;
-  EntryClass entry_class;
   Math math;
   u32 rows, columns;
 };
 
 // The largest first.
 constexpr Tile kTiles[] = {
-    {BodyId::kConv128x128Tf32, EntryClass::kHeavy, Math::kTf32, 128, 128},
-    {BodyId::kConv128x128Bf16, EntryClass::kHeavy, Math::kBf16, 128, 128},
-    {BodyId::kConv128x128F16, EntryClass::kHeavy, Math::kF16, 128, 128},
-    {BodyId::kConv64x64Fp32, EntryClass::kMedium, Math::kFp32, 64, 64},
-    {BodyId::kConv64x64Tf32, EntryClass::kMedium, Math::kTf32, 64, 64},
-    {BodyId::kConv64x64Bf16, EntryClass::kMedium, Math::kBf16, 64, 64},
-    {BodyId::kConv64x64F16, EntryClass::kMedium, Math::kF16, 64, 64},
-    {BodyId::kConv64x32Tf32, EntryClass::kMedium, Math::kTf32, 64, 32},
-    {BodyId::kConv64x32Bf16, EntryClass::kMedium, Math::kBf16, 64, 32},
-    {BodyId::kConv64x32F16, EntryClass::kMedium, Math::kF16, 64, 32},
+    {BodyId::kConv128x128Tf32, Math::kTf32, 128, 128},
+    {BodyId::kConv128x128Bf16, Math::kBf16, 128, 128},
+    {BodyId::kConv128x128F16, Math::kF16, 128, 128},
+    {BodyId::kConv64x64Fp32, Math::kFp32, 64, 64},
+    {BodyId::kConv64x64Tf32, Math::kTf32, 64, 64},
+    {BodyId::kConv64x64Bf16, Math::kBf16, 64, 64},
+    {BodyId::kConv64x64F16, Math::kF16, 64, 64},
+    {BodyId::kConv64x32Tf32, Math::kTf32, 64, 32},
+    {BodyId::kConv64x32Bf16, Math::kBf16, 64, 32},
+    {BodyId::kConv64x32F16, Math::kF16, 64, 32},
 };
 
 bool IsHalf(Math math) { return math == Math::kBf16 || math == Math::kF16; }
@@ -144,7 +143,6 @@ Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& optio
   CudaKernel& kernel = conv.product;
   kernel.name = kName;
   kernel.body = tile.body;
-  kernel.entry_class = tile.entry_class;
   kernel.blocks = tiles * args.splits;
   kernel.shared_bytes = ConvSharedBytes(tile.rows, tile.columns);
   kernel.args = ArgsImage(args);

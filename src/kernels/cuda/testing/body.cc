@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "kernels/cuda/bodies/classes.cuh"
+#include "kernels/cuda/testing/any_body.h"
 #include "simt/emulator.h"
 
 namespace lagoon::cuda::testing {
@@ -85,7 +85,7 @@ std::vector<std::uint32_t> BoundBody::Run(const std::vector<std::uint32_t>& tile
   std::vector<u32> agreed(tiles.size(), 0);
   const auto thread = [&] {
     const BlockControl control(guards);
-    const bool committed = HeavyBodies::Run(static_cast<u32>(kernel_.body), args, tiles[blockIdx.x],
+    const bool committed = AnyBody::Run(static_cast<u32>(kernel_.body), args, tiles[blockIdx.x],
                                             simt::DynamicShared(), control);
     if (committed) ++agreed[blockIdx.x];
   };

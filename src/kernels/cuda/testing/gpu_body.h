@@ -25,7 +25,7 @@ class GpuBody {
  public:
   using Bytes = std::vector<std::byte>;
 
-  /// `program`: its entries, one per EntryClass, contain the body.
+  /// `program`: it has an entry for each body.
   GpuBody(Device& gpu, GuardId guard, const Program& program, const CudaKernel& kernel,
           std::span<const std::span<const std::byte>> inputs,
           std::span<const std::size_t> output_bytes)
@@ -33,7 +33,7 @@ class GpuBody {
         guard_(guard),
         image_(
             std::make_unique<CudaImage>(CudaImage{&program, static_cast<std::uint32_t>(kernel.body),
-                                                  static_cast<std::uint32_t>(kernel.entry_class),
+                                                  static_cast<std::uint32_t>(kernel.body),
                                                   static_cast<std::uint32_t>(kernel.args.size())})),
         args_(kernel.args),
         words_(std::make_unique<Progress::Word[]>(Progress::WordsFor(kernel.blocks))),
