@@ -63,7 +63,7 @@ std::string ModelName(const std::string& model) {
 void AddDeviceName(CLI::App& command, DeviceChoice& choice) {
   command
       .add_option("--device", choice.name,
-                  "Device to run on: cpu, or cuda:N (see `lagoon devices`; not measured yet)")
+                  "Device to run on: cpu, or cuda:N (see `lagoon devices`)")
       ->capture_default_str();
   AddCudaDriver(command, choice);
 }

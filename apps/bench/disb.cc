@@ -152,10 +152,9 @@ void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
 
 void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& words) {
   command
-      .add_option(
-          "--device", words.device,
-          "cpu, cuda:N (see `lagoon devices`; not measured yet), or sim:NAME: a simulated GPU "
-          "(mi50, gv100, or a file of a GPU model) or CPU (cpu2, cpu4, cpu8) in virtual time")
+      .add_option("--device", words.device,
+                  "cpu, cuda:N (see `lagoon devices`), or sim:NAME: a simulated GPU (mi50, "
+                  " gv100, or a file of a GPU model) or CPU (cpu2, cpu4, cpu8) in virtual time")
       ->capture_default_str();
   command
       .add_option("--workload", words.workload,

@@ -110,8 +110,7 @@ void RunLiveSplit(SplitWords& words, const BenchCommon& common) {
 void AddSharedOptions(CLI::App& command, SplitWords& words) {
   command
       .add_option("--device", words.device,
-                  "sim:nano (a Jetson Nano in virtual time), cpu, or cuda:N (see `lagoon devices`; "
-                  "not measured yet)")
+                  "sim:nano (a Jetson Nano in virtual time), cpu, or cuda:N (see `lagoon devices`)")
       ->capture_default_str();
   command
       .add_option("--scenarios", words.scenarios,

@@ -146,19 +146,20 @@ TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
   EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.priority"));
 }
 
+template <cuda::BodyId kId>
+void AddPlain(EmulatedEntries& entries) {
+  const PlainBody plain{static_cast<std::uint32_t>(kId), cuda::kBodyThreads};
+  entries[PlainEntries({&plain, 1}).front().name] = [](const cuda::GridParams& params,
+                                                       unsigned char* shared) {
+    cuda::RunPlainBlock<cuda::OpBody<kId>>(params, shared);
+  };
+}
+
 EmulatedEntries AllPlain() {
   EmulatedEntries entries;
-#define LAGOON_PLAIN(name)                                                               \
-  {                                                                                      \
-    constexpr auto kId = cuda::BodyId::k##name;                                          \
-    const PlainBody plain{static_cast<std::uint32_t>(kId), cuda::kBodyThreads};          \
-    entries[PlainEntries({&plain, 1}).front().name] = [](const cuda::GridParams& params, \
-                                                         unsigned char* shared) {        \
-      cuda::RunPlainBlock<cuda::OpBody<kId>>(params, shared);                            \
-    };                                                                                   \
-  }
-  LAGOON_BODIES(LAGOON_PLAIN)
-#undef LAGOON_PLAIN
+#define LAGOON_ADD_PLAIN(Body) AddPlain<cuda::BodyId::k##Body>(entries);
+  LAGOON_BODIES(LAGOON_ADD_PLAIN)
+#undef LAGOON_ADD_PLAIN
   return entries;
 }
 
@@ -195,8 +196,7 @@ TEST(Machinery, EveryKernelRunsPlainUnderTheProtocolAndWithNotes) {
 
 TEST(Machinery, AFailingCallLeavesNothingBehind) {
   for (const char* call : {"cuGraphInstantiateWithFlags", "cuStreamEndCapture", "cuEventRecord"}) {
-    const DeviceChoice device =
-        StartGpu(AllPlain());
+    const DeviceChoice device = StartGpu(AllPlain());
     EmulatedDriver().RefuseCall(call, 801);
     Report report("machinery", {}, "test");
     const Status status = RunMachinery(SmallMachinery(device), report);

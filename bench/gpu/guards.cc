@@ -115,7 +115,9 @@ class Guards {
   }
 
   template <typename Args>
-  Status Launch(cuda::ProbeEntry entry, std::uint32_t grid, cuda::Stream stream, const Args& args) {
+  Status Launch(cuda::ProbeEntry entry, cuda::probe::Body body, std::uint32_t grid,
+                cuda::Stream stream, const Args& args) {
+    params_.body = static_cast<cuda::u32>(body);
     std::memcpy(params_.args, &args, sizeof(args));
     return gpu_->Launch(functions_[static_cast<std::size_t>(entry)], grid, cuda::probe::kThreads,
                         cuda::kProtocolSharedBytes, stream, params_);
@@ -129,7 +131,7 @@ class Guards {
     const bool polls = way == Way::kPinnedPoll;
     const cuda::Address word = polls ? OnGpu(Word::kGuard) : guard_.device();
     LAGOON_RETURN_IF_ERROR(
-        Launch(cuda::ProbeEntry::kWatch, options_.watchers, watching_,
+        Launch(cuda::ProbeEntry::kWatch, cuda::probe::Body::kWatch, options_.watchers, watching_,
                cuda::probe::WatchArgs{reinterpret_cast<const cuda::u32*>(word),
                                       reinterpret_cast<cuda::u64*>(OnGpu(Word::kWatchers)),
                                       static_cast<cuda::u32>(options_.rounds), polls ? 1u : 0u,
@@ -148,7 +150,7 @@ class Guards {
                                      kBusyBytes / sizeof(float),
                                      0,
                                      PatienceNs()};
-    LAGOON_RETURN_IF_ERROR(Launch(cuda::ProbeEntry::kBusy,
+    LAGOON_RETURN_IF_ERROR(Launch(cuda::ProbeEntry::kBusy, cuda::probe::Body::kBusy,
                                   gpu_->info().multiprocessors * kBusyGridsOfUnits, busy_, args));
     LAGOON_ASSIGN_OR_RETURN(
         [[maybe_unused]] const TimePoint started,

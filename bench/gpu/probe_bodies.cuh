@@ -71,5 +71,5 @@ struct Bodies {
 }  // namespace lagoon::cuda::probe
 
 LAGOON_CUDA_ENTRY(lagoon_probe, lagoon::cuda::probe::Bodies)
-LAGOON_CUDA_PLAIN_ENTRY(lagoon_watch, lagoon::cuda::probe::Bodies, 0)
-LAGOON_CUDA_PLAIN_ENTRY(lagoon_busy, lagoon::cuda::probe::Bodies, 1)
+LAGOON_CUDA_PLAIN_ENTRY(lagoon_watch, lagoon::cuda::probe::Bodies)
+LAGOON_CUDA_PLAIN_ENTRY(lagoon_busy, lagoon::cuda::probe::Bodies)

@@ -6,6 +6,7 @@ import grids
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
 DISB = f"2026-11-26-{EPYC}-disb-os"
+H200 = "2026-11-26-h200"
 CONTROLLER = f"2026-11-26-{EPYC}-robot-controller"
 CAMERA, IN_PROCESS = f"2026-11-26-{EPYC}-robot-grpc", f"2026-11-26-{EPYC}-robot-process"
 
@@ -23,13 +24,13 @@ class Row:
             text = grids.Grid(self.report, {}, {}).cell(results, self.cell, "")
         if not text:
             raise KeyError(f"no metric of '{self.what}' in {self.report}")
-        return [self.what, text, self.target, where(results[f"{self.report}.json"]), f"`{self.report}`"]
+        return [self.what, text, self.target, where(results[f"{self.report}.json"], self.report), f"`{self.report}`"]
 
 
-def where(report):
+def where(report, name):
     """Machine, date and commit. A commit with a plus had changes that were not committed."""
     machine = report["machine"]
-    kind = "Xeon" if "Xeon" in machine["processor"] else "EPYC"
+    kind = "H200 and Xeon" if "-h200-" in name else "Xeon" if "Xeon" in machine["processor"] else "EPYC"
     level = {"avx512bf16": ", AVX512-BF16", "avx2": ", AVX2", "AVX3": ", AMX"}.get(machine.get("instruction_set"), "")
     commit = re.search(r"\b([0-9a-f]{7})[0-9a-f]*(-dirty)?", report.get("version", ""))
     return f"{kind}{level}; {report['date'][:10]}" + (f"; {commit[1]}{'+' * bool(commit[2])}" if commit else "")
@@ -67,6 +68,33 @@ def int8(suffix):
         middle = len(values) // 2
         return f"{values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2:.2f}"
     return Row(f"of these, int8 (`{suffix}`)", report, cell, "none")
+
+
+def disb(metric, system, others, form):
+    """A metric of DISB A to E: of a system, and of PyTorch's streams."""
+    def cell(results):
+        def value(report, name):
+            return format(results[f"{H200}-{report}.json"]["metrics"][f"{metric}.{name}"], form)
+        return "; ".join(f"{value(f'disb-{load}', system)}, {value(f'{others}-{load}', 'torch-streams')}" for load in "ABCDE")
+    return cell
+
+
+def against_torch(precision, batch):
+    """Latency over that of PyTorch's best way (eager, CUDA graph or compiled), by model."""
+    ours = {"fp32": "lagoon", "bf16": "bf16"}[precision]
+    def cell(results):
+        mine, theirs = (results[f"{H200}-{name}.json"]["metrics"] for name in (f"latency-{precision}", "torch"))
+        return "; ".join(f"{mine[f'latency_ms_p50.{model}.{batch}.{ours}'] / theirs[f'latency_ms_p50.{model}.{precision}.{batch}.torch_best']:.2f}"
+                         for model in ("resnet18", "resnet50", "mobilenet_v2", "bert_base"))
+    return cell
+
+
+def of_models(metric, form):
+    """A metric of four models, or the ratio of two."""
+    def cell(results):
+        found = results[f"{H200}-machinery.json"]["metrics"]
+        return "; ".join(format(metric(found, model), form) for model in ("resnet18", "resnet50", "mobilenet_v2", "bert_base"))
+    return cell
 
 
 SECTIONS = {
@@ -129,6 +157,35 @@ SECTIONS = {
             span(f"2026-11-24-{EPYC}-shapes", "new_shape_ms.", ".1f"), "30, 60: met"),
         Row("what the server adds to a request, p50 us: HTTP; gRPC", f"{XEON}-overhead",
             "{overhead_us_p50.http:.0f}; {overhead_us_p50.grpc:.0f}", "300: met; **missed**"),
+    ],
+    "gpu": [
+        Row("DISB A; B; C; D; E at the paper's scale: p90 over alone, `lagoon`, PyTorch's streams with priorities", f"{H200}-disb-A",
+            disb("realtime_latency_vs_alone_p90", "lagoon", "torch-disb", ".2f"), "1.05: met in A, B, **missed** in C, D, E"),
+        Row("the same: best-effort work, of that alone", f"{H200}-disb-A",
+            disb("best_effort_throughput_normalized", "lagoon", "torch-disb", ".2f")),
+        Row("ResNet-18 at 50 % load beside ResNet-152 that never stops: p99 over alone, `lagoon`; `reset`; `reef`; `streams`",
+            f"{H200}-contention", "{realtime_latency_normalized_p99.lagoon:.2f}; {realtime_latency_normalized_p99.reset:.2f}; "
+            "{realtime_latency_normalized_p99.reef:.2f}; {realtime_latency_normalized_p99.streams:.2f}", "1.10: met but by `streams`"),
+        Row("the same: best-effort work, of what is left over, `lagoon`; `reset`; `reef`", f"{H200}-contention",
+            "{best_effort_share_of_leftover.lagoon:.2f}; {best_effort_share_of_leftover.reset:.2f}; {best_effort_share_of_leftover.reef:.2f}"),
+        Row("the same: until a best-effort kernel has left, p50 / p99 us, `reef`; `wait`", f"{H200}-contention",
+            "{preemption_us_p50.reef:.0f} / {preemption_us_p99.reef:.0f}; {preemption_us_p50.wait:.0f} / {preemption_us_p99.wait:.0f}"),
+        Row("first real-time block after the request, p50 / p99 us: on an idle GPU; beside work that leaves; on a share", f"{H200}-isolation",
+            "{isolation_placed_us_p50.alone:.0f} / {isolation_placed_us_p99.alone:.0f}; {isolation_placed_us_p50.guard:.0f} / "
+            "{isolation_placed_us_p99.guard:.0f}; {isolation_placed_us_p50.share:.0f} / {isolation_placed_us_p99.share:.0f}",
+            "6 / 10: **missed**"),
+        Row("a guard word is seen, p50 us: by copy, by stream write; beside work that fills the memory", f"{H200}-guards",
+            "{guard_us_p50.memcpy_async.idle:.1f}, {guard_us_p50.write_value32.idle:.1f}; {guard_us_p50.memcpy_async.saturated:.1f}, "
+            "{guard_us_p50.write_value32.saturated:.1f}"),
+        Row("fp32, batch 1: latency over PyTorch's best of ResNet-18; ResNet-50; MobileNetV2; BERT-base", f"{H200}-latency-fp32",
+            against_torch("fp32", "b1"), "1.0: met; met; **missed**; **missed**"),
+        Row("the same, batch 8", f"{H200}-latency-fp32", against_torch("fp32", "b8"), "1.0: **missed**"),
+        Row("bf16, batch 1", f"{H200}-latency-bf16", against_torch("bf16", "b1"), "1.3: **missed**"),
+        Row("bf16, batch 8", f"{H200}-latency-bf16", against_torch("bf16", "b8"), "1.3: **missed**"),
+        Row("what the block protocol adds to the kernels' time, the same models", f"{H200}-machinery",
+            of_models(lambda found, model: found[f"protocol_cost.{model}"], ".0%")),
+        Row("all kernels launched one by one, over one CUDA graph", f"{H200}-machinery",
+            of_models(lambda found, model: found[f"chain_us.{model}.notes.launches"] / found[f"chain_us.{model}.notes.graph"], ".2f")),
     ],
     "load": [
         Row("45 minutes of mixed load: lost, doubled, wrong, of how many", f"2026-11-26-{EPYC}-reload",

@@ -54,19 +54,24 @@ class BlockRole {
   }
 
   LAGOON_DEVICE void End(u32 tile, bool committed) {
-    if (!committed) return Unclaim(params_.record, tile);
+    if (!committed) {
+      fenced_ = false;
+      return Unclaim(params_.record, tile);
+    }
     const u32 done = Commit(params_.record);
+    fenced_ = true;
+    completed_ = done == params_.record.blocks;
     const bool tell = params_.count_interval != 0 && done % params_.count_interval == 0;
-    if (tell || done == params_.record.blocks) Tell(Note::kCount, done);
+    if (tell || completed_) Tell(Note::kCount, done);
   }
 
   LAGOON_DEVICE void Leave() {
-    // All reads and notes of this block come before.
-    if (ValueOf(FetchAddRelease(&params_.state->left, 1)) + 1 != gridDim.x) return;
+    // All reads and notes of this block come before. The fence of its last commit does that too, if
+    // no note came after it; and that commit's count is at its place, as the answer was there.
+    if (!fenced_) Fence();
+    if (ValueOf(FetchAdd(&params_.state->left, 1)) + 1 != gridDim.x) return;
     Fence();  // the notes of the other blocks come before the last ones
-    const u64 done = LoadRelaxed(params_.record.done);
-    const bool partly = TagOf(done) == params_.record.tag && ValueOf(done) < params_.record.blocks;
-    if (partly && ValueOf(done) > 0) Tell(Note::kCount, ValueOf(done));
+    if (!completed_) TellPart();
     Tell(Note::kEnded, 0);
   }
 
@@ -108,14 +113,23 @@ class BlockRole {
     placed_before_ = CompareExchange(&params_.state->placed, seen, Tagged(params_.issue, 1));
   }
 
+  LAGOON_DEVICE void TellPart() {
+    const u64 done = LoadRelaxed(params_.record.done);
+    const bool partly = TagOf(done) == params_.record.tag && ValueOf(done) < params_.record.blocks;
+    if (partly && ValueOf(done) > 0) Tell(Note::kCount, ValueOf(done));
+  }
+
   LAGOON_DEVICE void Tell(Note note, u32 value) {
     if (params_.ring.capacity == 0) return;
+    fenced_ = false;
     Post(params_.ring, NoteEntry(note, params_.issue, value));
   }
 
   const GridParams& params_;
   u32 wanted_;
   u32 taken_ = 0;
+  bool fenced_ = false;     // nothing that others must see came after the last fence
+  bool completed_ = false;  // this block's last commit completed the record, and it has told so
   // An exchange of the word `placed` on its way: it takes effect if the word is still the seen one.
   bool marks_ = false;
   u64 placed_seen_ = 0, placed_before_ = 0;

@@ -10,12 +10,14 @@
 #define LAGOON_DEVICE_CALL inline __device__ __noinline__
 #define LAGOON_UNROLL _Pragma("unroll")
 #define LAGOON_UNROLL_BY_4 _Pragma("unroll 4")
+#define LAGOON_UNROLL_BY_8 _Pragma("unroll 8")
 #define LAGOON_NO_UNROLL _Pragma("unroll 1")
 #else
 #include "simt/tensor_core.h"
 #define LAGOON_DEVICE_CALL inline
 #define LAGOON_UNROLL
 #define LAGOON_UNROLL_BY_4
+#define LAGOON_UNROLL_BY_8
 #define LAGOON_NO_UNROLL
 #endif
 

@@ -73,19 +73,12 @@ LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
                : "memory");
   return before;
 }
-LAGOON_DEVICE u64 FetchAddRelease(u64* word, u64 value) {
-  u64 before;
-  asm volatile("atom.release.gpu.global.add.u64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(word), "l"(value)
-               : "memory");
-  return before;
-}
 LAGOON_DEVICE void OrRelease(u64* word, u64 value) {
   asm volatile("red.release.gpu.global.or.b64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
-/// Acquire and release for the relaxed loads and atomics around it.
-LAGOON_DEVICE void Fence() { __threadfence(); }
+/// Acquire and release for the relaxed loads and atomics around it. __threadfence() would also put
+/// all fences of the GPU into one order, which takes longer and which nothing here needs.
+LAGOON_DEVICE void Fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 LAGOON_DEVICE u32 LowestBit(u32 bits) {
   return static_cast<u32>(__ffs(static_cast<int>(bits))) - 1;
 }
@@ -122,7 +115,6 @@ LAGOON_DEVICE u64 FetchAndAcquire(u64* word, u64 value) {
 LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
   return CompareExchange(word, expected, value);
 }
-LAGOON_DEVICE u64 FetchAddRelease(u64* word, u64 value) { return FetchAdd(word, value); }
 LAGOON_DEVICE void OrRelease(u64* word, u64 value) {
   simt::MayYield();
   __atomic_fetch_or(word, value, __ATOMIC_ACQ_REL);

@@ -8,8 +8,8 @@
 
 namespace lagoon::cuda {
 
-/// Makes `word`, which was `seen`, zero under `tag` if it has another tag. Nobody waits for that: it
-/// comes before all that this thread does to the word later.
+/// Makes `word`, which was `seen`, zero under `tag` if it has another tag. Nobody waits for the
+/// answer, as this comes before all that the thread does to the word later.
 LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag) {
   if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, 0));
 }
@@ -95,7 +95,8 @@ LAGOON_DEVICE void Unclaim(const RecordRef& record, u32 tile) {
 /// Call this after the barrier that follows the block's last write. The count must have the
 /// record's tag. Returns the number of tiles done now.
 LAGOON_DEVICE u32 Commit(const RecordRef& record) {
-  return ValueOf(FetchAddRelease(record.done, 1)) + 1;  // the tile's data go with the count
+  Fence();  // the tile's data go with the count
+  return ValueOf(FetchAdd(record.done, 1)) + 1;
 }
 
 LAGOON_DEVICE bool Met(const DepRef& dep) {

@@ -83,7 +83,7 @@ class AttentionWalk {
   LAGOON_DEVICE void Load(const float* from, const AttentionOperand& view, u32 head, u32 row0,
                           u32 rows, u32 count, u32 depth, float* shared) const {
     const float* const operand = from + batch_ * view.batch + head * view.head;
-    LAGOON_NO_UNROLL
+    LAGOON_UNROLL_BY_8
     for (u32 i = threadIdx.x; i < count * depth; i += kBodyThreads) {
       const u32 row = row0 + i / depth, column = i % depth;
       shared[i / depth * args_.pitch + column] =
@@ -97,7 +97,7 @@ class AttentionWalk {
     const float* const q = queries_ + Query() * args_.pitch;
     const float* const k = keys_ + at * args_.pitch;
     float score = 0;
-    LAGOON_NO_UNROLL
+    LAGOON_UNROLL_BY_8
     for (u32 d = 0; d < args_.depth; ++d) score += q[d] * k[d];
     score *= args_.scale;
     if (args_.keep != nullptr &&
@@ -117,7 +117,7 @@ class AttentionWalk {
       const u32 column = Lane() + i * 16;
       if (column >= args_.value_depth) continue;
       float sum = sums_[i] * correction;
-      LAGOON_NO_UNROLL
+      LAGOON_UNROLL_BY_8
       for (u32 key = 0; key < kAttentionKeys; ++key) {
         sum += weights_[Query() * kWeightPitch + key] * values_[key * args_.pitch + column];
       }

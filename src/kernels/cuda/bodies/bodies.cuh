@@ -22,7 +22,7 @@ struct OpBody;
   template <>                                                                             \
   struct OpBody<BodyId::k##name> {                                                        \
     static constexpr u32 kThreads = kBodyThreads;                                         \
-    static constexpr u32 kMinBlocks = 4;                                                  \
+    static constexpr u32 kMinBlocks = 3;                                                  \
     static LAGOON_DEVICE bool Run(u32, const void* args, u32 tile, unsigned char* shared, \
                                   const BlockControl& control) {                          \
       return name##Body(*static_cast<const name##Args*>(args), tile, shared, control);    \
@@ -31,10 +31,10 @@ struct OpBody;
 LAGOON_PLAIN_BODIES(LAGOON_PLAIN_BODY)
 #undef LAGOON_PLAIN_BODY
 
-template <typename Sums, u32 kRows, u32 kColumns>
+template <typename Sums, u32 kRows, u32 kColumns, u32 kBlocks = kRows == 128 ? 2 : 4>
 struct ConvBody {
   static constexpr u32 kThreads = kBodyThreads;
-  static constexpr u32 kMinBlocks = kRows == 128 ? 2 : 4;
+  static constexpr u32 kMinBlocks = kBlocks;
   static LAGOON_DEVICE bool Run(u32, const void* args, u32 tile, unsigned char* shared,
                                 const BlockControl& control) {
     return Conv<Sums, kRows, kColumns>(*static_cast<const ConvArgs*>(args), tile, shared, control);
@@ -42,7 +42,7 @@ struct ConvBody {
 };
 
 template <>
-struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums, 64, 64> {};
+struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums, 64, 64, 2> {};
 template <>
 struct OpBody<BodyId::kConv64x64Tf32> : ConvBody<TensorSums<float, 64, 64, 2>, 64, 64> {};
 template <>

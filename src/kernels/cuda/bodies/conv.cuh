@@ -95,8 +95,8 @@ class ExactSums {
   using Element = float;
 
   LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
-    LAGOON_NO_UNROLL  // to save registers
-        for (u32 chunk = 0; chunk < 4; ++chunk) {
+    LAGOON_UNROLL
+    for (u32 chunk = 0; chunk < 4; ++chunk) {
       float4 a[4];
       LAGOON_UNROLL
       for (u32 i = 0; i < 4; ++i) {

@@ -8,20 +8,30 @@ namespace lagoon::cuda {
 
 /// The position of an output.
 struct WindowOutput {
-  const float* image;
-  i32 top, left;
-  u32 out_row, out_column, channel;
+  const float* image = nullptr;
+  i32 top = 0, left = 0;
+  u32 channel = 0;
 
+  WindowOutput() = default;
   LAGOON_DEVICE WindowOutput(const WindowWalk& walk, const float* x, u32 output) {
     const ImageWindow& window = walk.window;
     channel = output % walk.channels;
     const u32 pixel = output / walk.channels;
-    out_column = pixel % window.out_width;
-    out_row = pixel / window.out_width % window.out_height;
+    const u32 out_column = pixel % window.out_width;
+    const u32 out_row = pixel / window.out_width % window.out_height;
     const u64 batch = pixel / window.out_width / window.out_height;
     image = x + batch * window.height * window.width * walk.in_channels;
     top = static_cast<i32>(out_row * window.stride_h) - static_cast<i32>(window.pad_top);
     left = static_cast<i32>(out_column * window.stride_w) - static_cast<i32>(window.pad_left);
+  }
+
+  /// The output's channel of the pixel under a tap. `x` in the padding, where there is none: so
+  /// loads need no branch, and those of several outputs are on their way together.
+  LAGOON_DEVICE float Load(const WindowWalk& walk, const float* x, u32 r, u32 s,
+                           bool& there) const {
+    const float* const tap = Tap(walk, r, s);
+    there = tap != nullptr;
+    return *(there ? tap + channel : x);
   }
 
   /// The pixel under a tap; null in the padding.
@@ -36,32 +46,33 @@ struct WindowOutput {
   }
 };
 
-/// Calls step(o, output, r, s) for every tap of the thread's outputs o. False: leave. `Step` is a
-/// struct because lambdas in device code need a compiler option.
+/// Calls step.Add(places, count, r, s) for every tap: the thread has the outputs places[0] to
+/// places[count - 1]. False: leave. `Step` is a struct because lambdas in device code need an
+/// option of the compiler.
 template <typename Step>
 LAGOON_DEVICE bool WalkWindows(const WindowWalk& walk, const float* x, u32 tile,
                                const BlockControl& control, Step& step) {
-  u32 r = 0, s = 0;
-  const ImageWindow& window = walk.window;
-  const u32 taps = window.kernel_h * window.kernel_w;
+  const u32 first = tile * kWindowTile + threadIdx.x;
+  WindowOutput places[kWindowOutputs];
+  u32 outputs = 0;
+  LAGOON_UNROLL
+  for (u32 o = 0; o < kWindowOutputs; ++o) {
+    const u32 output = first + o * kBodyThreads;
+    // Behind the last output, a place that can be read.
+    places[o] = WindowOutput(walk, x, Min(output, walk.count - 1));
+    outputs += output < walk.count ? 1 : 0;
+  }
+  u32 row = 0, column = 0;
+  const u32 taps = walk.window.kernel_h * walk.window.kernel_w;
   LAGOON_NO_UNROLL
   for (u32 begin = 0; begin < taps; begin += walk.taps_per_check) {
     if (control.SyncShouldLeave()) return false;
     const u32 count = Min(taps - begin, walk.taps_per_check);
-    LAGOON_UNROLL
-    for (u32 o = 0; o < kWindowOutputs; ++o) {
-      const u32 output = tile * kWindowTile + o * kBodyThreads + threadIdx.x;
-      if (output >= walk.count) continue;
-      const WindowOutput place(walk, x, output);
-      u32 row = r, column = s;
-      LAGOON_NO_UNROLL
-      for (u32 i = 0; i < count; ++i) {
-        step.Add(o, place, row, column);
-        if (++column == window.kernel_w) column = 0, ++row;
-      }
+    LAGOON_NO_UNROLL
+    for (u32 i = 0; i < count; ++i) {
+      step.Add(places, outputs, row, column);
+      if (++column == walk.window.kernel_w) column = 0, ++row;
     }
-    r = (begin + count) / window.kernel_w;
-    s = (begin + count) % window.kernel_w;
   }
   return !control.SyncShouldLeave();
 }
@@ -77,14 +88,21 @@ struct PoolStep {
     for (u32 o = 0; o < kWindowOutputs; ++o) values[o] = max ? -Infinity() : 0;
   }
 
-  LAGOON_DEVICE void Add(u32 o, const WindowOutput& output, u32 r, u32 s) {
-    const float* const tap = output.Tap(args.walk, r, s);
+  LAGOON_DEVICE void Add(const WindowOutput (&places)[kWindowOutputs], u32, u32 r, u32 s) {
     const auto kind = static_cast<Pool>(args.kind);
-    if (tap != nullptr) {
-      const float value = tap[output.channel];
-      values[o] = Combined(kind == Pool::kMax ? Combine::kMax : Combine::kSum, values[o], value);
+    float x[kWindowOutputs];
+    bool there[kWindowOutputs];
+    LAGOON_UNROLL
+    for (u32 o = 0; o < kWindowOutputs; ++o) {
+      x[o] = places[o].Load(args.walk, args.x, r, s, there[o]);
     }
-    counts[o] += kind == Pool::kAverageCountPadding ? InPadding(output, r, s) : tap != nullptr;
+    LAGOON_UNROLL
+    for (u32 o = 0; o < kWindowOutputs; ++o) {
+      const float with =
+          Combined(kind == Pool::kMax ? Combine::kMax : Combine::kSum, values[o], x[o]);
+      values[o] = there[o] ? with : values[o];
+      counts[o] += kind == Pool::kAverageCountPadding ? InPadding(places[o], r, s) : there[o];
+    }
   }
 
   /// True if the tap lies in the image or its padding.
@@ -117,15 +135,43 @@ struct GroupedConvStep {
 
   LAGOON_DEVICE explicit GroupedConvStep(const GroupedConvArgs& conv) : args(conv) {}
 
-  LAGOON_DEVICE void Add(u32 o, const WindowOutput& output, u32 r, u32 s) {
+  LAGOON_DEVICE void Add(const WindowOutput (&places)[kWindowOutputs], u32 outputs, u32 r, u32 s) {
+    const u64 row = u64{r * args.walk.window.kernel_w + s} * args.group_inputs;
+    const float* const weights = args.weights + row * args.walk.channels;
+    if (args.walk.in_channels == args.walk.channels && args.group_inputs == 1) {
+      AddDepthwise(places, weights, r, s);
+      return;
+    }
+    LAGOON_UNROLL
+    for (u32 o = 0; o < kWindowOutputs; ++o) {
+      if (o < outputs) AddGroup(o, places[o], weights, r, s);
+    }
+  }
+
+ private:
+  LAGOON_DEVICE void AddDepthwise(const WindowOutput (&places)[kWindowOutputs],
+                                  const float* weights, u32 r, u32 s) {
+    float x[kWindowOutputs], weight[kWindowOutputs];
+    bool there[kWindowOutputs];
+    LAGOON_UNROLL
+    for (u32 o = 0; o < kWindowOutputs; ++o) {
+      x[o] = places[o].Load(args.walk, args.x, r, s, there[o]);
+      weight[o] = weights[places[o].channel];
+    }
+    LAGOON_UNROLL
+    for (u32 o = 0; o < kWindowOutputs; ++o) {
+      sums[o] = there[o] ? sums[o] + x[o] * weight[o] : sums[o];
+    }
+  }
+
+  LAGOON_DEVICE void AddGroup(u32 o, const WindowOutput& output, const float* weights, u32 r,
+                              u32 s) {
     const float* const tap = output.Tap(args.walk, r, s);
     if (tap == nullptr) return;
     const float* const x = tap + output.channel / args.group_outputs * args.group_inputs;
-    const u64 row = u64{r * args.walk.window.kernel_w + s} * args.group_inputs;
-    const float* const weights = args.weights + row * args.walk.channels + output.channel;
     LAGOON_NO_UNROLL
     for (u32 c = 0; c < args.group_inputs; ++c) {
-      sums[o] += x[c] * weights[u64{c} * args.walk.channels];
+      sums[o] += x[c] * weights[u64{c} * args.walk.channels + output.channel];
     }
   }
 };
