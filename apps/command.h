@@ -12,8 +12,6 @@ namespace lagoon {
 // A callback reports failure by throwing CLI::RuntimeError(exit_code) after it has printed the
 // reason (Die() below).
 void AddServe(CLI::App& app);
-void AddIngress(CLI::App& app);
-void AddPlace(CLI::App& app);
 void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);

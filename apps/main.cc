@@ -9,8 +9,6 @@ constexpr char kDescription[] =
     "Real-time models answer as if they were alone; best-effort models take what they leave.\n"
     "\n"
     "  lagoon serve --models DIR       serve a model repository over HTTP and gRPC\n"
-    "  lagoon ingress --members ...    serve the models of several servers as one\n"
-    "  lagoon place                    decide which device of a fleet serves which model\n"
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
@@ -23,8 +21,6 @@ constexpr char kDescription[] =
 
 void AddCommands(CLI::App& app) {
   AddServe(app);
-  AddIngress(app);
-  AddPlace(app);
   AddInfer(app);
   AddInspect(app);
   AddProfile(app);

@@ -59,7 +59,7 @@ GROUPS = {
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "routes": [f"src/server/remote/{name}.cc" for name in ("replica_choice", "replica_choice_test", "routes", "routes_test", "suspects", "suspects_test")] +
+    "routes": [f"src/serving/fleet/{name}{end}.cc" for name in ("replica_choice", "suspects") for end in ("", "_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
@@ -90,7 +90,7 @@ GROUPS = {
                      "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
-             ["src/serving/fleet/placer_runner.cc", "src/base/log.cc", "src/base/thread.cc"] +
+             ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -136,9 +136,8 @@ CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
 SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
 WATCHERS = "src/device/cpu/watchers.h"
-CHOICE = "src/server/remote/replica_choice.cc"
-ROUTES = "src/server/remote/routes.cc"
-SUSPECTS = "src/server/remote/suspects.cc"
+CHOICE = "src/serving/fleet/replica_choice.cc"
+SUSPECTS = "src/serving/fleet/suspects.cc"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
@@ -201,16 +200,6 @@ MUTANTS = [
      "suspect.losses == 0 || suspect.member != member || now - suspect.lost >= kOneLoss", "true", ["routes"]),
     ("suspects-without-limit", "lost requests are remembered without a limit", SUSPECTS,
      "suspects_.size() >= kMost", "false", ["routes"]),
-    ("last-epoch-for-ever", "nobody can replace the routes of the largest epoch", "src/server/remote/routes.h",
-     "a != b && a - b < std::uint64_t{1} << 63", "a > b", ["routes"]),
-    ("route-of-nothing", "a model may have no replica with a fraction", ROUTES,
-     "if (!replicas.empty() && !(sum > 0)) {", "if (sum < 0) {", ["routes"]),
-    ("route-to-a-stranger", "a replica may be at an unknown member", ROUTES,
-     "if (!members.contains(replica.member)) {", "if (replica.member.empty()) {", ["routes"]),
-    ("replica-twice", "a member may be named twice for a model", ROUTES,
-     "if (!used.insert(replica.member).second) {", "if (used.contains(replica.member)) {", ["routes"]),
-    ("port-zero", "an address may have the port 0", ROUTES,
-     "port >= 1 && port <= 65535", "port >= 0 && port <= 65535", ["routes"]),
     # Blocks that are longer than the pauses between real-time jobs.
     ("long-block-never-spared", "a long block begins anew for ever", SUBMIT,
      "const bool spared = room == nullptr && MaySpare(job);", "const bool spared = false;", ["sim-dispatch"]),
@@ -849,9 +838,15 @@ MUTANTS = [
     ("busy-queue-removed", "a queue goes while a job runs on its instances", MECHANISM,
      "if (!queue->Idle()) {", "if (false) {", ["sched"]),
     ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/fleet_routes.cc",
-     "queue(second) < queue(first) ? second.member : first.member", "first.member", ["fleet"]),
-    ("fleet-queues-without-fractions", "a replica of a tenth gets a fifth of the requests", f"{FLEET}/fleet_routes.cc",
-     ".in_flight) / route.fraction", ".in_flight)", ["fleet"]),
+     "{route.fraction, model.loads[route.member].in_flight,", "{route.fraction, 0,", ["fleet"]),
+    ("third-member", "a request walks the fleet", f"{FLEET}/fleet_routes.cc",
+     "  again.again = true;\n", "", ["fleet"]),
+    ("second-member-is-the-first", "a request is sent again to the member that failed", f"{FLEET}/fleet_routes.cc",
+     "if (avoid == among.members[i]) avoided = i;", "", ["fleet"]),
+    ("route-that-was-lost", "a request goes to a replica that is unloaded meanwhile", f"{FLEET}/fleet_routes.cc",
+     "if (route.member == member) return member;", "return member;", ["fleet"]),
+    ("leaves-with-requests", "a member ends that has requests", f"{FLEET}/fleet_routes.cc",
+     "      idle = false;\n", "", ["fleet"]),
     ("fleet-share-not-set-back", "a share that a device has refused changes on the others", f"{FLEET}/fleet_shares.cc",
      "    if (row.fixed) wanted = {.part = row.share};\n", "", ["fleet"]),
     ("placers-that-were-replaced-stay", "each change of the placer keeps a thread", f"{FLEET}/placement_keeper.cc",
@@ -860,8 +855,6 @@ MUTANTS = [
      "if (stuck_ >= kMostStuck) {", "if (false) {", ["fleet"]),
     ("placement-judged-by-places-in-the-view", "two moves to different devices agree", f"{FLEET}/placement_judge.cc",
      'gpu.empty() ? fmt::format("GPU {}", replica.gpu) : gpu', 'fmt::format("GPU {}", replica.gpu)', ["fleet"]),
-    ("fleet-ignores-fractions", "every replica gets as many requests", f"{FLEET}/fleet_routes.cc",
-     "left -= route.fraction;", "left -= sum / static_cast<double>(model.routes.size());", ["fleet"]),
     ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/fleet_routes.cc",
      "  flight->second.cancelled = true;\n", "", ["fleet"]),
     ("fleet-counts-ends-twice", "a replica is unloaded while it has a request", f"{FLEET}/fleet_routes.cc",

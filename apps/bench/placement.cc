@@ -139,7 +139,7 @@ void AddPlacementBenchmark(CLI::App& bench) {
   AddKnowledge(*command, *options);
   AddSeed(*command, options->seed);
   command->add_option("--points", *points,
-                      "Instead: a file of measured times (docs/guide/placement.md), of which each "
+                      "Instead: a file of measured times (docs/guide/fleet.md), of which each "
                       "pair of models is predicted by a fit that has not seen it");
   command->callback([common, options, points] {
     if (!points->empty()) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the commands share that run a server until a signal ends them: serve and ingress.
+// What `lagoon serve` needs to run until a signal ends it.
 
 #include <CLI/CLI.hpp>
 #include <csignal>

@@ -16,6 +16,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "policies/registry.h"
+#include "server/oip_json.h"
+#include "server/remote/connect.h"
 #include "server/server.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/fleet/open_fleet.h"
@@ -28,6 +30,7 @@ struct ServeWords {
   CoreOptions core;
   std::string fleet;  // empty: one device
   std::string placer = "static";
+  int lost_after_ms = 2000;
   bool explicit_control = false;
   bool exit_on_error = false;
   std::vector<std::string> load_models;
@@ -56,12 +59,20 @@ std::string FirstExample(const std::string& folder) {
   return files.empty() ? std::string() : *std::min_element(files.begin(), files.end());
 }
 
-void PrintBanner(const ServeWords& words, Inference& core, const Server& server) {
-  const SchedulerControl& schedulers = *core.schedulers();  // every core that serves a device has
-  const DeviceInfo device = schedulers.device();
+void PrintDevice(Inference& core) {
+  const SchedulerControl* const schedulers = core.schedulers();
+  if (schedulers == nullptr) {
+    std::printf("\nLagoon %s, in front of other servers\n\n", kVersion);
+    return;
+  }
+  const DeviceInfo device = schedulers->device();
   std::printf("\nLagoon %s on %s, %u %s, scheduler '%s'\n\n", kVersion, device.description.c_str(),
               device.units, device.name == "cpu" ? "workers" : "multiprocessors",
-              ChoiceOf(schedulers.scheduler()).Text().c_str());
+              ChoiceOf(schedulers->scheduler()).Text().c_str());
+}
+
+void PrintBanner(const ServeWords& words, Inference& core, const Server& server) {
+  PrintDevice(core);
   std::printf("  %-20s %-8s %-13s %10s %10s  %s\n", "model", "version", "class", "load ms",
               "alone ms", "alone for");
   for (const ModelStatus& model : core.Models()) {
@@ -87,10 +98,14 @@ void PrintBanner(const ServeWords& words, Inference& core, const Server& server)
 
 Result<std::unique_ptr<Inference>> OpenServed(const ServeWords& words) {
   if (words.fleet.empty()) return OpenCore(words.core);
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> devices,
-                          ParseFleet(words.fleet, words.core.device));
+  LAGOON_ASSIGN_OR_RETURN(const FleetWords devices, ParseFleet(words.fleet, words.core.device));
   FleetOptions options;
   options.placer = words.placer;
+  RemoteOptions remote;
+  remote.poll_timeout = std::chrono::milliseconds(words.lost_after_ms);
+  remote.version = ServerVersion();
+  remote.loads = !words.core.repository.empty();  // else the fleet does not know the models
+  options.connect = ConnectServers(remote);
   return OpenFleet(words.core, devices, std::move(options));
 }
 
@@ -102,6 +117,7 @@ void CheckWords(ServeWords& words) {
   if (!words.fleet.empty() && words.tracing.wanted()) {
     Die("--fleet: a trace is of one device; leave --trace away");
   }
+  if (words.core.repository.empty() && words.fleet.empty()) Die("--models: is required");
   if (!words.load_models.empty() && !words.explicit_control) {
     Die("--load-model: takes effect with --model-control explicit only");
   }
@@ -129,7 +145,8 @@ void Serve(const ServeWords& words) {
   Result<std::unique_ptr<Inference>> core = OpenServed(words);
   if (!core) {
     const std::string& folder = words.core.repository;
-    Die(core.error().message + (std::filesystem::exists(folder) ? "" : HowToMake(folder)));
+    const bool missing = !folder.empty() && !std::filesystem::exists(folder);
+    Die(core.error().message + (missing ? HowToMake(folder) : ""));
   }
   if (words.exit_on_error) CheckModels(**core);
   Result<std::unique_ptr<Server>> server = Server::Start(**core, words.listen.server);
@@ -159,8 +176,15 @@ void RunServe(ServeWords& words) {
 
 void AddFleet(CLI::App& command, const std::shared_ptr<ServeWords>& words) {
   command.add_option("--fleet", words->fleet,
-                     "Several devices in place of --device: cpu:N with the number of workers, or "
-                     "cuda:N with the number of a GPU, separated by commas");
+                     "Several devices in place of --device: cpu:N with the number of workers, "
+                     "cuda:N with the number of a GPU, or HOST:PORT of another server's gRPC, "
+                     "separated by commas; open: servers join later, at /v2/fleet/members");
+  command
+      .add_option("--lost-after-ms", words->lost_after_ms,
+                  "A server of the fleet that does not answer for so long is lost: the requests "
+                  "that it has are sent to another")
+      ->check(CLI::Range(10, 600'000))
+      ->capture_default_str();
   command
       .add_option("--placer", words->placer,
                   "Which device of a fleet serves which model: decided once a second")
@@ -185,10 +209,9 @@ void AddServe(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model repository over HTTP, gRPC and metrics");
   auto words = std::make_shared<ServeWords>();
-  command
-      ->add_option("--models", words->core.repository,
-                   "Repository: DIR/<model>/<version>/model.onnx")
-      ->required();
+  command->add_option("--models", words->core.repository,
+                      "Repository: DIR/<model>/<version>/model.onnx. Required, but with --fleet of "
+                      "servers alone: then each of them keeps the models that it has");
   AddDevice(*command, words->core.device);
   command
       ->add_option_function<double>(

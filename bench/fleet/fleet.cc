@@ -116,8 +116,7 @@ class FleetBench {
   }
 
   Result<std::unique_ptr<FleetCore>> Open(const std::string& placer, Nanoseconds slo) {
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<DeviceChoice> devices,
-                            ParseFleet(options_.devices, {}));
+    LAGOON_ASSIGN_OR_RETURN(const FleetWords devices, ParseFleet(options_.devices, {}));
     CoreOptions core;
     core.repository = repository_->path();
     core.scheduler = options_.scheduler;

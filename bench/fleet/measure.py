@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
 """Measures what a fleet costs and what it bears. Prints one JSON object, as `lagoon bench` writes it.
 
-    measure.py ingress [--requests 2000]     what the ingress adds to a request, beside direct requests in turns
+    measure.py link [--requests 2000]        what a server in front adds to a request, beside direct requests in turns
     measure.py ray [--seconds 300]           a Ray cluster on this machine, one node killed every 20 s, clients all the time
-    measure.py decisions                     how long the placer takes for fleets that this machine cannot have
 
 LAGOON_BINARY names the program; PYTHONPATH has the folder python/ of this repository.
 
-ingress: `ingress_overhead_us_p50`, the difference of the medians; `direct_us_p50`, `ingress_us_p50`, and p99 of both.
+link: `link_overhead_us_p50`, the difference of the medians; `direct_us_p50`, `front_us_p50`, and p99 of both.
 ray: `ray_lost_answers`, `ray_doubled_answers`, `ray_wrong_answers`, `ray_unavailable_answers`, `ray_answers`,
 `ray_recovery_s_p50`, `ray_recovery_s_p99` (from a kill until the models of the node serve on another), `ray_kills`.
-decisions: `placement_decision_ms.devices<n>`, medians; 2.5 models for each device.
 """
 
 import argparse
@@ -30,7 +28,6 @@ import time
 import numpy as np
 
 from lagoon import LagoonProcess
-from lagoon.fleet.placer import PlacerProcess
 from traffic import Traffic, percentile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -79,22 +76,22 @@ class RawClient:
         return (time.perf_counter() - begin) * 1e6
 
 
-def measure_ingress(words):
+def measure_link(words):
     with digits_repository() as models:
         member = LagoonProcess("serve", "--models", models, "--workers", 1).wait_ready()
-        ingress = LagoonProcess("ingress", "--members", f"127.0.0.1:{member.ports['grpc']}").wait_ready()
-        time.sleep(1)
-        sides = {"direct": RawClient(member.ports["http"]), "ingress": RawClient(ingress.ports["http"])}
+        front = LagoonProcess("serve", "--fleet", f"127.0.0.1:{member.ports['grpc']}").wait_ready()
+        time.sleep(2)
+        sides = {"direct": RawClient(member.ports["http"]), "front": RawClient(front.ports["http"])}
         times = {name: [] for name in sides}
         for turn in range(2 + words.requests // TURN):
             for name, client in sides.items():
                 taken = [client.ask() for _ in range(TURN)]
                 if turn >= 2:  # the first two warm up
                     times[name] += taken
-        ingress.kill()
+        front.kill()
         member.kill()
     medians = {name: statistics.median(values) for name, values in times.items()}
-    result = {"ingress_overhead_us_p50": medians["ingress"] - medians["direct"], "requests": len(times["direct"])}
+    result = {"link_overhead_us_p50": medians["front"] - medians["direct"], "requests": len(times["direct"])}
     for name, values in times.items():
         result[f"{name}_us_p50"] = medians[name]
         result[f"{name}_us_p99"] = percentile(values, 0.99)
@@ -119,9 +116,8 @@ def kill_and_recover(cluster, nodes, state):
 
     def recovered():
         now = state()
-        replicas = [entry["node"] for entry in now["assignment"]]
-        return (victim.node_id not in replicas and replicas and
-                all(now["nodes"].get(node, {}).get("models") for node in replicas))
+        served = {model for name, node in now["nodes"].items() if name != victim.node_id for model in node["models"]}
+        return now["models"] and set(now["models"]) <= served
 
     seconds = wait_for(recovered, "the models do not come back")
     nodes.append(cluster.add_node(num_cpus=1))
@@ -138,11 +134,11 @@ def measure_ray(words):
     nodes = [cluster.add_node(num_cpus=1) for _ in range(SPARE_NODES)]
     recoveries = []
     with digits_repository() as models:
-        actor = controller.start({"repository": models, "copy": False, "slo_ms": 1000, "placer": "lagoon",
+        actor = controller.start({"repository": models, "copy": False, "placer": "lagoon",
                                   "serve_words": ["--workers=1"], "address": "127.0.0.1", "skip": True,
                                   "ports": {"http": 0, "grpc": 0, "metrics": 0}})
         state = lambda: ray.get(actor.status.remote(), timeout=60)  # noqa: E731
-        port = command.wait_ready(actor)["ingress"]["ports"]["http"]
+        port = command.wait_ready(actor)["front"]["ports"]["http"]
         end = time.monotonic() + words.seconds
         with Traffic("127.0.0.1", port, "digits", digit(),
                      lambda answer: int(np.argmax(answer["outputs"][0]["data"])) == 3, clients=2) as traffic:
@@ -162,28 +158,6 @@ def measure_ray(words):
             "problems": traffic.problems[-5:]}
 
 
-def measure_decisions(words):
-    result = {}
-    for devices in words.devices:
-        generator = np.random.default_rng(1)
-        models = [{"name": f"m{index}", "slo_ms": float(generator.choice([20, 50, 100])), "memory_bytes": 1 << 28,
-                   "rate": float(generator.uniform(5, 60)), "most_rows": 8,
-                   "latency": {"base_ms": float(generator.uniform(0.5, 2)), "row_ms": float(generator.uniform(0.5, 3)),
-                               "knee": float(generator.uniform(0.2, 0.8))}} for index in range(devices * 5 // 2)]
-        view = {"models": models, "gpus": [{"granules": 100, "memory_bytes": 16 << 30}] * devices, "current": []}
-        placer = PlacerProcess(words.placer)
-        times = []
-        for _ in range(5):
-            begin = time.perf_counter()
-            view["current"] = placer.decide(view, 600)["replicas"]
-            times.append((time.perf_counter() - begin) * 1000)
-            for model in models:
-                model["rate"] *= float(generator.uniform(0.9, 1.1))
-        placer.close()
-        result[f"placement_decision_ms.devices{devices}"] = statistics.median(times)
-    return result
-
-
 def report(words):
     metrics = words.run(words)
     found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
@@ -198,16 +172,12 @@ def report(words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    ingress = commands.add_parser("ingress")
-    ingress.set_defaults(run=measure_ingress)
-    ingress.add_argument("--requests", type=int, default=2000)
+    link = commands.add_parser("link")
+    link.set_defaults(run=measure_link)
+    link.add_argument("--requests", type=int, default=2000)
     on_ray = commands.add_parser("ray")
     on_ray.set_defaults(run=measure_ray)
     on_ray.add_argument("--seconds", type=float, default=300)
-    decisions = commands.add_parser("decisions")
-    decisions.set_defaults(run=measure_decisions)
-    decisions.add_argument("--devices", type=int, nargs="+", default=[64, 256, 1024])
-    decisions.add_argument("--placer", default="lagoon")
     words = parser.parse_args()
     print(json.dumps(report(words), indent=2))
 

@@ -110,7 +110,7 @@ class Traffic:
         try:
             return Connection(self._host, self._port, self._timeout)
         except OSError:
-            self._end.wait(0.05)  # nothing was sent: the ingress is not there
+            self._end.wait(0.05)  # nothing was sent: the server is not there
             return None
 
     def _ask(self, connection, name):

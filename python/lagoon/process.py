@@ -1,4 +1,4 @@
-"""`lagoon serve` or `lagoon ingress` as a process of this one."""
+"""`lagoon serve` as a process of this one."""
 
 import contextlib
 import ctypes

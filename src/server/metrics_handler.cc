@@ -21,7 +21,6 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Field = double (*)(const ModelStatistics&);
 
-constexpr std::string_view kFleet = "/v2/fleet/";
 constexpr std::string_view kTextType = "text/plain; version=0.0.4; charset=utf-8";
 
 struct Row {
@@ -216,19 +215,16 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   return families;
 }
 
-std::size_t MetricsHandler::MaxBodyBytes(boost::beast::http::verb method,
-                                         std::string_view target) const {
-  if (fleet_ != nullptr && target.starts_with(kFleet)) return fleet_->MaxBodyBytes(method, target);
+std::size_t MetricsHandler::MaxBodyBytes(boost::beast::http::verb /*method*/,
+                                         std::string_view /*target*/) const {
   return SchedulerHandler::kMaxBodyBytes;
 }
 
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const std::string_view path = request.target.substr(0, request.target.find('?'));
-  if (fleet_ != nullptr && path.starts_with(kFleet)) return fleet_->Handle(request, reply);
   const Route route = ParseRoute(path);
   const Endpoint* endpoint = FindEndpoint(route.kind);
-  const bool routes = route.kind == Route::Kind::kFleetRoutes;  // without an ingress: nothing
-  if (endpoint == nullptr || !endpoint->ServedOn(Endpoint::Ports::kOperators) || routes) {
+  if (endpoint == nullptr || !endpoint->ServedOn(Endpoint::Ports::kOperators)) {
     return reply->Send(HttpResponse::Failure(
         404, fmt::format("nothing is served at {}, metrics are at /metrics", Quoted(path))));
   }

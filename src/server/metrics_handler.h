@@ -41,9 +41,9 @@ class CoreMetrics final : public prometheus::Collectable {
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
-  /// All are borrowed. `fleet`: ServerOptions::fleet.
-  MetricsHandler(Inference& core, const AdminHandlers& handlers, HttpHandler* fleet)
-      : metrics_(core), handlers_(handlers), fleet_(fleet) {}
+  /// All are borrowed.
+  MetricsHandler(Inference& core, const AdminHandlers& handlers)
+      : metrics_(core), handlers_(handlers) {}
 
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;
@@ -51,7 +51,6 @@ class MetricsHandler final : public HttpHandler {
  private:
   CoreMetrics metrics_;
   const AdminHandlers handlers_;
-  HttpHandler* const fleet_;
 };
 
 }  // namespace lagoon

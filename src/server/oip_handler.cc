@@ -36,6 +36,8 @@ bool AdminHandlers::Handle(const Route& route, const HttpRequest& request,
       return true;
     case Route::Kind::kFleet:
     case Route::Kind::kFleetPlacer:
+    case Route::Kind::kFleetMembers:
+    case Route::Kind::kFleetLeave:
     case Route::Kind::kRepositoryIndex:
     case Route::Kind::kRepositoryLoad:
     case Route::Kind::kRepositoryUnload:

@@ -40,7 +40,8 @@ TEST(Route, KnowsEveryPathOfTheProtocol) {
       {"/v2/models/versions/versions/2/stats", Kind::kModelStatistics, "versions", "2"},
       {"/v2/repository/models/versions/load", Kind::kRepositoryLoad, "versions", ""},
       {"/v2/models/digits/versions/1/resize", Kind::kModelResize, "digits", "1"},
-      {"/v2/fleet/routes?x", Kind::kFleetRoutes, "", ""},
+      {"/v2/fleet/members?x", Kind::kFleetMembers, "", ""},
+      {"/v2/fleet/leave", Kind::kFleetLeave, "", ""},
       {"/metrics", Kind::kMetrics, "", ""},
   };
   for (const auto& c : cases) {
@@ -87,7 +88,7 @@ TEST(Route, RefusesEverythingElse) {
                              "/v2/models/a/b/c/d/e/f/g/h/i/j",
                              "/metrics/a",
                              "/v2/metrics",
-                             "/v2/fleet/routes/a",
+                             "/v2/fleet/routes",
                              "/v2/models/versions/1",
                              "/v2/health/versions/1",
                              "http://host/v2"}) {

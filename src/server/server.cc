@@ -6,7 +6,6 @@
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <limits>
 #include <span>
 #include <thread>
 #include <utility>
@@ -61,7 +60,7 @@ class EdgeServer final : public Server {
         fleet_(core, pool_, options.model_control),
         oip_(core, infer_, {scheduler_, shares_, fleet_},
              {options.admin_on_http, options.strict_readiness}),
-        scrapes_(core, {scheduler_, shares_, fleet_}, options.fleet),
+        scrapes_(core, {scheduler_, shares_, fleet_}),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,
@@ -157,8 +156,7 @@ lagoon::Status EdgeServer::Open() {
   LAGOON_RETURN_IF_ERROR(CheckHosts(options_));
   // Every port is bound before anything is served.
   HttpLimits scrape = options_.http;
-  scrape.max_body_bytes = options_.fleet == nullptr ? SchedulerHandler::kMaxBodyBytes
-                                                    : std::numeric_limits<std::size_t>::max();
+  scrape.max_body_bytes = SchedulerHandler::kMaxBodyBytes;
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
   LAGOON_ASSIGN_OR_RETURN(http_, Listen({ports[0], options_.http}, oip_));
   LAGOON_ASSIGN_OR_RETURN(metrics_, Listen({ports[2], scrape}, scrapes_));

@@ -31,9 +31,6 @@ struct ServerOptions {
   /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":
   /// all. Empty: all, if the port's address is not one of this machine alone.
   std::vector<std::string> allowed_hosts;
-  /// Answers paths below /v2/fleet on the metrics port, in place of the core's fleet. Borrowed,
-  /// outlives the server; null: the core's fleet answers.
-  HttpHandler* fleet = nullptr;
   int threads = 0;  // threads of the edges; 0: one per core, at least 2, at most 4
 };
 

@@ -89,9 +89,9 @@ Error NoFleet() {
           "the server serves one device; `lagoon serve --fleet` serves several"};
 }
 
-Error NoFleetFor(std::string_view placer) {
+Error NoFleetFor(std::string_view what) {
   return {ErrorCode::kUnimplemented,
-          fmt::format("there is no use for placer {}: {}", Quoted(placer), NoFleet().message)};
+          fmt::format("there is no use for {}: {}", what, NoFleet().message)};
 }
 
 }  // namespace lagoon

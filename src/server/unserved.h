@@ -37,7 +37,7 @@ Error NoShares();
 /// `change`: "loaded" or "unloaded".
 Error NoRepository(std::string_view model, std::string_view change);
 Error NoFleet();
-/// `placer`: the one that a client has asked for.
-Error NoFleetFor(std::string_view placer);
+/// `what` a client has sent, as in "placer 'lagoon'".
+Error NoFleetFor(std::string_view what);
 
 }  // namespace lagoon

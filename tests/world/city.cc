@@ -59,7 +59,9 @@ Result<std::unique_ptr<Inference>> OpenServer(const CoreOptions& options, std::u
   };
   fleet.rules = {.hold_down = Nanoseconds(0)};
   fleet.rules.limit = minutes(1);
-  return OpenFleet(options, std::vector<DeviceChoice>(devices, options.device), std::move(fleet));
+  FleetWords words;
+  words.devices.assign(devices, options.device);
+  return OpenFleet(options, words, std::move(fleet));
 }
 
 }  // namespace

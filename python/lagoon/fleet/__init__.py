@@ -1,1 +1,1 @@
-"""Lagoon on the nodes of a Ray cluster: docs/guide/ray.md."""
+"""Lagoon on the nodes of a Ray cluster: docs/guide/fleet.md."""

@@ -38,19 +38,18 @@ def _settings(words):
     if not repository.is_dir():
         sys.exit(f"lagoon fleet: --models: {repository} is no folder")
     serve = [f"--workers={words.workers}"] if words.workers else []
-    return {"repository": str(repository), "copy": words.copy, "slo_ms": words.slo_ms, "placer": words.placer,
+    return {"repository": str(repository), "copy": words.copy, "placer": words.placer,
             "serve_words": serve, "address": words.listen, "skip": words.skip_this_node,
             "ports": {"http": words.http_port, "grpc": words.grpc_port, "metrics": words.metrics_port}}
 
 
 def wait_ready(actor, seconds=READY_SECONDS):
-    """The status when every placed model serves somewhere and the ingress has routes. TimeoutError has the last one."""
+    """The status when every model of the fleet serves somewhere. TimeoutError has the last one."""
     deadline = time.monotonic() + seconds
     while True:
         status = ray.get(actor.status.remote())
-        placed = {replica["model"] for replica in status["assignment"]}
-        served = {model for node in status["nodes"].values() for model in node.get("models", {})}
-        if placed and placed <= served and status["ingress"].get("ports"):
+        served = {model for node in status["nodes"].values() for model in node["models"]}
+        if status["models"] and set(status["models"]) <= served:
             return status
         if time.monotonic() > deadline:
             raise TimeoutError(json.dumps(status))
@@ -64,7 +63,7 @@ def up(words):
         status = wait_ready(actor)
     except TimeoutError as error:
         sys.exit(f"lagoon fleet: not all models serve after {READY_SECONDS} s: {error}")
-    edge = status["ingress"]
+    edge = status["front"]
     print(f"Fleet of {len(status['nodes'])} nodes, Lagoon {status['version']}")
     for node, why in status["refused"].items():
         print(f"  node {node} is refused: {why}")
@@ -99,7 +98,7 @@ def status(words):
 def _parser():
     parser = argparse.ArgumentParser("lagoon fleet", description="Lagoon on the nodes of a Ray cluster")
     commands = parser.add_subparsers(required=True)
-    for run, text in ((up, "start a fleet: one server on each node, and an ingress on this one"),
+    for run, text in ((up, "start a fleet: one server on each node, and one in front of them on this one"),
                       (down, "end the fleet"), (status, "print the fleet's state as JSON")):
         command = commands.add_parser(run.__name__, help=text)
         command.set_defaults(run=run)
@@ -110,11 +109,10 @@ def _parser():
         command.add_argument("--models", required=True, help="the model repository, a path that all nodes see")
         command.add_argument("--copy", action="store_true",
                              help="only this node sees the path: send the models through Ray's object store")
-        command.add_argument("--slo-ms", type=float, default=100, help="the placer's goal for each request")
-        command.add_argument("--placer", default="lagoon", help="`lagoon place --list` shows all")
+        command.add_argument("--placer", default="lagoon", help="which node serves which model, as of `lagoon serve --placer`")
         command.add_argument("--workers", type=int, default=0, help="workers of each node's server (0: all cores)")
         command.add_argument("--skip-this-node", action="store_true", help="start no server on this node")
-        command.add_argument("--listen", default="127.0.0.1", help="address of the ingress")
+        command.add_argument("--listen", default="127.0.0.1", help="address of the front")
         for name, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
             command.add_argument(f"--{name}-port", type=int, default=port)
     return parser

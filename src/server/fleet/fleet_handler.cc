@@ -1,8 +1,11 @@
 #include "server/fleet/fleet_handler.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "base/text.h"
 #include "server/fleet/fleet_json.h"
 #include "server/fleet/repository.h"
 #include "server/unserved.h"
@@ -25,18 +28,36 @@ void FleetHandler::Handle(const Route& route, const HttpRequest& request,
   switch (route.kind) {
     case Route::Kind::kFleet:
       return HandleFleet(request, reply);
-    case Route::Kind::kFleetPlacer: {
-      const Result<std::string> name = ParsePlacerJson(BodyOf(request));
-      if (!name) return reply->Send(HttpResponse::Failure(name.error()));
-      FleetControl* const fleet = core_.fleet();
-      if (fleet == nullptr) return reply->Send(HttpResponse::Failure(NoFleetFor(*name)));
-      const Status set = fleet->SetPlacer(*name);
-      if (!set) return reply->Send(HttpResponse::Failure(set.error()));
+    case Route::Kind::kFleetPlacer:
+    case Route::Kind::kFleetMembers:
+    case Route::Kind::kFleetLeave: {
+      const Status changed = ChangeFleet(route, BodyOf(request));
+      if (!changed) return reply->Send(HttpResponse::Failure(changed.error()));
       return HandleFleet(request, reply);
     }
     default:
       return HandleRepository(route, request, reply);
   }
+}
+
+Status FleetHandler::ChangeFleet(const Route& route, std::string_view body) {
+  FleetControl* const fleet = core_.fleet();
+  const auto there_is_none = [&](const std::string& text) -> Status {
+    return tl::unexpected<Error>(NoFleetFor(text));
+  };
+  if (route.kind == Route::Kind::kFleetMembers) {
+    LAGOON_ASSIGN_OR_RETURN(const FleetJoin join, ParseJoinJson(body));
+    return fleet == nullptr ? there_is_none(fmt::format("member {}", Quoted(join.name)))
+                            : fleet->Join(join);
+  }
+  if (route.kind == Route::Kind::kFleetLeave) {
+    LAGOON_ASSIGN_OR_RETURN(const std::string name, ParseLeaveJson(body));
+    return fleet == nullptr ? there_is_none(fmt::format("member {}", Quoted(name)))
+                            : fleet->Leave(name);
+  }
+  LAGOON_ASSIGN_OR_RETURN(const std::string name, ParsePlacerJson(body));
+  return fleet == nullptr ? there_is_none(fmt::format("placer {}", Quoted(name)))
+                          : fleet->SetPlacer(name);
 }
 
 void FleetHandler::HandleFleet(const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {

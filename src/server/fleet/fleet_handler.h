@@ -13,6 +13,7 @@ namespace lagoon {
 /// What tells of several devices and changes which models serve:
 /// - /v2/fleet: GET tells the devices, replicas and the last decision.
 /// - /v2/fleet/placer: POST sets the placer, and answers with what GET /v2/fleet tells then.
+/// - /v2/fleet/members and /v2/fleet/leave: POST, a server joins or leaves; the same answer.
 /// - /v2/repository: Triton's model repository API, if the server was started so: index, load and
 ///   unload.
 class FleetHandler {
@@ -24,11 +25,13 @@ class FleetHandler {
 
   bool model_control() const { return model_control_; }
 
-  /// `route` is of kind kFleet, kFleetPlacer or kRepository..., and has the method of the request.
+  /// `route` is of kind kFleet... or kRepository..., and has the method of the request.
   void Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply);
 
  private:
+  /// What a POST of an operator changes in the fleet.
+  Status ChangeFleet(const Route& route, std::string_view body);
   void HandleFleet(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
   void HandleRepository(const Route& route, const HttpRequest& request,
                         const std::shared_ptr<HttpReply>& reply);

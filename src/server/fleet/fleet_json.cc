@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "server/fleet/repository.h"
 
@@ -50,6 +50,17 @@ Result<Json> ParseObject(std::string_view body, std::string_view form) {
   return json;
 }
 
+/// The text of an object's only field.
+Result<std::string> ParseOneText(std::string_view body, std::string_view field) {
+  std::string text;
+  const Status read = ReadJson(body, {JsonField::Text(field, text)});
+  if (!read) return Annotate("the body", read.error());
+  return text;
+}
+
+// 1 PB: what placers take.
+constexpr std::uint64_t kMostMemory = 1'000'000'000'000'000;
+
 }  // namespace
 
 std::string FleetJson(const FleetReport& report, TimePoint now) {
@@ -59,7 +70,9 @@ std::string FleetJson(const FleetReport& report, TimePoint now) {
                        {"description", device.description},
                        {"ready", device.ready},
                        {"units", device.units},
-                       {"memory_bytes", device.memory_bytes}});
+                       {"memory_bytes", device.memory_bytes},
+                       {"address", device.address},
+                       {"problem", device.problem}});
   }
   for (const FleetModelReport& model : report.models) {
     models.push_back({{"model", model.model},
@@ -79,17 +92,25 @@ std::string FleetJson(const FleetReport& report, TimePoint now) {
                        {"decisions", report.decisions},
                        {"loads", report.loads},
                        {"unloads", report.unloads},
-                       {"failed_loads", report.failed_loads}});
+                       {"failed_loads", report.failed_loads},
+                       {"retries", report.retries}});
 }
 
-Result<std::string> ParsePlacerJson(std::string_view body) {
-  constexpr std::string_view kForm = R"({"placer": NAME})";
-  LAGOON_ASSIGN_OR_RETURN(const Json json, ParseObject(body, kForm));
-  if (json.size() != 1 || !json.contains("placer") || !json["placer"].is_string()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the body must be {}, it is {}", kForm, Quoted(body)));
-  }
-  return json["placer"].get<std::string>();
+Result<std::string> ParsePlacerJson(std::string_view body) { return ParseOneText(body, "placer"); }
+
+Result<std::string> ParseLeaveJson(std::string_view body) { return ParseOneText(body, "name"); }
+
+Result<FleetJoin> ParseJoinJson(std::string_view body) {
+  FleetJoin join;
+  const auto memory = [&](std::uint64_t bytes) {
+    join.memory_bytes = static_cast<std::int64_t>(bytes);
+  };
+  // CheckJoin() says which texts are names and addresses.
+  const Status read = ReadJson(
+      body, {JsonField::Text("name", join.name, 0), JsonField::Text("address", join.address, 0)},
+      {JsonField::Whole("memory_bytes", 0, kMostMemory, memory)});
+  if (!read) return Annotate("the body", read.error());
+  return join;
 }
 
 std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only) {

@@ -18,6 +18,10 @@ namespace lagoon {
 std::string FleetJson(const FleetReport& report, TimePoint now);
 /// The name in {"placer": NAME}. kInvalidArgument says what is wrong with `body`.
 Result<std::string> ParsePlacerJson(std::string_view body);
+/// {"name": NAME, "address": "HOST:PORT", "memory_bytes": N}; the last may be absent.
+Result<FleetJoin> ParseJoinJson(std::string_view body);
+/// The name in {"name": NAME}.
+Result<std::string> ParseLeaveJson(std::string_view body);
 
 /// Triton's index: name, version, state, and why a model is not ready, without paths of the server.
 /// `ready_only`: without the models that are not ready.

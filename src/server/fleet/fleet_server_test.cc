@@ -66,9 +66,36 @@ TEST_F(FleetServer, SetsThePlacerOnTheMetricsPortOnly) {
   EXPECT_EQ(AskMetricsPort(Get("/v2/fleet/placer")).status, 405);
 }
 
+TEST_F(FleetServer, ServersJoinAndLeaveOnTheMetricsPortOnly) {
+  core_.BecomeFleet();
+  const std::string join =
+      Post("/v2/fleet/members", R"({"name":"a","address":"h:1","memory_bytes":5})");
+  EXPECT_EQ(Ask(join).status, 403);
+  const auto joined = AskMetricsPort(join);
+  ASSERT_EQ(joined.status, 200) << joined.body;
+  const Json device = Json::parse(joined.body)["devices"][2];
+  EXPECT_EQ(device["name"], "a");
+  EXPECT_EQ(device["address"], "h:1");
+  EXPECT_EQ(device["memory_bytes"], 5);
+  EXPECT_EQ(device["problem"], "");
+  for (const char* body : {"[]", R"({"name":1})", R"({"name":"a","more":1})",
+                           R"({"name":"a","address":"h:1","memory_bytes":-1})",
+                           R"({"name":"a","address":"h:1","memory_bytes":1e300})"}) {
+    EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/members", body)).status, 400) << body;
+  }
+  const std::string leave = Post("/v2/fleet/leave", R"({"name":"a"})");
+  EXPECT_EQ(Ask(leave).status, 403);
+  EXPECT_EQ(Json::parse(AskMetricsPort(leave).body)["devices"].size(), 2U);
+  EXPECT_EQ(AskMetricsPort(leave).status, 404);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/leave", "{}")).status, 400);
+}
+
 TEST_F(FleetServer, AServerOfOneDeviceHasNoFleet) {
   EXPECT_EQ(Ask(Get("/v2/fleet")).status, 501);
   EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/placer", R"({"placer":"other"})")).status, 501);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/leave", R"({"name":"a"})")).status, 501);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/members", R"({"name":"a","address":"h:1"})")).status,
+            501);
   EXPECT_THAT(AskMetricsPort(Get("/metrics")).body, Not(HasSubstr("lagoon_fleet")));
 }
 

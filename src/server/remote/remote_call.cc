@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "server/grpc/grpc_codec.h"
@@ -32,6 +33,8 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
       form_(request.form),
       callback_(std::move(callback)),
       request_(RequestBytes(request, left)),
+      arrival_(request.arrival),
+      deadline_(left > Nanoseconds::zero() ? request.arrival + request.timeout : kNoDeadline),
       sent_(Now()) {
   // The polls say that the member is there. A call that comes before the connection of its channel
   // waits for the connection, until the polls say that the member is lost.
@@ -39,8 +42,9 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
   if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
 }
 
-void RemoteCore::Call::Start(std::uint64_t handle) {
+void RemoteCore::Call::Start(std::uint64_t handle, Counts& counts) {
   handle_ = handle;
+  counts_ = &counts;
   reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
   reader_->StartCall();
   reader_->Finish(&answer_, &status_, owner_.queue_.Tag(*this));
@@ -60,10 +64,16 @@ void RemoteCore::Call::Done(bool /*ok*/) {
     cancelled = cancelled_;
     lost = lost_;
     had_connection = had_connection_;
-    owner_.Remove(handle_, model_);
+    owner_.Remove(handle_, *counts_);
   }
   request_.Clear();  // the callback's owner may use the payload again
-  callback_(Answer(cancelled, lost), EndedBefore(cancelled, had_connection));
+  Result<InferResponse> answer = Answer(cancelled, lost);
+  if (answer) {
+    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, /*rows=*/1, std::nullopt});
+  } else {
+    counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
+  }
+  callback_(std::move(answer), EndedBefore(cancelled, had_connection));
   callback_ = nullptr;
   RemoteCore& owner = owner_;
   delete this;

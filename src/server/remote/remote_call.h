@@ -20,10 +20,10 @@ class RemoteCore::Call final : public RemoteEvent {
   /// `left`: time until the deadline; 0: none.
   Call(RemoteCore& owner, const InferRequest& request, SentCallback callback, Nanoseconds left);
 
-  const std::string& model() const { return model_; }
   /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
-  /// the thread that ends the call. The call has `handle` among the owner's calls.
-  void Start(std::uint64_t handle);
+  /// the thread that ends the call. The call has `handle` among the owner's calls, and
+  /// is one of `counts`.
+  void Start(std::uint64_t handle, Counts& counts);
   /// Answers without having sent the request. In place of Start().
   void Refuse(Error error);
   // End the call early; Done() follows. With the owner's lock, so that the call is not deleted.
@@ -49,6 +49,7 @@ class RemoteCore::Call final : public RemoteEvent {
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
+  Counts* counts_ = nullptr;  // of the owner
   const std::string model_, id_;
   const std::vector<std::string> outputs_;
   const std::vector<OutputForm> forms_;
@@ -57,6 +58,7 @@ class RemoteCore::Call final : public RemoteEvent {
   grpc::ByteBuffer request_, answer_;
   grpc::ClientContext context_;
   grpc::Status status_;
+  const TimePoint arrival_, deadline_;
   TimePoint sent_;
   // Guarded by the owner's lock, which the annotations cannot name.
   bool cancelled_ = false;

@@ -4,11 +4,11 @@
 #include <grpcpp/create_channel.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "server/remote/remote_call.h"
+#include "server/remote/remote_change.h"
 #include "server/remote/remote_codec.h"
 #include "serving/config/model_config.pb.h"
 
@@ -70,10 +70,11 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   };
   if (!std::ranges::equal(report_.models, report->models, same)) Forget();
   report_ = *std::move(report);
+  ApplyChanges(report_.asked);
   others_.clear();
   for (const ModelStatistics& model : report_.models) {
-    const auto own = in_flight_.find(model.name);
-    const std::uint64_t of_this = own == in_flight_.end() ? 0 : own->second;
+    const auto own = counts_.find(model.name);
+    const std::uint64_t of_this = own == counts_.end() ? 0 : own->second.in_flight;
     if (model.pending > of_this) others_[model.name] += model.pending - of_this;
   }
 }
@@ -83,8 +84,10 @@ void RemoteCore::Lose(const Error& error) {
   connected_ = false;
   report_ = {};
   others_.clear();
+  made_.clear();
   Forget();
   for (const auto& [handle, call] : calls_) call->Lose();
+  for (Change* const change : changes_) change->Cancel();
 }
 
 void RemoteCore::Forget() {
@@ -93,11 +96,10 @@ void RemoteCore::Forget() {
   ask_again_ = {};
 }
 
-void RemoteCore::Remove(std::uint64_t handle, const std::string& model) {
+void RemoteCore::Remove(std::uint64_t handle, Counts& counts) {
   calls_.erase(handle);
   ++answering_;
-  const auto count = in_flight_.find(model);
-  if (--count->second == 0) in_flight_.erase(count);
+  --counts.in_flight;
 }
 
 void RemoteCore::Answered() {
@@ -108,7 +110,18 @@ void RemoteCore::Answered() {
 
 bool RemoteCore::Ready() const {
   MutexLock lock(mutex_);
-  return connected_ && report_.ready && !draining_;
+  return static_cast<bool>(Admit());
+}
+
+std::string RemoteCore::Problem() const {
+  MutexLock lock(mutex_);
+  return OtherVersion();
+}
+
+std::string RemoteCore::OtherVersion() const {
+  if (!connected_ || options_.version.empty() || report_.version == options_.version) return "";
+  return fmt::format("it has version {} of Lagoon, and this server {}: install the same there",
+                     Quoted(report_.version), Quoted(options_.version));
 }
 
 std::vector<ModelStatus> RemoteCore::Models() const {
@@ -119,6 +132,11 @@ std::vector<ModelStatus> RemoteCore::Models() const {
     status.name = model.name;
     status.version = model.version;
     status.state = ModelState::kReady;
+    // The mean of what ran there, as the time of a row alone is not told.
+    const StageStatistics& infer = model.compute_infer;
+    if (infer.count > 0) {
+      status.standalone = Nanoseconds(static_cast<std::int64_t>(infer.ns / infer.count));
+    }
   }
   return models;
 }
@@ -140,7 +158,7 @@ bool RemoteCore::Has(const std::string& model, const std::string& version) const
 
 bool RemoteCore::Serves(const std::string& model, const std::string& version) const {
   MutexLock lock(mutex_);
-  return connected_ && report_.ready && !draining_ && Has(model, version);
+  return Admit() && Has(model, version);
 }
 
 Status RemoteCore::Admit() const {
@@ -148,6 +166,9 @@ Status RemoteCore::Admit() const {
   if (!connected_) return Fail(ErrorCode::kUnavailable, member_ + ": not connected");
   if (!report_.ready) {
     return Fail(ErrorCode::kUnavailable, member_ + ": not ready: it loads models or drains");
+  }
+  if (std::string other = OtherVersion(); !other.empty()) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", member_, other));
   }
   return {};
 }
@@ -213,12 +234,17 @@ Result<inference::ModelConfig> RemoteCore::Config(const std::string& model,
 
 Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& model,
                                                             const std::string& version) const {
-  if (!model.empty()) LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
-  MutexLock lock(mutex_);
   std::vector<ModelStatistics> rows;
-  std::ranges::copy_if(report_.models, std::back_inserter(rows), [&](const ModelStatistics& row) {
-    return (model.empty() || row.name == model) && (version.empty() || row.version == version);
-  });
+  if (!version.empty()) return rows;  // counts are of all versions
+  MutexLock lock(mutex_);
+  for (const auto& [name, counts] : counts_) {
+    if (!model.empty() && name != model) continue;
+    ModelStatistics& row = rows.emplace_back();
+    counts.recorder.Read(row);
+    row.name = name;
+    row.batches.clear();  // the member knows its batches
+    row.pending = counts.in_flight;
+  }
   return rows;
 }
 
@@ -248,8 +274,9 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
     if (admitted) {
       handle = RequestHandle{++last_handle_};
       calls_.emplace(last_handle_, call.get());
-      ++in_flight_[call->model()];
-      call.release()->Start(last_handle_);  // deletes itself when it is done
+      Counts& counts = counts_[request.model];
+      ++counts.in_flight;
+      call.release()->Start(last_handle_, counts);  // deletes itself when it is done
     }
   }
   if (!admitted) call->Refuse(std::move(admitted).error());
@@ -265,16 +292,17 @@ void RemoteCore::Cancel(RequestHandle handle) {
 void RemoteCore::Drain(TimePoint until) {
   MutexLock lock(mutex_);
   draining_ = true;
-  while (calls_.size() + answering_ > 0 && Now() < until) changed_.WaitUntil(mutex_, until);
+  while (Busy() && Now() < until) changed_.WaitUntil(mutex_, until);
   for (const auto& [handle, call] : calls_) call->Cancel();
-  while (calls_.size() + answering_ > 0) changed_.Wait(mutex_);
+  for (Change* const change : changes_) change->Cancel();
+  while (Busy()) changed_.Wait(mutex_);
 }
 
 std::uint64_t RemoteCore::QueueOf(const std::string& model) const {
   MutexLock lock(mutex_);
-  const auto own = in_flight_.find(model);
+  const auto own = counts_.find(model);
   const auto others = others_.find(model);
-  return (own == in_flight_.end() ? 0 : own->second) +
+  return (own == counts_.end() ? 0 : own->second.in_flight) +
          (others == others_.end() ? 0 : others->second);
 }
 

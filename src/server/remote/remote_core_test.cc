@@ -42,6 +42,7 @@ class RemoteCoreTest : public ServerTest {
     options.poll_period = std::chrono::milliseconds(10);
     options.longest_reconnect = std::chrono::milliseconds(200);
     options.most_in_flight = 4;
+    options.loads = loads_;
     remote_ = std::make_unique<RemoteCore>(queue_, options);
     EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
   }
@@ -59,6 +60,7 @@ class RemoteCoreTest : public ServerTest {
     return result ? Error{ErrorCode::kInternal, "no error"} : result.error();
   }
 
+  bool loads_ = false;
   RemoteQueue queue_{1};
   std::unique_ptr<RemoteCore> remote_;
 };
@@ -93,7 +95,50 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   const auto config = remote_->Config("twice", "1");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->name(), "twice");
-  EXPECT_EQ(remote_->Statistics("", "")->size(), 1U);
+  EXPECT_TRUE(remote_->Statistics("", "")->empty()) << "nothing was asked through this core";
+  EXPECT_EQ(remote_->Problem(), "");
+}
+
+TEST_F(RemoteCoreTest, ModelsAreLoadedAndUnloadedAtTheMember) {
+  server_.reset();
+  model_control_ = true;
+  StartServer();
+  loads_ = true;
+  Connect();
+  ASSERT_NE(remote_->repository(), nullptr);
+  const auto change = [&](bool load, const std::string& model) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    const auto done = [promise](Status status) { promise->set_value(std::move(status)); };
+    if (load) {
+      remote_->repository()->LoadModel(model, done);
+    } else {
+      remote_->repository()->UnloadModel(model, done);
+    }
+    return promise->get_future().get();
+  };
+  EXPECT_TRUE(change(true, "spare"));
+  EXPECT_TRUE(change(false, "spare"));
+  EXPECT_THAT(core_.Changes(), testing::ElementsAre("load spare", "unload spare"));
+  const Status absent = change(true, "absent");
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
+  server_.reset();
+  EXPECT_TRUE(Eventually([&] { return !remote_->Ready(); }));
+  const Status lost = change(true, "spare");
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(RemoteCoreTest, AMemberOfAnotherVersionGetsNoRequests) {
+  RemoteOptions options;
+  options.address = remote_->address();
+  options.poll_period = std::chrono::milliseconds(10);
+  options.version = "99.0";
+  RemoteCore other(queue_, options);
+  EXPECT_TRUE(Eventually([&] { return !other.Problem().empty(); }));
+  EXPECT_THAT(other.Problem(), HasSubstr("this server '99.0'"));
+  EXPECT_FALSE(other.Ready());
+  EXPECT_FALSE(other.Serves("twice", ""));
 }
 
 TEST_F(RemoteCoreTest, SettingsOfTheDeviceAreTheMembersOwn) {
@@ -244,6 +289,10 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
 /// A member that says that it fails when it has got a request, and keeps the request.
 class StuckMember final : public inference::GRPCInferenceService::Service {
  public:
+  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+                              inference::ServerMetadataResponse*) override {
+    return grpc::Status::OK;
+  }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
                            inference::ServerReadyResponse* response) override {
     response->set_ready(true);
@@ -292,6 +341,10 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
 /// A member that answers what the test says.
 class LyingMember final : public inference::GRPCInferenceService::Service {
  public:
+  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+                              inference::ServerMetadataResponse*) override {
+    return grpc::Status::OK;
+  }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
                            inference::ServerReadyResponse* response) override {
     response->set_ready(true);

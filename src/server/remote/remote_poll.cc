@@ -24,7 +24,7 @@ RemotePoll::RemotePoll(std::shared_ptr<grpc::Channel> channel, RemoteQueue& queu
       options_(options),
       callback_(std::move(callback)) {
   MutexLock lock(mutex_);
-  AskReady();
+  AskVersion();
 }
 
 RemotePoll::~RemotePoll() {
@@ -54,7 +54,8 @@ void RemotePoll::Done(bool /*ok*/) {
     return;
   }
   if (asked) return Pause();
-  if (step_ == Step::kPause) return AskReady();
+  if (step_ == Step::kPause) return AskVersion();
+  if (step_ == Step::kMetadata) return AskReady();
   AskStatistics();
 }
 
@@ -63,8 +64,8 @@ std::optional<Result<MemberReport>> RemotePoll::Outcome() {
   if (!status_.ok()) {
     return tl::unexpected<Error>(ErrorOf(status_, "the member does not answer"));
   }
-  if (step_ == Step::kReady) return std::nullopt;
-  return MemberReport{ready_.ready(), ParseStatistics(statistics_)};
+  if (step_ != Step::kStatistics) return std::nullopt;
+  return MemberReport{ready_.ready(), ParseStatistics(statistics_), version_.version(), asked_};
 }
 
 void RemotePoll::Pause() {
@@ -74,11 +75,20 @@ void RemotePoll::Pause() {
 
 grpc::ClientContext& RemotePoll::Renew() {
   // The readers lie in memory of their call, and the context owns the call.
+  version_call_.reset();
   ready_call_.reset();
   statistics_call_.reset();
   context_.emplace();
   context_->set_deadline(In(options_.timeout));
   return *context_;
+}
+
+void RemotePoll::AskVersion() {
+  step_ = Step::kMetadata;
+  version_.Clear();
+  version_call_ = stub_->PrepareAsyncServerMetadata(&Renew(), {}, &queue_.queue());
+  version_call_->StartCall();
+  version_call_->Finish(&version_, &status_, queue_.Tag(*this));
 }
 
 void RemotePoll::AskReady() {
@@ -91,6 +101,7 @@ void RemotePoll::AskReady() {
 
 void RemotePoll::AskStatistics() {
   step_ = Step::kStatistics;
+  asked_ = Now();
   statistics_.Clear();
   statistics_call_ = stub_->PrepareAsyncModelStatistics(&Renew(), {}, &queue_.queue());
   statistics_call_->StartCall();

@@ -20,14 +20,17 @@ namespace lagoon {
 struct MemberReport {
   bool ready = false;
   std::vector<ModelStatistics> models;  // the models that it has loaded
+  std::string version;                  // of Lagoon there
+  TimePoint asked{};                    // when this object asked for `models`
 };
 
-/// Asks a member again and again how it is: first ServerReady, then ModelStatistics, then a pause.
+/// Asks a member again and again how it is: first ServerMetadata, then ServerReady, then
+/// ModelStatistics, then a pause.
 class RemotePoll final : private RemoteEvent {
  public:
   struct Options {
     Nanoseconds period{0};   // the pause
-    Nanoseconds timeout{0};  // of each of the two calls
+    Nanoseconds timeout{0};  // of each of the calls
   };
   /// Called on a thread of the queue, once for each round. An error: the member did not answer.
   using Callback = std::function<void(Result<MemberReport>)>;
@@ -40,10 +43,11 @@ class RemotePoll final : private RemoteEvent {
   ~RemotePoll() override;
 
  private:
-  enum class Step : std::uint8_t { kPause, kReady, kStatistics };
+  enum class Step : std::uint8_t { kPause, kMetadata, kReady, kStatistics };
 
   void Done(bool ok) override;
   void Pause() REQUIRES(mutex_);
+  void AskVersion() REQUIRES(mutex_);
   void AskReady() REQUIRES(mutex_);
   void AskStatistics() REQUIRES(mutex_);
   /// A context for the next call.
@@ -60,13 +64,17 @@ class RemotePoll final : private RemoteEvent {
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
-  Step step_ GUARDED_BY(mutex_) = Step::kReady;
+  Step step_ GUARDED_BY(mutex_) = Step::kMetadata;
+  TimePoint asked_ GUARDED_BY(mutex_){};  // for the statistics
   grpc::Alarm alarm_ GUARDED_BY(mutex_);
   std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
   grpc::Status status_ GUARDED_BY(mutex_);
+  inference::ServerMetadataResponse version_ GUARDED_BY(mutex_);
   inference::ServerReadyResponse ready_ GUARDED_BY(mutex_);
   inference::ModelStatisticsResponse statistics_ GUARDED_BY(mutex_);
   // Each is made anew for a call, and lies in memory of `context_`'s call.
+  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ServerMetadataResponse>> version_call_
+      GUARDED_BY(mutex_);
   std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ServerReadyResponse>> ready_call_
       GUARDED_BY(mutex_);
   std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelStatisticsResponse>>

@@ -147,6 +147,21 @@ class FakeCore final : public Inference,
     fleet_->placer = name;
     return {};
   }
+  Status Join(const FleetJoin& join) override {
+    MutexLock lock(mutex_);
+    FleetDeviceReport& device = fleet_->devices.emplace_back();
+    device.name = join.name;
+    device.address = join.address;
+    device.memory_bytes = join.memory_bytes;
+    return {};
+  }
+  Status Leave(const std::string& name) override {
+    MutexLock lock(mutex_);
+    const auto left =
+        std::erase_if(fleet_->devices, [&](const auto& device) { return device.name == name; });
+    if (left == 0) return Fail(ErrorCode::kNotFound, "the fleet has no member '" + name + "'");
+    return {};
+  }
   void LoadModel(const std::string& model, std::function<void(Status)> done) override {
     Change("load", model, done);
   }

@@ -19,6 +19,16 @@ struct FleetDeviceReport {
   bool ready = false;             // false: lost, or draining
   std::uint32_t units = 0;        // compute units
   std::int64_t memory_bytes = 0;  // as the placer sees it
+  std::string address = {};       // of a server: host:port of its gRPC
+  std::string problem = {};       // why it gets no requests; empty: it does if it is ready
+};
+
+/// A server that is to be of the fleet.
+struct FleetJoin {
+  std::string name;     // unique in the fleet
+  std::string address;  // host:port of its gRPC
+  /// What the placer may fill with models. 0: it does not count.
+  std::int64_t memory_bytes = 0;
 };
 
 /// A copy of a model on a device.
@@ -62,6 +72,7 @@ struct FleetReport {
   std::uint64_t loads = 0;         // replicas that were loaded since the fleet began
   std::uint64_t unloads = 0;       // replicas that were unloaded
   std::uint64_t failed_loads = 0;  // replicas that could not be loaded
+  std::uint64_t retries = 0;       // requests that were sent to a second member
 };
 
 /// The placement of a fleet. Any thread may call any method.
@@ -72,6 +83,13 @@ class FleetControl {
   virtual FleetReport ReadFleet() const = 0;
   /// The placer of the next decisions. kNotFound: unknown, with the list.
   virtual Status SetPlacer(const std::string& name) = 0;
+  /// The server is a member from now on, whether it is there or not. kInvalidArgument: the name or
+  /// HOST:PORT is wrong; kAlreadyExists: a member has one of them; kResourceExhausted: there are
+  /// too many members; kUnimplemented: none can join.
+  virtual Status Join(const FleetJoin& join) = 0;
+  /// The member gets no more requests, and is let go when it has answered those that it has.
+  /// kNotFound; kInvalidArgument: it is a device of this process.
+  virtual Status Leave(const std::string& name) = 0;
 };
 
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
@@ -41,6 +42,7 @@ class AllAnswers {
 
 /// Whether a fleet can place replicas on the member.
 Status CheckFacets(const FleetMember& member) {
+  if (member.link != nullptr) return {};
   const auto lacks = [&](const char* what) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("device '{}' cannot be of a fleet: it has no {}", member.name, what));
@@ -54,18 +56,26 @@ Status CheckFacets(const FleetMember& member) {
 }  // namespace
 
 FleetCore::FleetCore(FleetOptions options, std::vector<FleetMember> members)
-    : options_(std::move(options)),
-      members_(std::move(members)),
-      ready_(members_.size()),
-      shares_(members_.size()) {}
+    : options_(std::move(options)) {
+  const MutexLock lock(members_mutex_);
+  for (FleetMember& member : members) {
+    has_devices_ = has_devices_ || member.link == nullptr;
+    members_.push_back(std::make_shared<Member>(std::move(member)));
+  }
+}
 
 Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
                                                    std::vector<FleetMember> members) {
-  if (members.empty()) return Fail(ErrorCode::kInvalidArgument, "a fleet needs a device, has none");
+  if (members.empty() && !options.connect) {
+    return Fail(ErrorCode::kInvalidArgument, "a fleet needs a device, has none");
+  }
   for (const FleetMember& member : members) LAGOON_RETURN_IF_ERROR(CheckFacets(member));
   std::unique_ptr<FleetCore> fleet(new FleetCore(std::move(options), std::move(members)));
-  for (const FleetModel& model : fleet->options_.models) {
-    fleet->known_[model.name] = std::make_unique<Known>(model);
+  {
+    const MutexLock lock(fleet->known_mutex_);
+    for (const FleetModel& model : fleet->options_.models) {
+      fleet->known_[model.name] = std::make_unique<Known>(model);
+    }
   }
   fleet->FollowMembers(Now());
   LAGOON_ASSIGN_OR_RETURN(
@@ -77,32 +87,47 @@ Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
 FleetCore::~FleetCore() {
   Drain(Now());  // so that the keeper does not wait for requests
   keeper_.reset();
+  slots_.clear();
+  for (auto& member : AllSlots()) {
+    if (member != nullptr) gone_.push_back(std::move(member));
+  }
+  {
+    const MutexLock lock(members_mutex_);
+    members_.clear();
+  }
+  // A thread that has just answered a request may still hold its member, which must not end there.
+  for (const auto& member : gone_) {
+    while (member.use_count() > 1) std::this_thread::yield();
+  }
 }
 
 bool FleetCore::Ready() const {
   if (draining_.load()) return false;
-  return std::ranges::any_of(members_,
-                             [](const FleetMember& member) { return member.core->Ready(); });
+  return std::ranges::any_of(
+      Members(), [](const auto& member) { return !member->out() && member->core->Ready(); });
 }
 
 std::vector<ModelStatus> FleetCore::Models() const {
   std::vector<std::vector<ModelStatus>> all;
-  for (const FleetMember& member : members_) all.push_back(member.core->Models());
+  for (const auto& member : Members()) {
+    if (!member->out()) all.push_back(member->core->Models());
+  }
   return JoinStatuses(all);
 }
 
-/// The core of the first member that serves the model; null if there is none.
-const Inference* FleetCore::Serving(const std::string& model) const {
+/// The first member that serves the model; null if there is none.
+std::shared_ptr<FleetCore::Member> FleetCore::Serving(const std::string& model) const {
   for (const FleetRoute& route : routes_.Of(model)) {
-    const Inference& core = *members_[route.member].core;
-    if (core.ModelReady(model, "")) return &core;
+    std::shared_ptr<Member> member = MemberAt(route.member);
+    if (member != nullptr && member->core->ModelReady(model, "")) return member;
   }
   return nullptr;
 }
 
 Error FleetCore::NoReplica(const std::string& model) const {
-  if (!known_.contains(model)) {
-    return {ErrorCode::kNotFound, fmt::format("model {} is not in the repository", Quoted(model))};
+  if (Find(model) == nullptr) {
+    return {ErrorCode::kNotFound, fmt::format("model {} is not in the {}", Quoted(model),
+                                              options_.models.empty() ? "fleet" : "repository")};
   }
   return {ErrorCode::kUnavailable,
           fmt::format("model {} has no replica now; the server's log and /v2/fleet say why",
@@ -110,23 +135,23 @@ Error FleetCore::NoReplica(const std::string& model) const {
 }
 
 Status FleetCore::ModelReady(const std::string& model, const std::string& version) const {
-  const Inference* const core = Serving(model);
-  if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return core->ModelReady(model, version);
+  const std::shared_ptr<Member> member = Serving(model);
+  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
+  return member->core->ModelReady(model, version);
 }
 
 Result<ModelMetadata> FleetCore::Metadata(const std::string& model,
                                           const std::string& version) const {
-  const Inference* const core = Serving(model);
-  if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return core->Metadata(model, version);
+  const std::shared_ptr<Member> member = Serving(model);
+  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
+  return member->core->Metadata(model, version);
 }
 
 Result<inference::ModelConfig> FleetCore::Config(const std::string& model,
                                                  const std::string& version) const {
-  const Inference* const core = Serving(model);
-  if (core == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return core->Config(model, version);
+  const std::shared_ptr<Member> member = Serving(model);
+  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
+  return member->core->Config(model, version);
 }
 
 Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& model,
@@ -137,8 +162,10 @@ Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& mo
     // Held while the members are asked, so that a replica counts either there or in former_.
     const MutexLock lock(mutex_);
     AddStatistics(sums, former_);
-    for (std::size_t member = 0; member < members_.size(); ++member) {
-      auto rows = members_[member].core->Statistics("", "");
+    const Slots slots = AllSlots();
+    for (std::size_t member = 0; member < slots.size(); ++member) {
+      if (slots[member] == nullptr) continue;
+      auto rows = slots[member]->core->Statistics("", "");
       if (!rows) continue;  // the member is lost
       std::vector<ModelStatistics> counted;
       for (ModelStatistics& row : *rows) {
@@ -158,20 +185,22 @@ Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& mo
 
 DispatcherStats FleetCore::SchedulerStatistics() const {
   std::vector<DispatcherStats> all;
-  for (const FleetMember& member : members_)
-    all.push_back(member.core->schedulers()->SchedulerStatistics());
+  for (const auto& member : Devices()) {
+    all.push_back(member->core->schedulers()->SchedulerStatistics());
+  }
   return SumOf(all);
 }
 
 SchedulerConfig FleetCore::scheduler() const {
-  return members_.front().core->schedulers()->scheduler();
+  return Devices().front()->core->schedulers()->scheduler();
 }
 
 void FleetCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {
   const std::string choice = ChoiceOf(scheduler.config).Text();
-  const auto answers = std::make_shared<AllAnswers>(members_.size(), std::move(done));
-  for (const FleetMember& member : members_) {
-    const auto answer = [answers, name = member.name](Status status) {
+  const Slots devices = Devices();
+  const auto answers = std::make_shared<AllAnswers>(devices.size(), std::move(done));
+  for (const auto& member : devices) {
+    const auto answer = [answers, name = member->name](Status status) {
       if (status) return answers->Answer({});
       answers->Answer(Annotate(fmt::format("device '{}'", name), Error(std::move(status).error())));
     };
@@ -180,13 +209,13 @@ void FleetCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)>
       answer(tl::unexpected<Error>(made.error()));
       continue;
     }
-    member.core->schedulers()->SwitchScheduler(*std::move(made), answer);
+    member->core->schedulers()->SwitchScheduler(*std::move(made), answer);
   }
 }
 
 DeviceInfo FleetCore::device() const {
   std::vector<DeviceInfo> all;
-  for (const FleetMember& member : members_) all.push_back(member.core->schedulers()->device());
+  for (const auto& member : Devices()) all.push_back(member->core->schedulers()->device());
   return SumOf(all);
 }
 
@@ -194,8 +223,8 @@ Result<SharesReport> FleetCore::ReadShares() const {
   SharesReport joined;
   bool any = false;
   Error first;
-  for (const FleetMember& member : members_) {
-    Result<SharesReport> report = member.core->shares()->ReadShares();
+  for (const auto& member : Devices()) {
+    Result<SharesReport> report = member->core->shares()->ReadShares();
     if (!report) {
       first = report.error();
       continue;
@@ -214,8 +243,8 @@ Result<SharesReport> FleetCore::ReadShares() const {
 
 Status FleetCore::SetSharesRules(const SharesRules& rules) {
   Status first;
-  for (const FleetMember& member : members_) {
-    const Status set = member.core->shares()->SetSharesRules(rules);
+  for (const auto& member : Devices()) {
+    const Status set = member->core->shares()->SetSharesRules(rules);
     if (!set && first) first = set;
   }
   return first;
@@ -228,63 +257,42 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
   const MutexLock lock(share_mutex_);
   std::vector<std::pair<ShareControl*, ShareResize>> before;  // of the members that have resized
   for (const FleetRoute& route : routes) {
-    const FleetMember& member = members_[route.member];
-    ShareControl& shares = *member.core->shares();
+    const std::shared_ptr<Member> member = MemberAt(route.member);
+    if (member == nullptr || member->core->shares() == nullptr) continue;
+    ShareControl& shares = *member->core->shares();
     const Result<SharesReport> report = shares.ReadShares();
     if (Status resized = shares.ResizeShare(model, version, wanted); !resized) {
       for (auto& [changed, share] : before) {
         (void)changed->ResizeShare(share.model, share.version, share.wanted);
       }
-      return Annotate(fmt::format("device '{}'", member.name), Error(resized.error()));
+      return Annotate(fmt::format("device '{}'", member->name), Error(resized.error()));
     }
     if (!report) continue;
     for (ShareResize& share : SharesBefore(*report, model, version)) {
       before.emplace_back(&shares, std::move(share));
     }
   }
-  known_.at(model)->resized = {version, wanted};
+  Find(model)->resized = {version, wanted};
   return {};
-}
-
-RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
-  const auto known = known_.find(request.model);
-  if (known != known_.end()) {
-    Known& model = *known->second;
-    const bool has_rows = model.most_rows.load() > 0 && !request.inputs.empty() &&
-                          !request.inputs.front().dims.empty();
-    model.load.Arrived(has_rows ? std::max<std::int64_t>(1, request.inputs.front().dims[0]) : 1,
-                       Now());
-  }
-  const std::optional<FleetRoutes::Begun> begun =
-      draining_.load() ? std::nullopt : routes_.Begin(request.model);
-  if (!begun) {
-    request.payload.reset();
-    callback(tl::unexpected<Error>(
-        draining_.load() ? Error{ErrorCode::kUnavailable, "the server is shutting down"}
-                         : NoReplica(request.model)));
-    return RequestHandle{};
-  }
-  const RequestHandle handle = begun->handle;
-  Inference& core = *members_[begun->member].core;
-  const RequestHandle of_member =
-      core.Infer(std::move(request),
-                 [this, handle, callback = std::move(callback)](Result<InferResponse> answer) {
-                   routes_.End(handle);  // the last use of the fleet
-                   callback(std::move(answer));
-                 });
-  if (of_member == RequestHandle{}) return RequestHandle{};
-  if (routes_.Taken(handle, of_member)) core.Cancel(of_member);
-  return handle;
-}
-
-void FleetCore::Cancel(RequestHandle handle) {
-  const auto of_member = routes_.Cancel(handle);
-  if (of_member) members_[of_member->first].core->Cancel(of_member->second);
 }
 
 void FleetCore::Drain(TimePoint until) {
   draining_.store(true);
-  for (const FleetMember& member : members_) member.core->Drain(until);
+  for (const auto& member : Members()) member->core->Drain(until);
+}
+
+FleetDeviceReport FleetCore::DeviceReport(const Member& member) {
+  SchedulerControl* const schedulers = member.core->schedulers();
+  const DeviceInfo info = schedulers == nullptr ? DeviceInfo() : schedulers->device();
+  FleetDeviceReport report;
+  report.name = member.name;
+  report.description = info.description;
+  report.ready = member.core->Ready() && !member.out();
+  report.units = info.units;
+  report.memory_bytes = member.memory_bytes;
+  report.address = member.address;
+  report.problem = member.Problem();
+  return report;
 }
 
 Status FleetCore::SetPlacer(const std::string& name) { return keeper_->SetPlacer(name); }
@@ -298,29 +306,31 @@ FleetReport FleetCore::ReadFleet() const {
   report.loads = loads_.load();
   report.unloads = unloads_.load();
   report.failed_loads = failed_loads_.load();
-  for (const FleetMember& member : members_) {
-    const DeviceInfo info = member.core->schedulers()->device();
-    report.devices.push_back({member.name, info.description, member.core->Ready(), info.units,
-                              member.room.memory_bytes});
+  report.retries = retries_.load();
+  const Slots slots = AllSlots();
+  std::vector<std::size_t> device_of(slots.size());
+  for (std::size_t index = 0; index < slots.size(); ++index) {
+    device_of[index] = report.devices.size();
+    if (slots[index] != nullptr) report.devices.push_back(DeviceReport(*slots[index]));
   }
-  for (const auto& [name, known] : known_) {
-    report.models.push_back({name, known->load.Read(Now()).arrivals_per_s,
+  for (Known* known : AllKnown()) {
+    report.models.push_back({known->model.name, known->load.Read(Now()).arrivals_per_s,
                              Nanoseconds(known->slo.load()), Nanoseconds(known->standalone.load()),
                              known->model.memory_bytes});
   }
-  const auto loads = routes_.Loads();
-  for (const auto& [model, members] : loads) {
+  for (const auto& [model, members] : routes_.Loads()) {
     const std::vector<FleetRoute> routes = routes_.Of(model);
     double sum = 0;
     for (const FleetRoute& route : routes) sum += route.fraction;
-    for (std::size_t member = 0; member < members_.size(); ++member) {
+    for (std::size_t member = 0; member < slots.size(); ++member) {
+      if (slots[member] == nullptr) continue;
       const auto route = std::ranges::find(routes, member, &FleetRoute::member);
       const auto load = members.find(member);
       const FleetRoutes::Load counts = load == members.end() ? FleetRoutes::Load() : load->second;
       const bool serves = route != routes.end();
       if (!serves && counts.in_flight == 0) continue;
       report.replicas.push_back(
-          {model, member,
+          {model, device_of[member],
            serves ? FleetReplicaReport::State::kServing : FleetReplicaReport::State::kRetiring,
            serves ? route->fraction / sum : 0, counts.requests, counts.in_flight});
     }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "base/mutex.h"
 #include "cluster/placement/placer.h"
 #include "serving/core/fleet_control.h"
+#include "serving/core/fleet_member.h"
 #include "serving/core/inference.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core/share_control.h"
@@ -21,17 +23,10 @@
 #include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
+#include "serving/fleet/suspects.h"
 #include "serving/model/load_recorder.h"
 
 namespace lagoon {
-
-/// A device of a fleet: the core that serves on it, in this process or on another machine. It has a
-/// repository, shares and a scheduler, and Ready() says whether the device is there.
-struct FleetMember {
-  std::string name;  // unique in the fleet, for people
-  std::unique_ptr<Inference> core;
-  GpuView room;  // what a placer may use of it
-};
 
 /// A model that the fleet may serve; every member can load it.
 struct FleetModel {
@@ -40,32 +35,44 @@ struct FleetModel {
 };
 
 struct FleetOptions {
-  std::vector<FleetModel> models;  // by name
+  /// By name. Empty: the fleet serves what its members have.
+  std::vector<FleetModel> models;
   std::string placer = "static";
   PlacementKeeper::MakePlacer make_placer = MakeFleetPlacer;
   PlacementRules rules;
   /// What a placer takes for the SLO of a model whose config has neither lagoon.slo_ms nor
   /// lagoon.deadline_ms.
   Nanoseconds default_slo{std::chrono::milliseconds(100)};
+  ConnectMember connect = {};  // null: no server can join
 };
 
 /// One core over several: each model has replicas on some of the members, and each request goes to
 /// one of them (FleetRoutes). A PlacementKeeper decides where replicas are. A replica is loaded in
 /// the background, then gets requests; one that goes answers the requests that it has, then is
 /// unloaded: no request fails, but those that take longer than PlacementRules::longest_drain. A
-/// model never loses its last replica.
+/// model never loses its last replica. A member without a repository keeps what it has, and all of
+/// that is served.
 ///
-/// When a member is lost, its requests in flight are answered kUnavailable as those of any core.
-/// Other replicas of its models take all requests at once, and models without another replica get
-/// one by the next decision. A member that comes back offers what it has loaded again: models
-/// without a replica are served there, and other replicas are unloaded.
+/// A request that a member answers with kUnavailable, because it drains or is full, is sent once
+/// more, to another member. So is a request whose member is lost while it runs, unless requests
+/// like it have ended members before (Suspects); it runs twice then, which changes nothing, as
+/// inference has no other effect than its answer. Each request is answered once. kNotFound of a
+/// server counts as kUnavailable: the model is on its way.
+///
+/// Models of a lost member without another replica get one by the next decision. A member that
+/// comes back offers what it has loaded again: models without a replica are served there, and other
+/// replicas are unloaded.
+///
+/// Servers join and leave at run time. One of another version, or with a model in other shapes than
+/// the fleet has it, gets no requests, and FleetDeviceReport::problem says why.
 ///
 /// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
 /// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
 /// - ModelReady(), Metadata(), Config(): of the first member that serves the model.
-/// - Statistics(): sums over members, including replicas that were unloaded. `share` and
-///   `most_rows` are the largest of a member.
+/// - Statistics(): sums over members, including replicas that were unloaded. A request that was
+///   sent to two members counts at both. `share` and `most_rows` are the largest of a member.
+/// - schedulers(), shares(): of the devices of this process; null if there were none at the start.
 /// - SchedulerStatistics(): sums. scheduler(): that of the first member, as all have the same.
 ///   SwitchScheduler() switches all members, and reports the first error after all are through.
 /// - device(): units, memory and limits are sums.
@@ -81,8 +88,8 @@ class FleetCore final : public Inference,
                         public FleetControl,
                         private PlacementHost {
  public:
-  /// Models that members serve already are their replicas. kInvalidArgument: there is no member, or
-  /// one lacks a facet. Else the errors of PlacementKeeper::Start().
+  /// Models that members serve already are their replicas. kInvalidArgument: there is no member and
+  /// none can join, or a device lacks a facet. Else the errors of PlacementKeeper::Start().
   static Result<std::unique_ptr<FleetCore>> Make(FleetOptions options,
                                                  std::vector<FleetMember> members);
   /// Cancels what is in flight; the placement under way ends first.
@@ -111,12 +118,36 @@ class FleetCore final : public Inference,
 
   FleetReport ReadFleet() const override;
   Status SetPlacer(const std::string& name) override;
+  Status Join(const FleetJoin& join) override;
+  Status Leave(const std::string& name) override;
 
-  SchedulerControl* schedulers() override { return this; }
-  ShareControl* shares() override { return this; }
+  SchedulerControl* schedulers() override { return has_devices_ ? this : nullptr; }
+  ShareControl* shares() override { return has_devices_ ? this : nullptr; }
   FleetControl* fleet() override { return this; }
 
  private:
+  /// A member and what the fleet has found out about it.
+  struct Member : FleetMember {
+    explicit Member(FleetMember member) : FleetMember(std::move(member)) {
+      room.memory_bytes = memory_bytes;
+      room.name = name;
+    }
+
+    /// It gets no requests: it leaves, or `problem` is not empty.
+    bool out() const { return leaves.load() || refused.load(); }
+    std::string Problem() const {
+      const MutexLock lock(mutex);
+      return problem;
+    }
+    void SetProblem(const std::string& text);
+
+    GpuView room;  // what a placer may use of it
+    std::atomic<bool> leaves{false}, refused{false};
+    mutable Mutex mutex;
+    std::string problem GUARDED_BY(mutex);
+  };
+  using Slots = std::vector<std::shared_ptr<Member>>;
+
   /// A model as placers see it: measured values, or values of its config.
   struct Known {
     explicit Known(FleetModel model_in) : model(std::move(model_in)) {}
@@ -129,16 +160,42 @@ class FleetCore final : public Inference,
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
     const LatencyModel* latency = nullptr;  // of latencies_
+    Nanoseconds longest{0};                 // of a row alone, of the members that have it
+    std::string shapes;                     // of its inputs and outputs; empty: not known
     int failed_loads = 0;                   // in a row
     TimePoint retry_at{};                   // not placed anew before, because a load has failed
   };
   using Replica = std::pair<std::string, std::size_t>;  // model, member
+  struct Flight;
   using Places = std::map<std::string, std::vector<FleetRoute>>;
 
   FleetCore(FleetOptions options, std::vector<FleetMember> members);
+
+  // Requests.
+  FleetRoutes::Look LookAt(const InferRequest& request) const;
+  std::optional<Error> Refusal(const InferRequest& request);
+  void CountArrival(const InferRequest& request);
+  void SendTo(const std::shared_ptr<Flight>& flight, std::size_t index);
+  /// `lost`: as FleetLink::SentCallback has it.
+  void Answered(const std::shared_ptr<Flight>& flight, std::size_t index,
+                Result<InferResponse> result, bool lost);
+  /// The member to send the flight to after kUnavailable; empty: the error is the answer.
+  std::optional<std::size_t> Again(const Flight& flight, std::size_t index, bool lost);
+
+  // Members. The number of a member is its place in the slots, which another one takes when it has
+  // left.
+  Slots AllSlots() const;                                     // null: free
+  Slots Members() const;                                      // without those that are free
+  Slots Devices() const;                                      // of this process
+  std::shared_ptr<Member> MemberAt(std::size_t index) const;  // null: it has left
+  Status MayJoin(const FleetJoin& join) const REQUIRES(members_mutex_);
+  static FleetDeviceReport DeviceReport(const Member& member);
+  Known* Find(const std::string& model) const;  // null: the fleet does not have it
+  std::vector<Known*> AllKnown() const;
+
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
   const LatencyModel& LatencyOf(Nanoseconds standalone);
-  const Inference* Serving(const std::string& model) const;
+  std::shared_ptr<Member> Serving(const std::string& model) const;
   Error NoReplica(const std::string& model) const;
 
   // PlacementHost: on the keeper's thread.
@@ -152,6 +209,11 @@ class FleetCore final : public Inference,
   void ReleaseShares(const Places& wanted);
   void ResizeAgain(const Replica& replica);
   void FollowMembers(TimePoint now);
+  void LetGo();
+  bool Follow(std::size_t index);
+  std::string ProblemOf(const Member& member, const std::vector<ModelStatus>& models);
+  std::string OtherShapes(const Member& member, const std::string& model, const Known& known);
+  void FollowRoutes(Known& known, std::set<Replica>& strays);
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
   void Note(const std::string& model, const Status& loaded);
@@ -162,11 +224,22 @@ class FleetCore final : public Inference,
 
   const FleetOptions options_;
   FleetRoutes routes_;  // the members' callbacks use it
-  const std::vector<FleetMember> members_;
-  std::map<std::string, std::unique_ptr<Known>> known_;  // the map itself is immutable after Make
-  // By member, as FollowMembers() has seen; the keeper's thread only.
+  Suspects suspects_;
+  std::atomic<std::uint64_t> retries_{0};
+  bool has_devices_ = false;  // immutable after Make
+  mutable Mutex members_mutex_;
+  Slots members_ GUARDED_BY(members_mutex_);
+  mutable Mutex known_mutex_;  // of the map itself: its entries stay
+  std::map<std::string, std::unique_ptr<Known>> known_ GUARDED_BY(known_mutex_);
+  // The rest of this group is for the keeper's thread only. Members that have left and may still be
+  // in use on another thread, on which they must not end.
+  Slots gone_;
+  // As FollowMembers() has seen: the slots, which of them are ready, their shares, and the replicas
+  // that are there.
+  Slots slots_;
   std::vector<bool> ready_;
   std::vector<SharesReport> shares_;
+  std::set<Replica> there_;
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
   // By the time of a row, rounded, so that there are not many. Placers tell them apart by their
   // addresses. The keeper's thread only.

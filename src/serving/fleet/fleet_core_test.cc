@@ -83,7 +83,7 @@ class FleetCoreTest : public ::testing::Test {
       FleetMember member;
       member.name = std::to_string(members.size()) + "/fake";
       member.core = std::move(core);
-      member.room.memory_bytes = 1000;
+      member.memory_bytes = 1000;
       members.push_back(std::move(member));
     }
     FleetOptions options;
@@ -459,7 +459,7 @@ TEST_F(FleetCoreTest, AMemberMustBeAbleToLoadModels) {
   auto core = std::make_unique<FakeMember>(std::set<std::string>{"a"});
   core->HaveNoRepository();
   std::vector<FleetMember> members;
-  members.push_back({"fixed", std::move(core), {}});
+  members.push_back({.name = "fixed", .core = std::move(core)});
   const auto fleet = FleetCore::Make({}, std::move(members));
   ASSERT_FALSE(fleet);
   EXPECT_EQ(fleet.error().code, ErrorCode::kInvalidArgument);

@@ -86,69 +86,17 @@ const LatencyModel& FleetCore::LatencyOf(Nanoseconds standalone) {
   return *latency;
 }
 
-/// Takes note of what the members serve. Routes lead to replicas that are there; if a model has
-/// none, to members that are lost, whose answers say so. Replicas that have no route get one if the
-/// model has no other replica, else they go.
-void FleetCore::FollowMembers(TimePoint now) {
-  std::set<Replica> there, strays;
-  std::map<std::string, Nanoseconds> longest;  // of the devices that have the model
-  for (std::size_t member = 0; member < members_.size(); ++member) {
-    Inference& core = *members_[member].core;
-    ready_[member] = core.Ready();
-    shares_[member] = core.shares()->ReadShares().value_or(SharesReport());
-    if (!ready_[member]) continue;
-    for (const ModelStatus& status : core.Models()) {
-      if (status.state != ModelState::kReady) continue;
-      const auto known = known_.find(status.name);
-      if (known == known_.end()) continue;
-      if (there.insert({status.name, member}).second) Learn(*known->second, core, status);
-      Nanoseconds& standalone = longest[status.name];
-      standalone = std::max(standalone, status.standalone);
-    }
-  }
-  for (const auto& [name, standalone] : longest) {
-    Known& known = *known_.at(name);
-    known.standalone = standalone.count();
-    known.latency = &LatencyOf(standalone);
-  }
-  for (const auto& [name, known] : known_) {
-    const std::vector<FleetRoute> routes = routes_.Of(name);
-    std::vector<FleetRoute> left = routes;
-    std::erase_if(left, [&there, &model = name](const FleetRoute& route) {
-      return !there.contains({model, route.member});
-    });
-    const bool adopts = left.empty();
-    for (std::size_t member = 0; member < members_.size(); ++member) {
-      if (!there.contains({name, member})) continue;
-      if (Contains(left, member)) continue;
-      if (adopts) {
-        left.push_back({member, 1});
-        leaving_.erase({name, member});
-      } else {
-        strays.insert({name, member});
-      }
-    }
-    if (left.empty()) {
-      left = routes;
-      std::erase_if(left, [this](const FleetRoute& route) { return ready_[route.member]; });
-    }
-    if (left != routes) routes_.Set(name, std::move(left));
-  }
-  Retire(strays, now);
-}
-
 PlacementView FleetCore::View(TimePoint now) {
   FollowMembers(now);
   PlacementView view;
   gpus_.clear();
   names_.clear();
-  for (std::size_t member = 0; member < members_.size(); ++member) {
-    if (!ready_[member]) continue;
+  for (std::size_t member = 0; member < slots_.size(); ++member) {
+    if (!ready_[member] || slots_[member]->core->repository() == nullptr) continue;
     gpus_.push_back(member);
-    view.gpus.push_back(members_[member].room);
-    view.gpus.back().name = members_[member].name;
+    view.gpus.push_back(slots_[member]->room);
   }
-  for (auto& [name, known] : known_) AddModel(*known, now, view);
+  for (Known* known : AllKnown()) AddModel(*known, now, view);
   SortReplicas(view.current);
   KeepRoomForLeaving(view);
   return view;
@@ -165,7 +113,7 @@ void FleetCore::KeepRoomForLeaving(PlacementView& view) const {
     if (gpu == gpus_.end()) continue;
     const auto index = static_cast<std::size_t>(gpu - gpus_.begin());
     std::int64_t& room = view.gpus[index].memory_bytes;
-    const std::int64_t left = room - known_.at(replica.first)->model.memory_bytes;
+    const std::int64_t left = room - Find(replica.first)->model.memory_bytes;
     room = std::min(room, std::max(left, used[index]));
   }
 }
@@ -210,7 +158,7 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
   }
   for (const FleetRoute& route : routes) {
     const auto [granules, rows] =
-        HasNow(shares_[route.member], model.name, members_[route.member].room.granules);
+        HasNow(shares_[route.member], model.name, slots_[route.member]->room.granules);
     view.current.replicas.push_back({view.models.size(), gpu_of(route), granules,
                                      std::min(rows, model.most_rows), route.fraction / sum});
   }
@@ -237,7 +185,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
       if (leaving_.erase({model, route.member}) > 0) continue;  // it is still there
       auto promise = std::make_shared<std::promise<Status>>();
       loading.emplace_back(Replica(model, route.member), promise->get_future());
-      members_[route.member].core->repository()->LoadModel(
+      slots_[route.member]->core->repository()->LoadModel(
           model, [promise](Status status) { promise->set_value(std::move(status)); });
     }
   }
@@ -245,7 +193,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
   for (auto& [replica, done] : loading) {
     const Status loaded = done.get();
     Note(replica.first, loaded);
-    const std::string& device = members_[replica.second].name;
+    const std::string& device = slots_[replica.second]->name;
     if (loaded) {
       ++loads_;
       spdlog::info("fleet: model '{}' is loaded on '{}'", replica.first, device);
@@ -260,7 +208,7 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
 }
 
 void FleetCore::Note(const std::string& model, const Status& loaded) {
-  Known& known = *known_.at(model);
+  Known& known = *Find(model);
   if (loaded) {
     known.failed_loads = 0;
     return;
@@ -304,8 +252,8 @@ void FleetCore::ReleaseShares(const Places& wanted) {
   }
   const MutexLock lock(share_mutex_);
   std::vector<ReplicaShare> tuned;
-  for (const auto& [name, known] : known_) {
-    if (PlacerDecidesShare(*known)) tuned.push_back({name, {}});
+  for (const Known* known : AllKnown()) {
+    if (PlacerDecidesShare(*known)) tuned.push_back({known->model.name, {}});
   }
   for (const std::size_t member : members) SetSharesOf(member, tuned);
 }
@@ -315,10 +263,10 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
   std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
   for (const PlacedReplica& replica : assignment.replicas) {
     const std::string& name = names_[replica.model];
-    if (!PlacerDecidesShare(*known_.at(name))) continue;
+    if (!PlacerDecidesShare(*Find(name))) continue;
     const std::size_t member = gpus_[replica.gpu];
     ReplicaShare& share = wanted[member].emplace_back(ReplicaShare{name, {}});
-    if (decided) share.part = 1.0 * replica.granules / members_[member].room.granules;
+    if (decided) share.part = 1.0 * replica.granules / slots_[member]->room.granules;
   }
   for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
 }
@@ -330,25 +278,26 @@ bool FleetCore::PlacerDecidesShare(const Known& known) const {
 /// What an operator has said of a model's share holds for its new replica too.
 void FleetCore::ResizeAgain(const Replica& replica) {
   const MutexLock lock(share_mutex_);
-  const auto& resized = known_.at(replica.first)->resized;
+  const auto& resized = Find(replica.first)->resized;
   if (!resized) return;
-  const Status again = members_[replica.second].core->shares()->ResizeShare(
-      replica.first, resized->first, resized->second);
+  ShareControl* const shares = slots_[replica.second]->core->shares();
+  if (shares == nullptr) return;
+  const Status again = shares->ResizeShare(replica.first, resized->first, resized->second);
   if (again) return;
   spdlog::warn("fleet: the share of model '{}' on '{}' is not what an operator has set: {}",
-               replica.first, members_[replica.second].name, again.error().message);
+               replica.first, slots_[replica.second]->name, again.error().message);
 }
 
 void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted) {
-  ShareControl& shares = *members_[member].core->shares();
-  const Result<SharesReport> report = shares.ReadShares();
+  ShareControl* const shares = slots_[member]->core->shares();
+  if (shares == nullptr) return;
+  const Result<SharesReport> report = shares->ReadShares();
   if (!report) return;  // the device is lost
   for (const ShareResize& resize : SharesToSet(*report, wanted)) {
-    const Status resized = shares.ResizeShare(resize.model, resize.version, resize.wanted);
+    const Status resized = shares->ResizeShare(resize.model, resize.version, resize.wanted);
     if (resized || resized.error().message == share_problem_) continue;
     share_problem_ = resized.error().message;
-    spdlog::warn("fleet: a share on '{}' stays as it is: {}", members_[member].name,
-                 share_problem_);
+    spdlog::warn("fleet: a share on '{}' stays as it is: {}", slots_[member]->name, share_problem_);
   }
 }
 
@@ -367,7 +316,7 @@ void FleetCore::UnloadIdle(TimePoint now) {
     if (left.empty() || now - since < options_.rules.longest_drain) continue;
     since = now;  // those that do not end then are cancelled again after as long
     spdlog::warn("fleet: {} requests of model '{}' on '{}' are cancelled: the replica is to go",
-                 left.size(), replica.first, members_[replica.second].name);
+                 left.size(), replica.first, slots_[replica.second]->name);
     for (const RequestHandle handle : left) Cancel(handle);
   }
   for (const Replica& replica : idle) leaving_.erase(replica);
@@ -378,8 +327,8 @@ void FleetCore::Unload(const std::vector<Replica>& replicas) {
   std::vector<std::pair<Replica, std::future<Status>>> unloading;
   for (const Replica& replica : replicas) {
     const auto& [model, member] = replica;
-    Inference& core = *members_[member].core;
-    {
+    Inference& core = *slots_[member]->core;
+    if (slots_[member]->link == nullptr) {  // a link keeps its counts
       const MutexLock lock(mutex_);
       if (auto counts = core.Statistics(model, "")) {
         for (ModelStatistics& row : *counts) {
@@ -398,7 +347,7 @@ void FleetCore::Unload(const std::vector<Replica>& replicas) {
   }
   for (auto& [replica, done] : unloading) {
     const Status unloaded = done.get();
-    const std::string& device = members_[replica.second].name;
+    const std::string& device = slots_[replica.second]->name;
     if (unloaded) {
       ++unloads_;
       spdlog::info("fleet: model '{}' is unloaded on '{}'", replica.first, device);

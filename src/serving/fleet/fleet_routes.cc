@@ -1,5 +1,7 @@
 #include "serving/fleet/fleet_routes.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace lagoon {
@@ -25,43 +27,101 @@ std::map<std::string, std::vector<FleetRoute>> FleetRoutes::All() const {
   return all;
 }
 
-const FleetRoute& FleetRoutes::Draw(const Model& model) {
-  double sum = 0;
-  for (const FleetRoute& route : model.routes) sum += route.fraction;
-  double left = random_.Uniform() * sum;
+FleetRoutes::Candidates FleetRoutes::CandidatesOf(Model& model) {
+  Candidates among;
   for (const FleetRoute& route : model.routes) {
-    left -= route.fraction;
-    if (left < 0) return route;
+    among.members.push_back(route.member);
+    among.states.push_back({route.fraction, model.loads[route.member].in_flight, /*ready=*/true});
   }
-  return model.routes.back();  // rounding
+  for (double& draw : among.draws) draw = random_.Uniform();
+  return among;
 }
 
-std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name) {
-  const MutexLock lock(mutex_);
-  const auto found = models_.find(name);
-  if (found == models_.end() || found->second.routes.empty()) return std::nullopt;
-  Model& model = found->second;
-  std::size_t member = model.routes.front().member;
-  if (model.routes.size() > 1) {
-    const FleetRoute& first = Draw(model);
-    const FleetRoute& second = Draw(model);
-    const auto queue = [&model](const FleetRoute& route) {
-      return static_cast<double>(model.loads[route.member].in_flight) / route.fraction;
-    };
-    member = queue(second) < queue(first) ? second.member : first.member;
+std::optional<std::size_t> FleetRoutes::Choose(Candidates& among, const Look& look,
+                                               std::optional<std::size_t> avoid) {
+  std::optional<std::size_t> avoided;
+  for (std::size_t i = 0; i < among.members.size(); ++i) {
+    if (avoid == among.members[i]) avoided = i;
+    if (!look) continue;
+    const Seen seen = look(among.members[i]);
+    among.states[i].ready = seen.ready;
+    among.states[i].queue = std::max(among.states[i].queue, seen.queue);
   }
-  Load& load = model.loads[member];
+  const auto picked = PickReplica(among.states, avoided, among.draws);
+  if (!picked) return std::nullopt;
+  return among.members[*picked];
+}
+
+std::optional<std::size_t> FleetRoutes::Routed(const Model& model, std::size_t member,
+                                               std::optional<std::size_t> avoid) {
+  std::optional<std::size_t> other;
+  for (const FleetRoute& route : model.routes) {
+    if (route.member == member) return member;
+    if (route.member != avoid && !other) other = route.member;
+  }
+  return other;
+}
+
+std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name, const Look& look) {
+  Candidates among;
+  Model* model = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = models_.find(name);
+    if (found == models_.end() || found->second.routes.empty()) return std::nullopt;
+    model = &found->second;
+    among = CandidatesOf(*model);
+  }
+  const bool alone = among.members.size() == 1;
+  std::size_t member = among.members.front();
+  if (!alone) member = Choose(among, look, std::nullopt).value_or(member);
+  const MutexLock lock(mutex_);
+  const std::optional<std::size_t> routed = Routed(*model, member, std::nullopt);
+  if (!routed) return std::nullopt;
+  member = *routed;
+  Load& load = model->loads[member];
   ++load.in_flight;
   ++load.requests;
   const RequestHandle handle{next_++};
-  flights_[handle] = {&load, member};
-  return Begun{handle, member};
+  flights_[handle] = {.model = model, .load = &load, .member = member};
+  return Begun{handle, member, alone};
 }
 
-bool FleetRoutes::Taken(RequestHandle handle, RequestHandle of_member) {
+std::optional<std::size_t> FleetRoutes::Again(RequestHandle handle, const Look& look) {
+  Candidates among;
+  std::size_t before = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto flight = flights_.find(handle);
+    if (flight == flights_.end() || flight->second.cancelled || flight->second.again) {
+      return std::nullopt;
+    }
+    before = flight->second.member;
+    among = CandidatesOf(*flight->second.model);
+  }
+  std::optional<std::size_t> member = Choose(among, look, before);
+  if (!member) return std::nullopt;
   const MutexLock lock(mutex_);
   const auto flight = flights_.find(handle);
-  if (flight == flights_.end()) return false;  // answered
+  if (flight == flights_.end() || flight->second.cancelled) return std::nullopt;
+  Flight& again = flight->second;
+  member = Routed(*again.model, *member, before);
+  if (!member) return std::nullopt;
+  --again.load->in_flight;
+  again.load = &again.model->loads[*member];
+  ++again.load->in_flight;
+  ++again.load->requests;
+  again.member = *member;
+  again.again = true;
+  again.of_member = {};
+  return member;
+}
+
+bool FleetRoutes::Taken(RequestHandle handle, std::size_t member, RequestHandle of_member) {
+  const MutexLock lock(mutex_);
+  const auto flight = flights_.find(handle);
+  if (flight == flights_.end()) return false;         // answered
+  if (flight->second.member != member) return false;  // on its way to another member
   flight->second.of_member = of_member;
   return flight->second.cancelled;
 }
@@ -102,6 +162,23 @@ std::vector<RequestHandle> FleetRoutes::InFlight(const std::string& model,
     if (flight.load == &load->second) handles.push_back(handle);
   }
   return handles;
+}
+
+bool FleetRoutes::Leave(std::size_t member) {
+  const MutexLock lock(mutex_);
+  bool idle = true;
+  for (auto& [name, model] : models_) {
+    std::erase_if(model.routes,
+                  [member](const FleetRoute& route) { return route.member == member; });
+    const auto load = model.loads.find(member);
+    if (load == model.loads.end()) continue;
+    if (load->second.in_flight > 0) {
+      idle = false;
+    } else {
+      model.loads.erase(load);
+    }
+  }
+  return idle;
 }
 
 }  // namespace lagoon

@@ -2,8 +2,10 @@
 
 // Which replica of a model gets a request.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/random.h"
+#include "serving/fleet/replica_choice.h"
 
 namespace lagoon {
 
@@ -26,9 +29,8 @@ struct FleetRoute {
   bool operator==(const FleetRoute&) const = default;
 };
 
-/// The replicas of each model, and the requests in flight on them. A request goes to one of two
-/// replicas, drawn with the weights of their fractions: to the one with fewer requests in flight
-/// for its fraction, or the first of both. Draws are seeded. Any thread may call any method.
+/// The replicas of each model, and the requests in flight on them. PickReplica() chooses the
+/// replica of a request. Draws are seeded. Any thread may call any method.
 class FleetRoutes {
  public:
   explicit FleetRoutes(std::uint32_t seed = 1) : random_(seed) {}
@@ -39,15 +41,28 @@ class FleetRoutes {
   std::vector<FleetRoute> Of(const std::string& model) const;
   std::map<std::string, std::vector<FleetRoute>> All() const;
 
+  /// What a member says of itself when a replica is chosen.
+  struct Seen {
+    bool ready = true;
+    std::uint64_t queue = 0;  // requests for the model there, also those of other clients
+  };
+  /// Called without a lock. Null: all members are ready.
+  using Look = std::function<Seen(std::size_t member)>;
+
   struct Begun {
     RequestHandle handle{};  // the fleet's
     std::size_t member = 0;
+    bool alone = false;  // the model has no other replica
   };
-  /// Chooses a replica for a request and counts it there. Empty: the model has no replica.
-  std::optional<Begun> Begin(const std::string& model);
-  /// The member has taken the request under its own handle. True: the request was cancelled before,
+  /// Chooses a replica for a request and counts it there. If none is ready it is the first one,
+  /// whose answer says why. Empty: the model has no replica.
+  std::optional<Begun> Begin(const std::string& model, const Look& look = {});
+  /// Chooses another replica for a request that its member has not answered, and counts it there.
+  /// Empty: the request was cancelled, has been to two members, or no other replica is ready.
+  std::optional<std::size_t> Again(RequestHandle handle, const Look& look = {});
+  /// `member` has taken the request under its own handle. True: the request was cancelled before,
   /// and the caller must cancel it.
-  bool Taken(RequestHandle handle, RequestHandle of_member);
+  bool Taken(RequestHandle handle, std::size_t member, RequestHandle of_member);
   /// The request is answered, or the member has not taken it.
   void End(RequestHandle handle);
   /// The member and the handle to cancel. Empty: the request is not in flight, or the member has
@@ -62,6 +77,9 @@ class FleetRoutes {
   std::map<std::string, std::map<std::size_t, Load>> Loads() const;
   /// The replica's requests in flight, for Cancel().
   std::vector<RequestHandle> InFlight(const std::string& model, std::size_t member) const;
+  /// A member leaves: no route leads to it from now on, and its counts are dropped. False: it has
+  /// requests in flight, and its counts stay.
+  bool Leave(std::size_t member);
 
  private:
   struct Model {
@@ -69,13 +87,27 @@ class FleetRoutes {
     std::map<std::size_t, Load> loads;  // by member; entries stay
   };
   struct Flight {
+    Model* model = nullptr;  // entries stay
     Load* load = nullptr;
     std::size_t member = 0;
+    bool again = false;         // this member is its second
     RequestHandle of_member{};  // 0: not known yet
     bool cancelled = false;
   };
 
-  const FleetRoute& Draw(const Model& model) REQUIRES(mutex_);
+  struct Candidates {
+    std::vector<std::size_t> members;
+    std::vector<ReplicaState> states;  // as long as `members`
+    std::array<double, 2> draws{};
+  };
+  Candidates CandidatesOf(Model& model) REQUIRES(mutex_);
+  /// `avoid`: a member. Empty: no other replica is ready.
+  static std::optional<std::size_t> Choose(Candidates& among, const Look& look,
+                                           std::optional<std::size_t> avoid);
+  /// `member`, which was chosen without the lock, if it has a route still; else it may be unloaded
+  /// by now, and the first member that has one is right. Empty: there is none besides `avoid`.
+  static std::optional<std::size_t> Routed(const Model& model, std::size_t member,
+                                           std::optional<std::size_t> avoid);
 
   mutable Mutex mutex_;
   Random random_ GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace lagoon {
@@ -49,7 +50,7 @@ TEST(FleetRoutes, NewRoutesLeaveRequestsInFlightWhereTheyAre) {
   FleetRoutes routes;
   routes.Set("m", {{0, 1}});
   const auto begun = routes.Begin("m");
-  EXPECT_FALSE(routes.Taken(begun->handle, RequestHandle{70}));
+  EXPECT_FALSE(routes.Taken(begun->handle, 0, RequestHandle{70}));
   routes.Set("m", {{1, 1}});
   EXPECT_EQ(routes.Begin("m")->member, 1u);
   EXPECT_EQ(routes.Loads()["m"][0].in_flight, 1u);
@@ -68,10 +69,10 @@ TEST(FleetRoutes, ACancellationBeforeTheMemberHasTheRequestIsRemembered) {
   routes.Set("m", {{0, 1}});
   const auto begun = routes.Begin("m");
   EXPECT_FALSE(routes.Cancel(begun->handle)) << "the member does not know the request yet";
-  EXPECT_TRUE(routes.Taken(begun->handle, RequestHandle{7})) << "the caller cancels it now";
+  EXPECT_TRUE(routes.Taken(begun->handle, 0, RequestHandle{7})) << "the caller cancels it now";
   const auto answered = routes.Begin("m");
   routes.End(answered->handle);
-  EXPECT_FALSE(routes.Taken(answered->handle, RequestHandle{8}));
+  EXPECT_FALSE(routes.Taken(answered->handle, 0, RequestHandle{8}));
 }
 
 TEST(FleetRoutes, QueuesAreComparedInProportionToTheFractions) {
@@ -95,6 +96,63 @@ TEST(FleetRoutes, TellsTheRequestsOfAReplica) {
   routes.End(second.handle);
   EXPECT_TRUE(routes.InFlight("m", 0).empty());
   EXPECT_EQ(routes.InFlight("m", 1), std::vector<RequestHandle>{other.handle});
+}
+
+TEST(FleetRoutes, ARequestGoesToASecondMemberOnce) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}, {1, 1}, {2, 1}});
+  const FleetRoutes::Look first_only = [](std::size_t member) {
+    return FleetRoutes::Seen{.ready = member == 0};
+  };
+  const auto begun = routes.Begin("m", first_only);
+  ASSERT_TRUE(begun);
+  EXPECT_EQ(begun->member, 0U);
+  EXPECT_FALSE(routes.Again(begun->handle, first_only)) << "no other replica is ready";
+  const auto second = routes.Again(begun->handle);
+  ASSERT_TRUE(second);
+  EXPECT_NE(*second, 0U);
+  EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0U);
+  EXPECT_EQ(routes.Loads()["m"][*second].in_flight, 1U);
+  EXPECT_FALSE(routes.Taken(begun->handle, 0, RequestHandle{7})) << "that member is not asked now";
+  EXPECT_FALSE(routes.Cancel(begun->handle)) << "the second member does not know the request yet";
+  EXPECT_TRUE(routes.Taken(begun->handle, *second, RequestHandle{8}));
+  EXPECT_FALSE(routes.Again(begun->handle)) << "it was cancelled, and has been to two members";
+}
+
+TEST(FleetRoutes, OfMembersThatAreNotReadyTheFirstOneSaysWhy) {
+  FleetRoutes routes;
+  routes.Set("m", {{3, 1}, {4, 1}});
+  const auto begun =
+      routes.Begin("m", [](std::size_t) { return FleetRoutes::Seen{.ready = false}; });
+  ASSERT_TRUE(begun);
+  EXPECT_EQ(begun->member, 3U);
+}
+
+TEST(FleetRoutes, AReplicaThatLosesItsRouteWhileItIsChosenGetsNothing) {
+  FleetRoutes routes;
+  const auto moved_to = [&routes](std::vector<FleetRoute> moved) -> FleetRoutes::Look {
+    return [&routes, moved = std::move(moved)](std::size_t) {
+      routes.Set("m", moved);
+      return FleetRoutes::Seen();
+    };
+  };
+  routes.Set("m", {{0, 1}, {1, 1}});
+  const auto begun = routes.Begin("m", moved_to({{2, 1}, {3, 1}}));
+  ASSERT_TRUE(begun);
+  EXPECT_EQ(begun->member, 2U);
+  EXPECT_EQ(routes.Again(begun->handle, moved_to({{2, 1}, {4, 1}})), 4U);
+  EXPECT_FALSE(routes.Begin("m", moved_to({})));
+}
+
+TEST(FleetRoutes, AMemberLeavesWhenItsRequestsAreAnswered) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}});
+  const auto begun = routes.Begin("m");
+  EXPECT_FALSE(routes.Leave(0));
+  EXPECT_FALSE(routes.Begin("m")) << "no route leads there any more";
+  routes.End(begun->handle);
+  EXPECT_TRUE(routes.Leave(0));
+  EXPECT_TRUE(routes.Loads()["m"].empty());
 }
 
 }  // namespace

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/text.h"
+#include "serving/fleet/join.h"
 #include "serving/model/repository.h"
 
 namespace lagoon {
@@ -61,6 +63,7 @@ std::string NameOf(std::size_t index, const DeviceChoice& choice) {
 std::vector<std::vector<std::string>> Deal(const std::vector<FleetModel>& models,
                                            std::size_t devices) {
   std::vector<std::vector<std::string>> names(devices);
+  if (devices == 0) return names;
   std::vector<std::int64_t> bytes(devices);
   for (const FleetModel& model : models) {
     const auto least = static_cast<std::size_t>(std::ranges::min_element(bytes) - bytes.begin());
@@ -72,41 +75,57 @@ std::vector<std::vector<std::string>> Deal(const std::vector<FleetModel>& models
 
 }  // namespace
 
-Result<std::vector<DeviceChoice>> ParseFleet(std::string_view words, const DeviceChoice& base) {
-  std::vector<DeviceChoice> devices;
-  std::set<std::string> gpus;
+Result<FleetWords> ParseFleet(std::string_view words, const DeviceChoice& base) {
+  FleetWords fleet;
+  if (words == "open") {
+    fleet.open = true;
+    return fleet;
+  }
+  std::set<std::string, std::less<>> once;
   const std::string all(words);
   while (true) {
     const std::size_t comma = words.find(',');
     const std::string_view word = words.substr(0, comma);
     const std::optional<DeviceChoice> device = ParseDevice(word, base);
-    if (!device) {
+    const bool of_this_machine = word.starts_with("cpu") || word.starts_with("cuda:");
+    if (!device && (of_this_machine || !IsAddress(word))) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a fleet has no device {}; say cpu:N with the number of workers, or "
-                              "cuda:N with the number of a GPU, separated by commas",
+                  fmt::format("a fleet has no device {}; say cpu:N with the number of workers, "
+                              "cuda:N with the number of a GPU, or HOST:PORT of another server's "
+                              "gRPC, separated by commas",
                               Quoted(word)));
     }
-    if (device->name != "cpu" && !gpus.insert(device->name).second) {
+    if (!(device && device->name == "cpu") && !once.emplace(word).second) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("the fleet {} names {} twice", Quoted(all), Quoted(word)));
     }
-    devices.push_back(*device);
+    if (device) {
+      fleet.devices.push_back(*device);
+    } else {
+      fleet.servers.emplace_back(word);
+    }
     if (comma == std::string_view::npos) break;
     words.remove_prefix(comma + 1);
   }
-  if (devices.size() >= kFewestDevices && devices.size() <= kMostDevices) return devices;
+  const std::size_t members = fleet.devices.size() + fleet.servers.size();
+  const std::size_t fewest = fleet.servers.empty() ? kFewestDevices : 1;
+  if (members >= fewest && members <= kMostDevices) return fleet;
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("a fleet has {} to {} devices, {} has {}", kFewestDevices, kMostDevices,
-                          Quoted(all), devices.size()));
+                          Quoted(all), members));
 }
 
-Result<std::unique_ptr<FleetCore>> OpenFleet(const CoreOptions& options,
-                                             const std::vector<DeviceChoice>& devices,
+Result<std::unique_ptr<FleetCore>> OpenFleet(const CoreOptions& options, const FleetWords& words,
                                              FleetOptions fleet) {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models,
-                          ScanRepository(options.repository));
+  const std::vector<DeviceChoice>& devices = words.devices;
   fleet.models.clear();
-  for (const RepositoryModel& model : models) fleet.models.push_back({model.name, BytesOf(model)});
+  if (!options.repository.empty() || !devices.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models,
+                            ScanRepository(options.repository));
+    for (const RepositoryModel& model : models) {
+      fleet.models.push_back({model.name, BytesOf(model)});
+    }
+  }
   const std::vector<std::vector<std::string>> names = Deal(fleet.models, devices.size());
   const auto cpus = std::ranges::count(devices, "cpu", &DeviceChoice::name);
   std::vector<FleetMember> members;
@@ -122,10 +141,15 @@ Result<std::unique_ptr<FleetCore>> OpenFleet(const CoreOptions& options,
     FleetMember member;
     member.name = name;
     member.core = *std::move(core);
-    member.room.memory_bytes = devices[i].name == "cpu" ? memory / cpus : memory;
+    member.memory_bytes = devices[i].name == "cpu" ? memory / cpus : memory;
     members.push_back(std::move(member));
   }
-  return FleetCore::Make(std::move(fleet), std::move(members));
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<FleetCore> core,
+                          FleetCore::Make(std::move(fleet), std::move(members)));
+  for (const std::string& address : words.servers) {
+    LAGOON_RETURN_IF_ERROR(core->Join({.name = address, .address = address}));
+  }
+  return core;
 }
 
 }  // namespace lagoon

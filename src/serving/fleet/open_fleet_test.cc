@@ -24,12 +24,12 @@ TEST(ParseFleet, ReadsDevices) {
   base.cuda_driver = "libother.so";
   const auto devices = ParseFleet("cpu:1,cpu,cuda:0,cuda:1", base);
   ASSERT_TRUE(devices) << devices.error().message;
-  ASSERT_EQ(devices->size(), 4u);
-  EXPECT_EQ((*devices)[0].name, "cpu");
-  EXPECT_EQ((*devices)[0].workers, 1u);
-  EXPECT_EQ((*devices)[1].workers, 0u);
-  EXPECT_EQ((*devices)[3].name, "cuda:1");
-  EXPECT_EQ((*devices)[3].cuda_driver, "libother.so");
+  ASSERT_EQ(devices->devices.size(), 4u);
+  EXPECT_EQ(devices->devices[0].name, "cpu");
+  EXPECT_EQ(devices->devices[0].workers, 1u);
+  EXPECT_EQ(devices->devices[1].workers, 0u);
+  EXPECT_EQ(devices->devices[3].name, "cuda:1");
+  EXPECT_EQ(devices->devices[3].cuda_driver, "libother.so");
 }
 
 TEST(ParseFleet, BadWordsAreRefusedByName) {
@@ -183,7 +183,7 @@ TEST_F(OpenFleetTest, ADeviceThatDoesNotOpenIsNamed) {
   gpu.cuda_driver = "/no/such/driver.so";
   DeviceChoice cpu;
   cpu.workers = 1;
-  const auto opened = OpenFleet(options, {cpu, gpu}, {});
+  const auto opened = OpenFleet(options, {.devices = {cpu, gpu}}, {});
   ASSERT_FALSE(opened);
   EXPECT_THAT(opened.error().message, HasSubstr("1/cuda:0"));
 }

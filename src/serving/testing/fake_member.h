@@ -73,6 +73,11 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     on_load_ = std::move(callback);
   }
+  /// Of the input of all models.
+  void SetShape(Dims dims) {
+    const MutexLock lock(mutex_);
+    dims_ = std::move(dims);
+  }
   /// lagoon.share of all models from now on.
   void SetShareOfModels(const std::string& share) {
     const MutexLock lock(mutex_);
@@ -130,6 +135,9 @@ class FakeMember final : public Inference,
     ModelMetadata metadata;
     metadata.name = model;
     metadata.versions = {"1"};
+    const MutexLock lock(mutex_);
+    metadata.inputs = {{"x", DataType::kFloat32, dims_}};
+    metadata.outputs = {{"y", DataType::kFloat32, {1}}};
     return metadata;
   }
   Result<inference::ModelConfig> Config(const std::string& model,
@@ -295,6 +303,8 @@ class FakeMember final : public Inference,
     InferResponse response;
     response.model = flight.request.model;
     response.id = flight.request.id;
+    response.version = "1";
+    response.outputs.push_back({"y", DataType::kFloat32, {1}, UnfilledBytes(sizeof(float))});
     {
       const MutexLock lock(mutex_);
       ++answered_[flight.request.model];
@@ -312,6 +322,7 @@ class FakeMember final : public Inference,
   std::map<std::string, std::uint64_t> answered_ GUARDED_BY(mutex_);
   std::vector<RequestHandle> cancelled_ GUARDED_BY(mutex_);
   std::string share_ GUARDED_BY(mutex_);
+  Dims dims_ GUARDED_BY(mutex_) = {1, 4};
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
   Nanoseconds standalone_ GUARDED_BY(mutex_) = std::chrono::milliseconds(2);

@@ -1,4 +1,4 @@
-#include "server/remote/suspects.h"
+#include "serving/fleet/suspects.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-"""`lagoon ingress` in front of real servers: answers, lost members, members that stop answering, routes."""
+"""`lagoon serve --fleet` in front of real servers: answers, lost members, members that stop answering, join and leave."""
 
 import contextlib
 import json
@@ -33,43 +33,52 @@ def digits(tmp_path_factory):
 
 
 class Fleet:
-    """Members and an ingress in front of them."""
+    """Members and a server in front of them."""
 
     def __init__(self, lagoon, digits, members, *words):
         self.lagoon = lagoon
         self.digits = digits
         self.members = [self.start_member() for _ in range(members)]
         addresses = ",".join(f"127.0.0.1:{member.ports['grpc']}" for member in self.members)
-        self.ingress = LagoonProcess("ingress", *(["--members", addresses] if members else []), *words,
-                                     path=lagoon.binary).wait_ready(START_SECONDS)
+        self.front = LagoonProcess("serve", "--fleet", addresses or "open", *words,
+                                   path=lagoon.binary).wait_ready(START_SECONDS)
 
     def start_member(self, port=0):
         words = ["--models", self.digits, "--workers", 1, "--grpc-port", port]
         return LagoonProcess("serve", *words, path=self.lagoon.binary).wait_ready(START_SECONDS)
 
     def url(self, name):
-        return f"127.0.0.1:{self.ingress.ports[name]}"
+        return f"127.0.0.1:{self.front.ports[name]}"
 
-    def routes(self, body=None):
-        request = urllib.request.Request(f"http://{self.url('metrics')}/v2/fleet/routes",
+    def state(self, path="/v2/fleet", body=None):
+        request = urllib.request.Request(f"http://{self.url('metrics')}{path}",
                                          data=None if body is None else json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=10) as reply:
             return json.loads(reply.read())
 
+    def join(self, name, member):
+        return self.state("/v2/fleet/members", {"name": name, "address": f"127.0.0.1:{member.ports['grpc']}"})
+
+    def serving(self):
+        """Members that are there and get requests."""
+        state = self.state()
+        ready = {device["name"] for device in state["devices"] if device["ready"]}
+        return {replica["device"] for replica in state["replicas"] if replica["state"] == "serving"} & ready
+
     def wait_ready(self, count):
         deadline = time.monotonic() + START_SECONDS
-        while sum(member["ready"] for member in self.routes()["members"]) != count:
-            assert time.monotonic() < deadline, self.routes()
+        while len(self.serving()) != count:
+            assert time.monotonic() < deadline, self.state()
             time.sleep(0.02)
         return self
 
     def traffic(self, **words):
         body = json.loads((ROOT / "models" / "digits" / "samples" / "digit-3.json").read_text())
-        return Traffic("127.0.0.1", self.ingress.ports["http"], "digits", body,
+        return Traffic("127.0.0.1", self.front.ports["http"], "digits", body,
                        lambda answer: int(np.argmax(answer["outputs"][0]["data"])) == 3, **words)
 
     def close(self):
-        for process in [self.ingress, *self.members]:
+        for process in [self.front, *self.members]:
             process.kill()
 
 
@@ -146,7 +155,7 @@ def test_a_member_that_hangs_is_left_and_found_again(lagoon, digits):
         counts = run_beside_a_hanging_member(two)
         assert counts["sent"] == counts["answered"]
         assert counts["wrong"] == counts["doubled"] == counts["lost"] == 0
-        assert two.routes()["retries"] > 0
+        assert two.state()["retries"] > 0
 
 
 def run_beside_a_hanging_member(two):
@@ -168,38 +177,68 @@ def test_without_members_requests_are_answered_unavailable(two):
         member.kill()
     two.wait_ready(0)
     thin = Client(f"http://{two.url('http')}")
-    with pytest.raises(RequestFailed, match="HTTP 503: model 'digits'.*none of its 2 members has it ready"):
+    with pytest.raises(RequestFailed, match="HTTP 503: member 127.0.0.1:.*not connected"):
         thin.infer("digits", {"image": np.zeros((1, 1, 8, 8), np.float32)})
 
 
-def test_routes_are_set_while_requests_run(lagoon, digits):
+def test_members_join_and_leave_while_requests_run(lagoon, digits):
     with fleet_of(lagoon, digits, 0) as fleet:
-        member = fleet.start_member()
-        fleet.members.append(member)
-        assert fleet.routes() == {"epoch": 0, "retries": 0, "members": []}
-        body = {"epoch": 2, "members": [{"name": "n", "address": f"127.0.0.1:{member.ports['grpc']}"}],
-                "models": {"digits": [{"member": "n", "fraction": 1}]}}
-        fleet.routes(body)
+        first, second = fleet.start_member(), fleet.start_member()
+        fleet.members += [first, second]
+        assert fleet.state()["devices"] == []
+        fleet.join("first", first)
         fleet.wait_ready(1)
         with fleet.traffic() as traffic:
             traffic.wait(20)
-            for epoch in range(3, 8):
-                fleet.routes({**body, "epoch": epoch})
+            fleet.join("second", second)
+            fleet.wait_ready(2)
+            traffic.wait(20)
+            fleet.state("/v2/fleet/leave", {"name": "first"})
+            fleet.wait_ready(1)
             traffic.wait(20)
         assert traffic.counts()["answered"] == traffic.counts()["sent"] == len(traffic.milliseconds)
         with pytest.raises(urllib.error.HTTPError) as refused:
-            fleet.routes(body)
+            fleet.join("second", second)
         assert refused.value.code == 409
-        assert "epoch 7 are in use" in refused.value.read().decode()
+        assert "'second' is of the fleet already" in refused.value.read().decode()
 
 
-@pytest.mark.parametrize("members, message", [
-    ("localhost", "'localhost' is not host:port"), ("h:1,h:1", "two members have the name"),
-    ("BAD", "routes: 'members' is missing")])
-def test_bad_members_end_the_command(lagoon, tmp_path, members, message):
-    if members == "BAD":
-        members = tmp_path / "routes.json"
-        members.write_text("{}")
-    result = lagoon.run("ingress", "--members", members, "--http-port", 0, "--grpc-port", 0, "--metrics-port", 0)
+@pytest.mark.parametrize("body, message", [
+    ({"name": "a"}, "has no 'address'"), ({"name": "", "address": "h:1"}, "names have 1 to"),
+    ({"name": "a", "address": "h:0"}, "not host:port"), ({"name": "a", "address": "h:1", "x": 1}, "'x'"),
+    ({"name": "a", "address": "h:1", "memory_bytes": -1}, "'memory_bytes'"), ([], "not an object")])
+def test_bad_members_are_refused(two, body, message):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        two.state("/v2/fleet/members", body)
+    assert refused.value.code == 400
+    assert message in refused.value.read().decode()
+    assert len(two.state()["devices"]) == 2
+
+
+def test_a_placer_loads_models_at_servers(lagoon, digits):
+    with fleet_of(lagoon, digits, 0, "--models", digits, "--placer", "lagoon") as fleet:
+        words = ["--models", digits, "--workers", 1, "--model-control", "explicit"]
+        fleet.members += [LagoonProcess("serve", *words, path=lagoon.binary).wait_ready(START_SECONDS) for _ in range(2)]
+        fleet.join("first", fleet.members[0])
+        fleet.wait_ready(1)
+        assert fleet.serving() == {"first"}
+        fleet.join("second", fleet.members[1])
+        with fleet.traffic() as traffic:
+            traffic.wait(20)
+            fleet.members[0].kill()
+            deadline = time.monotonic() + START_SECONDS
+            while fleet.serving() != {"second"}:
+                assert time.monotonic() < deadline, fleet.state()
+                time.sleep(0.02)
+            traffic.wait(20)
+        counts = traffic.counts()
+        assert counts["sent"] == counts["answered"], traffic.problems
+        assert counts["wrong"] == counts["doubled"] == counts["lost"] == 0, traffic.problems
+
+
+@pytest.mark.parametrize("fleet, message", [
+    ("localhost", "no device 'localhost'"), ("h:1,h:1", "names 'h:1' twice"), ("h:0", "no device 'h:0'")])
+def test_bad_fleets_end_the_command(lagoon, fleet, message):
+    result = lagoon.run("serve", "--fleet", fleet, "--http-port", 0, "--grpc-port", 0, "--metrics-port", 0)
     assert result.returncode == 1
     assert message in result.stderr

@@ -1,4 +1,4 @@
-#include "server/remote/suspects.h"
+#include "serving/fleet/suspects.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/remote/replica_choice.h"
+#include "serving/fleet/replica_choice.h"
 
 namespace lagoon {
 namespace {

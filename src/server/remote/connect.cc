@@ -1,0 +1,31 @@
+#include "server/remote/connect.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace lagoon {
+namespace {
+
+// Of a server that does not say how much memory there is.
+constexpr std::int64_t kUncounted = 1'000'000'000'000'000;
+
+}  // namespace
+
+ConnectMember ConnectServers(RemoteOptions options) {
+  const auto queue = std::make_shared<RemoteQueue>(/*threads=*/1);
+  return [queue, options = std::move(options)](const FleetJoin& join) {
+    RemoteOptions own = options;
+    own.address = join.address;
+    auto core = std::make_unique<RemoteCore>(*queue, own);
+    FleetMember member;
+    member.name = join.name;
+    member.address = join.address;
+    member.memory_bytes = join.memory_bytes > 0 ? join.memory_bytes : kUncounted;
+    member.link = core.get();
+    member.core = std::move(core);
+    return member;
+  };
+}
+
+}  // namespace lagoon

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "server/remote/remote_core.h"
+#include "serving/core/fleet_member.h"
+
+namespace lagoon {
+
+/// Members of a fleet over gRPC, all on one RemoteQueue. `options.address` is each member's own.
+ConnectMember ConnectServers(RemoteOptions options);
+
+}  // namespace lagoon

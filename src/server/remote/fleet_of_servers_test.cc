@@ -1,0 +1,444 @@
+// A fleet whose members are servers: losses, second members, those that join and leave.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <span>
+#include <thread>
+
+#include "server/oip_json.h"
+#include "server/remote/connect.h"
+#include "server/testing/server_test_base.h"
+#include "serving/fleet/fleet_core.h"
+#include "serving/testing/fake_member.h"
+
+namespace lagoon {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeMember;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr float kRow[] = {1, 2, 3, 4};
+
+InferRequest AskFor(const std::string& model) {
+  InferRequest request;
+  request.model = model;
+  request.arrival = Now();
+  request.inputs = {{"x", DataType::kFloat32, {1, 4}, std::as_bytes(std::span(kRow))}};
+  return request;
+}
+
+/// A server over a core of its own.
+template <typename Core>
+struct Member {
+  template <typename... Words>
+  explicit Member(Words... words) : core(words...) {
+    Start(0);
+  }
+  void Start(int port) {
+    ServerOptions options;
+    options.http_port = options.metrics_port = 0;
+    options.grpc_port = port;
+    options.model_control = true;
+    auto started = Server::Start(core, options);
+    EXPECT_TRUE(started) << started.error().message;
+    server = *std::move(started);
+    address = fmt::format("127.0.0.1:{}", server->grpc_port());
+  }
+
+  Core core;
+  std::unique_ptr<Server> server;
+  std::string address;
+};
+using Fake = Member<FakeCore>;
+using Placed = Member<FakeMember>;
+
+class FleetOfServersTest : public ::testing::Test {
+ protected:
+  template <typename Condition>
+  static bool Eventually(Condition condition) {
+    const TimePoint until = Now() + std::chrono::seconds(20);
+    while (Now() < until && !condition()) std::this_thread::yield();
+    return condition();
+  }
+  /// A fleet without members. With `models` it decides what they load.
+  void Open(std::vector<FleetModel> models = {}) {
+    RemoteOptions remote;
+    remote.poll_period = std::chrono::milliseconds(10);
+    remote.longest_reconnect = std::chrono::milliseconds(200);
+    remote.version = version_;
+    remote.loads = !models.empty();
+    FleetOptions options;
+    options.connect = ConnectServers(remote);
+    options.models = std::move(models);
+    options.rules.period = std::chrono::milliseconds(1);
+    options.rules.hold_down = Nanoseconds(0);
+    options.rules.limit = std::chrono::minutes(1);
+    options.rules.retry = std::chrono::milliseconds(1);
+    auto fleet = FleetCore::Make(std::move(options), {});
+    ASSERT_TRUE(fleet) << fleet.error().message;
+    fleet_ = *std::move(fleet);
+  }
+  /// A fleet of `a_` and `b_`, which have "twice".
+  void OpenTwo() {
+    Open();
+    ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+    ASSERT_TRUE(fleet_->Join({"b", b_.address}));
+    AwaitReplicas(2);
+  }
+  std::size_t Replicas() const {
+    const FleetReport report = fleet_->ReadFleet();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(report.replicas, [&](const FleetReplicaReport& replica) {
+          return replica.state == FleetReplicaReport::State::kServing &&
+                 report.devices[replica.device].ready;
+        }));
+  }
+  void AwaitReplicas(std::size_t count) {
+    ASSERT_TRUE(Eventually([&] { return Replicas() == count; })) << Replicas();
+  }
+  std::future<Result<InferResponse>> Infer(InferRequest request, RequestHandle* handle = nullptr) {
+    auto promise = std::make_shared<std::promise<Result<InferResponse>>>();
+    const RequestHandle own =
+        fleet_->Infer(std::move(request), [promise](Result<InferResponse> result) {
+          promise->set_value(std::move(result));  // throws if it is called twice
+        });
+    if (handle != nullptr) *handle = own;
+    return promise->get_future();
+  }
+  static ErrorCode CodeOf(std::future<Result<InferResponse>> answer) {
+    const auto result = answer.get();
+    EXPECT_FALSE(result);
+    return result ? ErrorCode::kInternal : result.error().code;
+  }
+  static std::uint64_t Served(const FakeCore& core) {
+    return core.Statistics("", "")->front().success.count;
+  }
+  std::uint64_t Retries() const { return fleet_->ReadFleet().retries; }
+  /// The member that has a request; waits for one.
+  Fake& Holder() {
+    EXPECT_TRUE(Eventually([&] { return a_.core.Pending() + b_.core.Pending() > 0; }));
+    return a_.core.Pending() > 0 ? a_ : b_;
+  }
+  Fake& Other(const Fake& member) { return &member == &a_ ? b_ : a_; }
+  void HoldBoth() {
+    a_.core.Hold();
+    b_.core.Hold();
+  }
+  FleetDeviceReport Device(const std::string& name) const {
+    for (FleetDeviceReport& device : fleet_->ReadFleet().devices) {
+      if (device.name == name) return device;
+    }
+    return {};
+  }
+
+  std::string version_{ServerVersion()};
+  Fake a_, b_;
+  std::unique_ptr<FleetCore> fleet_;
+};
+
+TEST_F(FleetOfServersTest, MembersTellWhatTheyHave) {
+  Open();
+  EXPECT_FALSE(fleet_->Ready());
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kNotFound);
+  EXPECT_EQ(fleet_->schedulers(), nullptr);
+  EXPECT_EQ(fleet_->shares(), nullptr);
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  EXPECT_TRUE(fleet_->Ready());
+  EXPECT_TRUE(Infer(AskFor("twice")).get());
+  EXPECT_EQ(CodeOf(Infer(AskFor("nothing"))), ErrorCode::kNotFound);
+  EXPECT_EQ(fleet_->Models().front().name, "twice");
+  EXPECT_EQ(fleet_->Metadata("twice", "")->inputs[0].name, "x");
+}
+
+TEST_F(FleetOfServersTest, ARequestOfALostMemberIsAnsweredOnceByAnother) {
+  OpenTwo();
+  HoldBoth();
+  auto answer = Infer(AskFor("twice"));
+  Fake& lost = Holder();
+  Fake& other = Other(lost);
+  other.core.Release();
+  lost.server.reset();
+  const auto result = answer.get();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(Served(other.core), 1U);
+  EXPECT_EQ(Retries(), 1U);
+  AwaitReplicas(1);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(Infer(AskFor("twice")).get());
+}
+
+TEST_F(FleetOfServersTest, TheSecondLossIsTheAnswer) {
+  OpenTwo();
+  HoldBoth();
+  auto answer = Infer(AskFor("twice"));
+  Fake& first = Holder();
+  Fake& second = Other(first);
+  first.server.reset();
+  EXPECT_TRUE(Eventually([&] { return second.core.Pending() == 1; }));
+  second.server.reset();
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kUnavailable);
+  EXPECT_EQ(Retries(), 1U);
+}
+
+// A request that ends each member that runs it, and a client that sends it again and again.
+TEST_F(FleetOfServersTest, ARequestThatEndsMembersDoesNotWalkTheFleet) {
+  OpenTwo();
+  Fake c, d;
+  ASSERT_TRUE(fleet_->Join({"c", c.address}));
+  ASSERT_TRUE(fleet_->Join({"d", d.address}));
+  AwaitReplicas(4);
+  std::vector<Fake*> alive{&a_, &b_, &c, &d};
+  for (Fake* member : alive) member->core.Hold();
+  auto answer = Infer(AskFor("twice"));
+  for (int loss = 0; loss < 2; ++loss) {
+    const auto has_it = [](const Fake* member) { return member->core.Pending() == 1; };
+    ASSERT_TRUE(Eventually([&] { return std::ranges::any_of(alive, has_it); }));
+    const auto victim = std::ranges::find_if(alive, has_it);
+    (*victim)->server.reset();
+    alive.erase(victim);
+  }
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kUnavailable);
+  EXPECT_EQ(Retries(), 1U);
+  for (int i = 0; i < 20; ++i) {
+    const auto again = Infer(AskFor("twice")).get();
+    ASSERT_FALSE(again);
+    EXPECT_THAT(again.error().message, HasSubstr("members were lost"));
+  }
+  for (const Fake* member : alive) EXPECT_EQ(member->core.Pending(), 0U);
+  AwaitReplicas(2);  // others could go to both lost members while the polls have not found that
+  for (Fake* member : alive) member->core.Release();
+  constexpr float kOther[] = {4, 3, 2, 1};
+  InferRequest other = AskFor("twice");
+  other.inputs[0].data = std::as_bytes(std::span(kOther));
+  const auto served = Infer(std::move(other)).get();
+  EXPECT_TRUE(served) << served.error().message;
+}
+
+// All requests are alike, and each time that a member is lost the other one answers them.
+TEST_F(FleetOfServersTest, MembersThatAreKilledInTurnsCostNoAnswer) {
+  OpenTwo();
+  for (int kill = 0; kill < 6; ++kill) {
+    Fake& victim = kill % 2 == 0 ? a_ : b_;
+    Fake& other = Other(victim);
+    victim.core.Hold();
+    std::vector<std::future<Result<InferResponse>>> answers;
+    while (victim.core.Pending() < 3) {
+      const std::uint64_t had = victim.core.Pending() + Served(other.core);
+      answers.push_back(Infer(AskFor("twice")));
+      ASSERT_LE(answers.size(), 1000U);
+      ASSERT_TRUE(
+          Eventually([&] { return victim.core.Pending() + Served(other.core) == had + 1; }));
+    }
+    const int port = victim.server->grpc_port();
+    victim.server.reset();
+    for (auto& answer : answers) {
+      const auto result = answer.get();
+      EXPECT_TRUE(result) << result.error().message;
+    }
+    victim.core.Release();
+    // Else the member could come back before the fleet has seen that it was away, count as ready,
+    // and then be found lost while the other one is killed.
+    AwaitReplicas(1);
+    victim.Start(port);
+    AwaitReplicas(2);
+  }
+  EXPECT_GE(Retries(), 18U);
+}
+
+TEST_F(FleetOfServersTest, AMemberThatIsFullIsNotTakenForLost) {
+  OpenTwo();
+  for (Fake* member : {&a_, &b_}) {
+    member->core.FailWith({ErrorCode::kUnavailable, "model 'twice': the queue is full"});
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto full = Infer(AskFor("twice")).get();
+    ASSERT_FALSE(full);
+    EXPECT_THAT(full.error().message, HasSubstr("the queue is full"));
+  }
+  EXPECT_EQ(Retries(), 20U);
+}
+
+TEST_F(FleetOfServersTest, AMemberThatLiesAboutItsModelsIsAskedOnce) {
+  OpenTwo();
+  a_.core.FailWith({ErrorCode::kNotFound, "model 'twice': not in the repository"});
+  for (int i = 0; i < 20; ++i) {
+    const auto result = Infer(AskFor("twice")).get();
+    EXPECT_TRUE(result) << result.error().message;
+  }
+  EXPECT_GT(Retries(), 0U);
+  b_.core.FailWith({ErrorCode::kNotFound, "model 'twice': not in the repository"});
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kUnavailable);
+}
+
+TEST_F(FleetOfServersTest, OtherErrorsAreNotTriedAgain) {
+  OpenTwo();
+  for (Fake* member : {&a_, &b_}) {
+    member->core.FailWith({ErrorCode::kInternal, "the device failed"});
+  }
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kInternal);
+  EXPECT_EQ(Retries(), 0U);
+}
+
+TEST_F(FleetOfServersTest, CancellationReachesTheMemberAndIsNotTriedAgain) {
+  OpenTwo();
+  HoldBoth();
+  RequestHandle handle{};
+  auto answer = Infer(AskFor("twice"), &handle);
+  Fake& holder = Holder();
+  fleet_->Cancel(handle);
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kCancelled);
+  EXPECT_TRUE(Eventually([&] { return holder.core.Cancelled() == 1; }));
+  EXPECT_EQ(Retries(), 0U);
+}
+
+TEST_F(FleetOfServersTest, AMemberThatLeavesAnswersWhatItHas) {
+  OpenTwo();
+  HoldBoth();
+  auto answer = Infer(AskFor("twice"));
+  Fake& leaves = Holder();
+  Fake& other = Other(leaves);
+  other.core.Release();
+  const std::string name = &leaves == &a_ ? "a" : "b";
+  ASSERT_TRUE(fleet_->Leave(name));
+  AwaitReplicas(1);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(Infer(AskFor("twice")).get());
+  EXPECT_EQ(Served(other.core), 10U);
+  leaves.core.Release();
+  EXPECT_TRUE(answer.get());
+  EXPECT_TRUE(Eventually([&] { return fleet_->ReadFleet().devices.size() == 1; }));
+  EXPECT_EQ(fleet_->Statistics("twice", "")->front().success.count, 11U);
+  ASSERT_TRUE(fleet_->Join({name, leaves.address})) << "and it may come back";
+  AwaitReplicas(2);
+  EXPECT_EQ(fleet_->Leave("c").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FleetOfServersTest, AMemberThatJoinsTwiceIsRefusedByName) {
+  OpenTwo();
+  const Status name = fleet_->Join({"a", "127.0.0.1:1"});
+  ASSERT_FALSE(name);
+  EXPECT_EQ(name.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(name.error().message, HasSubstr("'a'"));
+  const Status address = fleet_->Join({"c", a_.address});
+  ASSERT_FALSE(address);
+  EXPECT_EQ(address.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(address.error().message, HasSubstr("of member 'a'"));
+  EXPECT_EQ(fleet_->ReadFleet().devices.size(), 2U);
+}
+
+TEST_F(FleetOfServersTest, AMemberOfAnotherVersionIsRefusedByName) {
+  version_ = "99.0";
+  Open();
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  EXPECT_TRUE(Eventually([&] { return !Device("a").problem.empty(); }));
+  EXPECT_THAT(Device("a").problem, HasSubstr("this server '99.0'"));
+  EXPECT_FALSE(Device("a").ready);
+  EXPECT_FALSE(fleet_->Ready());
+  EXPECT_FALSE(Infer(AskFor("twice")).get());
+}
+
+TEST_F(FleetOfServersTest, AMemberWithOtherShapesIsRefusedByName) {
+  Open();
+  Placed narrow(std::set<std::string>{"m"}), wide(std::set<std::string>{"m"});
+  wide.core.SetShape({1, 8});
+  ASSERT_TRUE(fleet_->Join({"narrow", narrow.address}));
+  AwaitReplicas(1);
+  ASSERT_TRUE(fleet_->Join({"wide", wide.address}));
+  EXPECT_TRUE(Eventually([&] { return !Device("wide").problem.empty(); }));
+  EXPECT_THAT(Device("wide").problem, HasSubstr("'m' as x FP32 [1,8]"));
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(Infer(AskFor("m")).get());
+  EXPECT_EQ(Device("narrow").problem, "");
+  EXPECT_EQ(Replicas(), 1U);
+}
+
+TEST_F(FleetOfServersTest, ThePlacerLoadsModelsAtServers) {
+  Placed first(std::set<std::string>{}), second(std::set<std::string>{});
+  Open({{"m", 10}, {"n", 10}});
+  EXPECT_EQ(CodeOf(Infer(AskFor("m"))), ErrorCode::kUnavailable);
+  ASSERT_TRUE(fleet_->Join({"first", first.address, 100}));
+  AwaitReplicas(2);
+  EXPECT_EQ(first.core.Loaded(), (std::set<std::string>{"m", "n"}));
+  const auto answer = Infer(AskFor("m")).get();
+  EXPECT_TRUE(answer) << answer.error().message;
+  // The models of a lost server appear on the other one.
+  ASSERT_TRUE(fleet_->Join({"second", second.address, 100}));
+  EXPECT_TRUE(Eventually([&] { return Device("second").ready; }));
+  first.server.reset();
+  EXPECT_TRUE(Eventually([&] { return second.core.Loaded().size() == 2; }));
+  EXPECT_TRUE(Eventually([&] { return Infer(AskFor("m")).get() && Infer(AskFor("n")).get(); }));
+}
+
+TEST_F(FleetOfServersTest, StatisticsCountWhatMembersWereAsked) {
+  Open();
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  EXPECT_TRUE(Infer(AskFor("twice")).get());
+  a_.core.FailWith({ErrorCode::kInternal, "the device failed"});
+  EXPECT_FALSE(Infer(AskFor("twice")).get());
+  const auto rows = fleet_->Statistics("", "");
+  ASSERT_TRUE(rows) << rows.error().message;
+  ASSERT_EQ(rows->size(), 1U);
+  EXPECT_EQ(rows->front().name, "twice");
+  EXPECT_EQ(rows->front().success.count, 1U);
+  EXPECT_EQ(rows->front().fail.count, 1U);
+  EXPECT_EQ(rows->front().pending, 0U);
+}
+
+TEST_F(FleetOfServersTest, DrainWaitsThenCancels) {
+  OpenTwo();
+  HoldBoth();
+  auto answer = Infer(AskFor("twice"));
+  Holder();
+  fleet_->Drain(Now());
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kCancelled);
+  EXPECT_FALSE(fleet_->Ready());
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kUnavailable);
+}
+
+// A member comes and goes while clients send: each request has one answer, and the answer is right
+// or says that the fleet was not available.
+TEST_F(FleetOfServersTest, NoAnswerIsLostOrDoubledWhileMembersComeAndGo) {
+  OpenTwo();
+  const int port = a_.server->grpc_port();
+  constexpr int kClients = 4;
+  std::atomic<bool> stop{false};
+  std::atomic<int> sent{0}, answered{0}, wrong{0};
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] {
+      while (!stop) {
+        ++sent;
+        const auto result = Infer(AskFor("twice")).get();
+        ++answered;
+        if (!result && result.error().code != ErrorCode::kUnavailable) ++wrong;
+      }
+    });
+  }
+  for (int round = 0; round < 3; ++round) {
+    const int before = answered;
+    EXPECT_TRUE(Eventually([&] { return answered > before + 20; }));
+    a_.server.reset();
+    const int without = answered;
+    EXPECT_TRUE(Eventually([&] { return answered > without + 20; }));
+    a_.Start(port);
+    EXPECT_TRUE(Eventually([&] { return Device("a").ready; }));
+    const int with = answered;
+    EXPECT_TRUE(Eventually([&] { return answered > with + 20; }));
+    ASSERT_TRUE(fleet_->Leave("b"));
+    EXPECT_TRUE(Eventually([&] { return Device("b").name.empty(); }));
+    ASSERT_TRUE(fleet_->Join({"b", b_.address}));
+    AwaitReplicas(2);
+  }
+  stop = true;
+  clients.clear();
+  EXPECT_EQ(sent, answered);
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace lagoon

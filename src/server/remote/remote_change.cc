@@ -1,0 +1,79 @@
+#include "server/remote/remote_change.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/remote/remote_codec.h"
+
+namespace lagoon {
+
+void RemoteCore::Change::Start() {
+  grpc::CompletionQueue& queue = owner_.queue_.queue();
+  context_.set_wait_for_ready(true);  // as RemoteCore::Call has it
+  if (load_) {
+    inference::RepositoryModelLoadRequest request;
+    request.set_model_name(model_);
+    load_call_ = owner_.stub_->AsyncRepositoryModelLoad(&context_, request, &queue);
+    load_call_->Finish(&loaded_, &status_, owner_.queue_.Tag(*this));
+  } else {
+    inference::RepositoryModelUnloadRequest request;
+    request.set_model_name(model_);
+    unload_call_ = owner_.stub_->AsyncRepositoryModelUnload(&context_, request, &queue);
+    unload_call_->Finish(&unloaded_, &status_, owner_.queue_.Tag(*this));
+  }
+}
+
+void RemoteCore::Change::Done(bool /*ok*/) {
+  Status result;
+  if (!status_.ok()) result = tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
+  {
+    MutexLock lock(owner_.mutex_);
+    owner_.changes_.erase(this);
+    ++owner_.answering_;
+    if (result && owner_.connected_) owner_.Note(model_, load_);
+  }
+  done_(std::move(result));
+  RemoteCore& owner = owner_;
+  delete this;
+  owner.Answered();
+}
+
+void RemoteCore::LoadModel(const std::string& model, std::function<void(Status)> done) {
+  Begin(std::make_unique<Change>(*this, model, /*load=*/true, std::move(done)));
+}
+
+void RemoteCore::UnloadModel(const std::string& model, std::function<void(Status)> done) {
+  Begin(std::make_unique<Change>(*this, model, /*load=*/false, std::move(done)));
+}
+
+void RemoteCore::Begin(std::unique_ptr<Change> change) {
+  Status admitted;
+  {
+    MutexLock lock(mutex_);
+    admitted = Admit();
+    if (admitted) {
+      changes_.insert(change.get());
+      change.release()->Start();  // deletes itself when it is done
+    }
+  }
+  if (!admitted) change->Refuse(std::move(admitted).error());
+}
+
+void RemoteCore::Note(const std::string& model, bool loaded) {
+  made_[model] = {loaded, Now()};
+  ApplyChanges(TimePoint{});
+}
+
+void RemoteCore::ApplyChanges(TimePoint asked) {
+  std::erase_if(made_, [asked](const auto& made) { return made.second.at < asked; });
+  for (const auto& [name, made] : made_) {
+    if (!made.loaded) {
+      std::erase_if(report_.models,
+                    [&model = name](const ModelStatistics& row) { return row.name == model; });
+    } else if (!Has(name, "")) {
+      report_.models.emplace_back().name = name;
+    }
+  }
+}
+
+}  // namespace lagoon

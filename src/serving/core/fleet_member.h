@@ -1,0 +1,50 @@
+#pragma once
+
+// A member of a fleet: a device of this process, or another server.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "serving/core/fleet_control.h"
+#include "serving/core/inference.h"
+
+namespace lagoon {
+
+/// How a fleet sends to another server, which may be lost while it computes. Any thread may call
+/// any method.
+class FleetLink {
+ public:
+  virtual ~FleetLink() = default;
+
+  /// `lost`: the connection or the member ended while the request was there, so that the member may
+  /// have begun it.
+  using SentCallback = std::function<void(Result<InferResponse> result, bool lost)>;
+  /// Infer() for a caller that keeps the request, to send it again elsewhere. Tensors are sent from
+  /// where they are: their payload may be held until the callback has returned.
+  virtual RequestHandle Send(const InferRequest& request, SentCallback callback) = 0;
+  /// The requests for `model` that wait or run there, also those of other clients, as far as known.
+  virtual std::uint64_t QueueOf(const std::string& model) const = 0;
+  /// Whether the member can take requests for this version of the model; empty: for any.
+  virtual bool Serves(const std::string& model, const std::string& version) const = 0;
+  /// Why the member may not be of the fleet, whatever it serves. Empty: it may.
+  virtual std::string Problem() const = 0;
+};
+
+/// A device of this process has a repository, shares and a scheduler. Another server has a link,
+/// and a repository if the fleet's placer may load models there. Ready() says whether the member is
+/// there.
+struct FleetMember {
+  std::string name;  // unique in the fleet, for people
+  std::unique_ptr<Inference> core;
+  std::int64_t memory_bytes = 0;  // that a placer may use of it
+  FleetLink* link = nullptr;      // of `core`; null: a device of this process
+  std::string address = {};       // of a server: host:port of its gRPC
+};
+
+/// The member for a server that joins; returns at once, whether the server is there or not.
+using ConnectMember = std::function<FleetMember(const FleetJoin& join)>;
+
+}  // namespace lagoon

@@ -1,0 +1,144 @@
+// What FleetCore does with a request.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "serving/fleet/fleet_core.h"
+
+namespace lagoon {
+
+/// A request that the fleet has taken and not answered. It belongs to the thread that sends or ends
+/// it: there is one at a time, because a member answers each request once.
+struct FleetCore::Flight {
+  InferRequest request;
+  InferCallback callback;
+  RequestHandle handle{};
+  bool kept = false;  // `request` is whole, so that it can be sent again
+};
+
+FleetRoutes::Look FleetCore::LookAt(const InferRequest& request) const {
+  return [this, &request](std::size_t index) {
+    const std::shared_ptr<Member> member = MemberAt(index);
+    FleetRoutes::Seen seen;
+    if (member == nullptr || member->out()) {
+      seen.ready = false;
+    } else if (member->link != nullptr) {
+      seen.ready = member->link->Serves(request.model, request.version);
+      seen.queue = member->link->QueueOf(request.model);
+    } else {
+      seen.ready = member->core->Ready();
+    }
+    return seen;
+  };
+}
+
+/// Why no member gets the request.
+std::optional<Error> FleetCore::Refusal(const InferRequest& request) {
+  if (draining_.load()) return Error{ErrorCode::kUnavailable, "the server is shutting down"};
+  if (!suspects_.empty() && !suspects_.MaySend(DigestOf(request), Now())) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("model {}: members were lost while they ran a request with these "
+                             "inputs, so that it is sent at most once in {} s",
+                             Quoted(request.model), Suspects::kPause / std::chrono::seconds(1))};
+  }
+  return std::nullopt;
+}
+
+void FleetCore::CountArrival(const InferRequest& request) {
+  Known* const known = Find(request.model);
+  if (known == nullptr) return;
+  const bool has_rows = known->most_rows.load() > 0 && !request.inputs.empty() &&
+                        !request.inputs.front().dims.empty();
+  known->load.Arrived(has_rows ? std::max<std::int64_t>(1, request.inputs.front().dims[0]) : 1,
+                      Now());
+}
+
+RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
+  CountArrival(request);
+  std::optional<Error> refusal = Refusal(request);
+  std::optional<FleetRoutes::Begun> begun;
+  if (!refusal) {
+    begun = routes_.Begin(request.model, LookAt(request));
+    if (!begun) refusal = NoReplica(request.model);
+  }
+  if (refusal) {
+    request.payload.reset();
+    callback(tl::unexpected<Error>(*std::move(refusal)));
+    return RequestHandle{};
+  }
+  const RequestHandle handle = begun->handle;
+  const auto flight = std::make_shared<Flight>(
+      Flight{std::move(request), std::move(callback), handle, /*kept=*/!begun->alone});
+  SendTo(flight, begun->member);
+  return handle;
+}
+
+void FleetCore::SendTo(const std::shared_ptr<Flight>& flight, std::size_t index) {
+  const std::shared_ptr<Member> member = MemberAt(index);
+  if (member == nullptr) {
+    return Answered(flight, index, Fail(ErrorCode::kUnavailable, "the member has left the fleet"),
+                    /*lost=*/false);
+  }
+  const RequestHandle handle = flight->handle;
+  RequestHandle of_member{};
+  if (member->link != nullptr) {
+    flight->kept = true;
+    of_member = member->link->Send(flight->request,
+                                   [this, flight, index](Result<InferResponse> result, bool lost) {
+                                     Answered(flight, index, std::move(result), lost);
+                                   });
+  } else {
+    InferRequest own = flight->kept ? flight->request : std::move(flight->request);
+    of_member =
+        member->core->Infer(std::move(own), [this, flight, index](Result<InferResponse> result) {
+          const bool unavailable = !result && result.error().code == ErrorCode::kUnavailable;
+          const std::shared_ptr<Member> from = unavailable ? MemberAt(index) : nullptr;
+          Answered(flight, index, std::move(result), from != nullptr && !from->core->Ready());
+        });
+  }
+  if (of_member == RequestHandle{}) return;
+  // The answer may have come already, and the request may be on its way to another member.
+  if (routes_.Taken(handle, index, of_member)) member->core->Cancel(of_member);
+}
+
+void FleetCore::Answered(const std::shared_ptr<Flight>& flight, std::size_t index,
+                         Result<InferResponse> result, bool lost) {
+  if (flight->kept) {
+    if (result && !suspects_.empty()) suspects_.Answered(DigestOf(flight->request));
+    if (!result && result.error().code == ErrorCode::kNotFound && flight->request.version.empty()) {
+      // The fleet has the model. It has left this member, and the routes do not say so yet.
+      result.error().code = ErrorCode::kUnavailable;
+    }
+    if (!result && result.error().code == ErrorCode::kUnavailable) {
+      if (const auto next = Again(*flight, index, lost)) {
+        retries_.fetch_add(1);
+        return SendTo(flight, *next);
+      }
+    }
+  }
+  flight->request.payload.reset();
+  const InferCallback callback = std::move(flight->callback);
+  routes_.End(flight->handle);  // the last use of the fleet
+  callback(std::move(result));
+}
+
+std::optional<std::size_t> FleetCore::Again(const Flight& flight, std::size_t index, bool lost) {
+  const std::shared_ptr<Member> member = MemberAt(index);
+  if (lost && member != nullptr && !suspects_.Lost(DigestOf(flight.request), member->name, Now())) {
+    return std::nullopt;
+  }
+  if (draining_.load()) return std::nullopt;
+  return routes_.Again(flight.handle, LookAt(flight.request));
+}
+
+void FleetCore::Cancel(RequestHandle handle) {
+  const auto of_member = routes_.Cancel(handle);
+  if (!of_member) return;
+  const std::shared_ptr<Member> member = MemberAt(of_member->first);
+  if (member != nullptr) member->core->Cancel(of_member->second);
+}
+
+}  // namespace lagoon

@@ -1,0 +1,271 @@
+// The members of a fleet: those that join and leave, and what they serve.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "serving/core/share_control.h"
+#include "serving/fleet/fleet_core.h"
+#include "serving/fleet/fleet_sums.h"
+#include "serving/fleet/join.h"
+
+namespace lagoon {
+namespace {
+
+constexpr std::size_t kMostMembers = 1024;
+// Models that a fleet learns from its members; it ignores more.
+constexpr std::size_t kMostModels = 4096;
+
+bool Leads(const std::vector<FleetRoute>& routes, std::size_t member) {
+  return std::ranges::find(routes, member, &FleetRoute::member) != routes.end();
+}
+
+std::string TextOf(const std::vector<TensorSpec>& tensors) {
+  std::string text;
+  for (const TensorSpec& tensor : tensors) {
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", tensor.name, OipName(tensor.type),
+                        ShownShape(tensor.dims));
+  }
+  return text;
+}
+
+/// What clients see of a model's tensors.
+std::string ShapesOf(const ModelMetadata& metadata) {
+  return fmt::format("{} -> {}", TextOf(metadata.inputs), TextOf(metadata.outputs));
+}
+
+}  // namespace
+
+void FleetCore::Member::SetProblem(const std::string& text) {
+  refused.store(!text.empty());
+  const MutexLock lock(mutex);
+  if (problem == text) return;
+  problem = text;
+  if (text.empty()) {
+    spdlog::info("fleet: member '{}' is accepted", name);
+  } else {
+    spdlog::warn("fleet: member '{}' gets no requests: {}", name, text);
+  }
+}
+
+FleetCore::Slots FleetCore::AllSlots() const {
+  const MutexLock lock(members_mutex_);
+  return members_;
+}
+
+FleetCore::Slots FleetCore::Members() const {
+  Slots slots = AllSlots();
+  std::erase(slots, nullptr);
+  return slots;
+}
+
+FleetCore::Slots FleetCore::Devices() const {
+  Slots slots = Members();
+  std::erase_if(slots, [](const auto& member) { return member->link != nullptr; });
+  return slots;
+}
+
+std::shared_ptr<FleetCore::Member> FleetCore::MemberAt(std::size_t index) const {
+  const MutexLock lock(members_mutex_);
+  return index < members_.size() ? members_[index] : nullptr;
+}
+
+FleetCore::Known* FleetCore::Find(const std::string& model) const {
+  const MutexLock lock(known_mutex_);
+  const auto found = known_.find(model);
+  return found == known_.end() ? nullptr : found->second.get();
+}
+
+std::vector<FleetCore::Known*> FleetCore::AllKnown() const {
+  const MutexLock lock(known_mutex_);
+  std::vector<Known*> all;
+  for (const auto& [name, known] : known_) all.push_back(known.get());
+  return all;
+}
+
+Status FleetCore::MayJoin(const FleetJoin& join) const {
+  for (const auto& member : members_) {
+    if (member == nullptr) continue;
+    if (member->name == join.name) {
+      return Fail(ErrorCode::kAlreadyExists,
+                  fmt::format("member {} is of the fleet already, at {}", Quoted(join.name),
+                              Quoted(member->address)));
+    }
+    if (member->address == join.address) {
+      return Fail(ErrorCode::kAlreadyExists,
+                  fmt::format("member {} has the address {} of member {}", Quoted(join.name),
+                              Quoted(join.address), Quoted(member->name)));
+    }
+  }
+  if (std::ranges::count(members_, nullptr) == 0 && members_.size() >= kMostMembers) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("member {}: the fleet has {} members, the limit", Quoted(join.name),
+                            kMostMembers));
+  }
+  return {};
+}
+
+Status FleetCore::Join(const FleetJoin& join) {
+  if (!options_.connect) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("member {}: no server can join this fleet", Quoted(join.name)));
+  }
+  LAGOON_RETURN_IF_ERROR(CheckJoin(join));
+  const MutexLock lock(members_mutex_);
+  LAGOON_RETURN_IF_ERROR(MayJoin(join));
+  auto member = std::make_shared<Member>(options_.connect(join));
+  const auto free = std::ranges::find(members_, nullptr);
+  if (free == members_.end()) {
+    members_.push_back(std::move(member));
+  } else {
+    *free = std::move(member);
+  }
+  spdlog::info("fleet: member '{}' joins from {}", join.name, join.address);
+  return {};
+}
+
+Status FleetCore::Leave(const std::string& name) {
+  for (const auto& member : Members()) {
+    if (member->name != name) continue;
+    if (member->link == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("member {} is a device of this server and stays", Quoted(name)));
+    }
+    member->leaves.store(true);
+    spdlog::info("fleet: member '{}' leaves", name);
+    return {};
+  }
+  return Fail(ErrorCode::kNotFound, fmt::format("the fleet has no member {}", Quoted(name)));
+}
+
+/// Frees the slots of members that leave, when their requests are answered. A member ends on this
+/// thread, when no other one uses it.
+void FleetCore::LetGo() {
+  slots_.clear();
+  std::erase_if(gone_, [](const auto& member) { return member.use_count() == 1; });
+  const Slots slots = AllSlots();
+  for (std::size_t index = 0; index < slots.size(); ++index) {
+    if (slots[index] == nullptr || !slots[index]->leaves.load()) continue;
+    if (!routes_.Leave(index)) continue;
+    std::erase_if(leaving_, [index](const auto& entry) { return entry.first.second == index; });
+    const auto counts = slots[index]->core->Statistics("", "");
+    {
+      const MutexLock lock(mutex_);
+      if (counts) AddStatistics(former_, *counts);
+      const MutexLock members(members_mutex_);
+      members_[index] = nullptr;
+    }
+    gone_.push_back(slots[index]);
+  }
+}
+
+/// In which shapes the member has the model, where those are not the fleet's; else empty.
+std::string FleetCore::OtherShapes(const Member& member, const std::string& model,
+                                   const Known& known) {
+  const Result<ModelMetadata> metadata = member.core->Metadata(model, "");
+  if (!metadata || known.shapes.empty()) return "";
+  const std::string shapes = ShapesOf(*metadata);
+  if (shapes == known.shapes) return "";
+  return fmt::format("it has model {} as {}, and the fleet as {}", Quoted(model), shapes,
+                     known.shapes);
+}
+
+std::string FleetCore::ProblemOf(const Member& member, const std::vector<ModelStatus>& models) {
+  if (member.link == nullptr) return "";
+  if (std::string problem = member.link->Problem(); !problem.empty()) return problem;
+  for (const ModelStatus& status : models) {
+    const Known* const known = Find(status.name);
+    if (known == nullptr || status.state != ModelState::kReady) continue;
+    if (std::string other = OtherShapes(member, status.name, *known); !other.empty()) return other;
+  }
+  return "";
+}
+
+/// Takes note of what a member serves. False: it serves nothing now.
+bool FleetCore::Follow(std::size_t index) {
+  Member& member = *slots_[index];
+  Inference& core = *member.core;
+  const std::vector<ModelStatus> models = core.Models();
+  member.SetProblem(ProblemOf(member, models));
+  shares_[index] = {};
+  if (member.core->shares() != nullptr) {
+    shares_[index] = core.shares()->ReadShares().value_or(SharesReport());
+  }
+  if (!core.Ready() || member.out()) return false;
+  for (const ModelStatus& status : models) {
+    if (status.state != ModelState::kReady) continue;
+    Known* known = Find(status.name);
+    if (known == nullptr) {
+      const MutexLock lock(known_mutex_);
+      if (!options_.models.empty() || known_.size() >= kMostModels) continue;
+      known = (known_[status.name] = std::make_unique<Known>(FleetModel{status.name, 0})).get();
+    }
+    if (there_.insert({status.name, index}).second) Learn(*known, core, status);
+    if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
+    known->longest = std::max(known->longest, status.standalone);
+    if (!known->shapes.empty()) continue;
+    if (const auto metadata = core.Metadata(status.name, "")) known->shapes = ShapesOf(*metadata);
+  }
+  return true;
+}
+
+/// Takes note of what the members serve. Routes lead to replicas that are there; if a model has
+/// none, to members that are lost, whose answers say so. Replicas that have no route get one if the
+/// model has no other replica or if the member keeps what it has, else they go.
+void FleetCore::FollowMembers(TimePoint now) {
+  LetGo();
+  slots_ = AllSlots();
+  ready_.assign(slots_.size(), false);
+  shares_.resize(slots_.size());
+  there_.clear();
+  for (Known* known : AllKnown()) known->longest = Nanoseconds(0);
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    if (slots_[index] != nullptr) ready_[index] = Follow(index);
+  }
+  std::set<Replica> strays;
+  for (Known* known : AllKnown()) FollowRoutes(*known, strays);
+  Retire(strays, now);
+}
+
+void FleetCore::FollowRoutes(Known& known, std::set<Replica>& strays) {
+  const std::string& name = known.model.name;
+  const std::vector<FleetRoute> routes = routes_.Of(name);
+  std::vector<FleetRoute> left = routes;
+  std::erase_if(left, [&](const FleetRoute& route) {
+    return !there_.contains({name, route.member});
+  });
+  const bool adopts = left.empty();
+  bool any = false;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    if (!there_.contains({name, index})) continue;
+    any = true;
+    if (Leads(left, index)) continue;
+    if (adopts || slots_[index]->core->repository() == nullptr) {
+      left.push_back({index, 1});
+      leaving_.erase({name, index});
+    } else {
+      strays.insert({name, index});
+    }
+  }
+  if (left.empty()) {
+    left = routes;
+    std::erase_if(left, [this](const FleetRoute& route) {
+      const auto& member = slots_[route.member];
+      return member == nullptr || member->out() || ready_[route.member];
+    });
+  }
+  if (left != routes) routes_.Set(name, std::move(left));
+  if (!any) {
+    known.shapes.clear();  // the next replica tells them
+  } else if (known.longest != Nanoseconds(known.standalone.load()) || known.latency == nullptr) {
+    known.standalone = known.longest.count();
+    known.latency = &LatencyOf(known.longest);
+  }
+}
+
+}  // namespace lagoon
