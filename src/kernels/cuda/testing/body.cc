@@ -86,7 +86,7 @@ std::vector<std::uint32_t> BoundBody::Run(const std::vector<std::uint32_t>& tile
   const auto thread = [&] {
     const BlockControl control(guards);
     const bool committed = AnyBody::Run(static_cast<u32>(kernel_.body), args, tiles[blockIdx.x],
-                                            simt::DynamicShared(), control);
+                                        simt::DynamicShared(), control);
     if (committed) ++agreed[blockIdx.x];
   };
   const Status status = emulator.Run({.name = kernel_.name,
