@@ -60,7 +60,7 @@ def span(report, metric, form, choose=None):
 
 
 def int8(suffix):
-    report = "2026-11-26-epyc-2core-corpus"
+    report = "2026-11-26-epyc-2core-corpus-int8"
 
     def cell(results):
         values = sorted(value for name, value in results[f"{report}.json"]["metrics"].items()
@@ -143,7 +143,7 @@ SECTIONS = {
         Row("models as users bring them; wrong answers, undecided answers", f"2026-11-26-{EPYC}-corpus",
             "{corpus_models:.0f}; {corpus_wrong_answers:.0f}, {corpus_undecided_answers:.0f}", "0 wrong: met"),
         Row("the same, 1 thread: median ratio", f"2026-11-26-{EPYC}-corpus", "{corpus_latency_ratio_p50:.2f}", "none"),
-        int8(".qdq"), int8(".qoperator"),
+        int8(".qdq"), int8(".qoperator"), int8(".dynamic"),
         Row("zoo, batch 1, fp32, 1 thread: geometric mean", f"{XEON}-zoo", zoo(1, 1), "1.0: met"),
         Row("the same, 2 threads", f"{XEON}-zoo", zoo(1, 2), "1.0: **missed**"),
         Row("batch 8, 1 thread", f"{XEON}-zoo", zoo(8, 1), "1.0: **missed**"),

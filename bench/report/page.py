@@ -11,7 +11,7 @@ replaced, everything else is kept. Tables:
 - disb, cpu, cpu-check, sensitivity, split-jitter, split-systems, split-saved: tables.py
 - grid NAME, fleet: grids.py
 - matters SECTION: matters.py
-- corpus FILE: the models of the corpus
+- corpus FILE...: the models of the corpus, each from the last file that has it
 With --check nothing is written, and the exit status is 1 if the page is not what would be written.
 """
 

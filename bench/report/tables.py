@@ -141,8 +141,12 @@ def series(results, words):
 
 
 def corpus(results, words):
-    """The models of the corpus by kind, with their latency ratios; then those that need a word more, each with its words."""
-    models = results[f"{words[0]}.json"]["models"].values()
+    """The models of the corpus by kind, with their latency ratios; then those that need a word more, each with its words.
+    words: reports, of which the later ones measured some models again."""
+    last = {}
+    for word in words:
+        last |= {model["id"]: model for model in results[f"{word}.json"]["models"].values()}
+    models = last.values()
     verdicts = collections.Counter(model["verdict"] for model in models)
     lines = [f"{len(models)} models: " + ", ".join(f"{verdicts[name]} {name}" for name in ("native", "opaque", "refused", "wrong"))
              + "."]
