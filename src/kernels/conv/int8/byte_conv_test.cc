@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/conv/int8/byte_conv_args.h"
 #include "kernels/conv/int8/byte_depthwise.h"
 #include "kernels/testing/leave_at.h"
 #include "kernels/window.h"
@@ -195,6 +196,30 @@ TEST(ByteConv, ProductsOfMatricesOfAnyDepth) {
     ByteProblem problem(spec, depth);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
   }
+}
+
+// Of two products with bytes up to 255.
+TEST(ByteConv, PanelsWhosePairsMayExceed16BitsAreMarked) {
+  const auto is_wide = [](std::int8_t a, std::int8_t b) {
+    ByteConvSpec spec;
+    spec.in_channels = 2;
+    spec.out_channels = 40;
+    std::vector<std::int8_t> weights(80, 0);
+    weights[78] = a;
+    weights[79] = b;
+    const std::vector<std::int32_t> bias(40);
+    const std::vector<float> scale(40, 1);
+    std::vector<std::byte> packed(PackedByteConvBytes(spec));
+    PackByteConv(spec, {weights, bias, scale}, packed.data());
+    const std::size_t wide = PackedByteConv(2, 40).wide;
+    EXPECT_EQ(packed.at(wide), std::byte{0});
+    return packed.at(wide + 1) != std::byte{0};
+  };
+  EXPECT_FALSE(is_wide(64, 64));
+  EXPECT_TRUE(is_wide(64, 65));
+  EXPECT_FALSE(is_wide(-64, -64));
+  EXPECT_TRUE(is_wide(-64, -65));
+  EXPECT_FALSE(is_wide(127, -128));
 }
 
 // Two products of 255 * 127 are beyond 16 bits, which must not saturate.
