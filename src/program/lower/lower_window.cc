@@ -328,7 +328,83 @@ Status LowerConv(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
+/// Whether every output pixel of a transposed convolution has one input pixel: the window is as
+/// large as the stride.
+bool IsTiled(const ProgramBuilder& builder, const Node& node) {
+  const Dims &x = builder.dims(node.inputs[0]), &y = builder.dims(node.outputs[0]);
+  const bool constant = builder.constant(node.inputs[1]) != nullptr &&
+                        IsConstantOrNone(builder, node, 1) && IsConstantOrNone(builder, node, 2);
+  if (!constant || x.size() != 4 || node.Int("group", 1) != 1) return false;
+  if (node.fused.residual != kNoValue) return false;
+  const Ints kernel = node.Ints("kernel_shape", {});
+  return kernel == node.Ints("strides", {}) && node.Ints("pads", {}) == Ints(4, 0) &&
+         node.Ints("dilations", {}) == Ints(2, 1) && y[2] == x[2] * kernel[0] &&
+         y[3] == x[3] * kernel[1];
+}
+
+/// The weights of a transposed convolution [C, M, height, width] as those of a convolution of
+/// single pixels [(height, width, M), C, 1, 1].
+Constant TiledWeights(const Constant& w) {
+  const auto in = static_cast<std::size_t>(w.dims[0]), out = static_cast<std::size_t>(w.dims[1]);
+  const auto taps = static_cast<std::size_t>(w.dims[2] * w.dims[3]);
+  const auto order = [in, out, taps](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    std::vector<float> to(from.size());
+    for (std::size_t i = 0; i < in; ++i) {
+      for (std::size_t o = 0; o < out; ++o) {
+        for (std::size_t t = 0; t < taps; ++t) {
+          to[(t * out + o) * in + i] = from[(i * out + o) * taps + t];
+        }
+      }
+    }
+    return BytesOf(to);
+  };
+  return DerivedConstant(DataType::kFloat32, {w.dims[1] * w.dims[2] * w.dims[3], w.dims[0], 1, 1},
+                         "tile", {w}, order);
+}
+
+Constant RepeatedBias(const Constant& bias, std::int64_t times) {
+  const auto repeat = [times](std::span<const Constant> sources) {
+    const std::span<const float> from = sources[0].floats();
+    std::vector<float> to;
+    for (std::int64_t i = 0; i < times; ++i) to.insert(to.end(), from.begin(), from.end());
+    return BytesOf(to);
+  };
+  return DerivedConstant(DataType::kFloat32, {times * bias.dims[0]},
+                         fmt::format("repeat {}", times), {bias}, repeat);
+}
+
+/// A transposed convolution as a convolution of single pixels, whose channels become tiles.
+Status LowerTiles(ProgramBuilder& builder, const Node& node) {
+  const Dims x = builder.dims(node.inputs[0]), y = builder.dims(node.outputs[0]);
+  const Ints kernel = node.Ints("kernel_shape", {});
+  const std::int64_t taps = kernel[0] * kernel[1];
+  Node conv = node;
+  conv.inputs[1] =
+      builder.AddValue(node.name + ".tiles", TiledWeights(*builder.constant(node.inputs[1])));
+  if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
+    conv.inputs[2] = builder.AddValue(node.name + ".bias",
+                                      RepeatedBias(*builder.constant(node.inputs[2]), taps));
+  }
+  conv.attributes["kernel_shape"] = conv.attributes["strides"] = Ints(2, 1);
+  conv.outputs[0] =
+      builder.AddValue(node.name, DataType::kFloat32, {x[0], taps * y[1], x[2], x[3]});
+  LAGOON_RETURN_IF_ERROR(LowerConv(builder, conv));
+  // Pixels of the input, each with the rows of its tile, become rows of the output.
+  LAGOON_ASSIGN_OR_RETURN(Tensor tiles, builder.Use(conv.outputs[0], Layout::kChannelsLast));
+  tiles.dims = {x[0] * x[2], x[3], kernel[0], kernel[1] * y[1]};
+  tiles.layout = Layout::kPlain;
+  LAGOON_ASSIGN_OR_RETURN(
+      Tensor rows,
+      builder.Transpose(tiles, std::array<std::int64_t, 4>{0, 2, 1, 3}, Layout::kPlain));
+  rows.dims = y;
+  rows.layout = Layout::kChannelsLast;
+  builder.Define(node.outputs[0], rows);
+  return {};
+}
+
 Status LowerConvTranspose(ProgramBuilder& builder, const Node& node) {
+  if (IsTiled(builder, node)) return LowerTiles(builder, node);
   const Dims dims = builder.dims(node.outputs[0]);
   const std::int64_t groups = node.Int("group", 1);
   Node conv = node;
