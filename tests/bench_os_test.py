@@ -1,7 +1,12 @@
 """`lagoon bench robot` and `disb` beside what the operating system offers."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from bench_test import REPOSITORY, WORKLOAD, run_bench
@@ -52,17 +57,56 @@ def test_robot_compares_clients_of_their_own_with_the_operating_system(lagoon, t
     ({"systems": "onnxruntime:frob"}, "onnxruntime:plain|nice19|idle|cgroup|fifo"),
     ({"systems": "lagoon:paella:depth=2,extra_blocks=-4"}, "extra_blocks"),
     ({"rate": 1}, "fewer than 5"),
+    ({"rate": 100_000, "seconds": 6}, "more than 500000"),
+    ({"rate": 100_000, "systems": "lagoon:reset"}, "give a lower --rate"),
     ({"realtime": "absent.onnx"}, "there is no file absent.onnx"),
     ({"files": REPOSITORY, "background": "b,a"}, "`./run corpus --make --only 'a,b'` makes what is missing"),
+    ({"background": ""}, "--background has an empty name"),
     ({"shape": "image"}, "INPUT=AxBxC"),
+    ({"shape": "imgae=1x1x8x8"}, "no model has an input 'imgae'; there are digits/image, digits-2/image"),
     ({"shape": "image=1x1x8x9"}, "input 'image' has the shape [1,1,8,8]"),
     ({"transport": "pigeon"}, "pigeon"),
     ({"python": "no-such-python", "systems": "onnxruntime:idle"}, "--systems without onnxruntime leaves it out"),
 ])
-def test_robot_says_what_is_wrong_before_it_measures(words, named, lagoon, tmp_path):
+def test_robot_says_what_is_wrong(words, named, lagoon, tmp_path):
     result, metrics = run_robot(lagoon, tmp_path, **words)
     assert 0 < result.returncode < 128 and metrics is None
     assert named in result.stderr
+
+
+def children_of(pid):
+    """The programs of a process's children, by their process number."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            found[int(child)] = Path(f"/proc/{child}/comm").read_text().strip()
+    return found
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_a_robot_that_a_signal_ends(with_signal, lagoon, tmp_path):
+    words = ROBOT | {"--seconds": 600, "--systems": "lagoon:reset"}
+    robot = subprocess.Popen([lagoon.binary, "bench", "robot", *(str(word) for option in words.items() for word in option)],
+                             env=os.environ | {"TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL, cwd=ROOT)
+    children = {}
+    try:
+        await_true(lambda: len(children_of(robot.pid)) == 5 or robot.poll() is not None)  # the keeper, the server, three clients
+        children = children_of(robot.pid)
+        assert robot.poll() is None and {"lagoon", "lagoon-bench", "lagoon-keeper"} <= set(children.values())
+        assert list(tmp_path.glob("lagoon-bench-*"))
+    finally:
+        robot.send_signal(with_signal)
+    assert robot.wait(60) == -with_signal
+    await_true(lambda: not any(Path(f"/proc/{child}/exe").exists() for child in children))
+    await_true(lambda: not list(tmp_path.iterdir()))
+
+
+def await_true(condition):
+    """A minute at most."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_disb_compares_schedulers_with_the_best_setting_of_the_operating_system(lagoon, tmp_path):

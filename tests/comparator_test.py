@@ -121,6 +121,12 @@ def test_open_loop_says_when_runs_ended(worker):
     assert reply["from_arrival_us"] == reply["latencies_us"]
 
 
+def test_open_loop_gives_up(worker):
+    now = time.monotonic_ns()
+    assert worker.ask("open_loop", arrivals_us=[0, 1, 2], start_ns=now, give_up_ns=now)["latencies_us"] == []
+    assert len(worker.ask("open_loop", arrivals_us=[0, 1, 2], give_up_ns=now + 60_000_000_000)["latencies_us"]) == 3
+
+
 def test_open_loop_may_take_the_newest_request(worker):
     """All arrivals are over: only the last one runs, and its latency counts from the call."""
     reply = worker.ask("open_loop", arrivals_us=[0, 1, 2], newest=True,

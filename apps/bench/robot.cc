@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kHowTo = "`./run build` or `./run bench`";
-constexpr int kLeastRequests = 5;  // of a window
+constexpr int kLeastRequests = 5, kMostRequests = 500'000;  // of a client in a window
 
 struct RobotWords {
   std::string scenario = "camera";
@@ -56,7 +57,7 @@ void CheckSystems(const RobotWords& words) {
   for (const bench::RobotSystemName& system : *systems) {
     if (!system.lagoon()) continue;
     const Result<Scheduler> made = MakeScheduler(system.scheduler);
-    if (!made) Die(fmt::format("{}: {}", system.name, made.error().message));
+    if (!made) Die(fmt::format("--systems {}: {}", system.name, made.error().message));
   }
 }
 
@@ -71,6 +72,16 @@ void SetLoad(RobotWords& words) {
   if (options.scenario.rate * options.seconds < kLeastRequests) {
     Die(fmt::format("{:g} requests a second are fewer than {} in --seconds {:g}: make it longer",
                     options.scenario.rate, kLeastRequests, options.seconds));
+  }
+  if (options.scenario.rate * options.seconds > kMostRequests) {
+    Die(fmt::format(
+        "{:g} requests a second are more than {} in --seconds {:g}: make it shorter, or "
+        "give a lower --rate",
+        options.scenario.rate, kMostRequests, options.seconds));
+  }
+  if (std::ranges::find(words.background, "") != words.background.end()) {
+    Die("--background has an empty name: give one model at least, by its name in --files or its "
+        "file");
   }
   std::vector<std::string> models = words.background;
   models.push_back(options.scenario.model);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "bench/client/keeper.h"
 
 namespace lagoon::bench {
 
@@ -36,7 +37,10 @@ Result<std::unique_ptr<LineProcess>> LineProcess::Start(std::string name,
   close(from[1]);
   process->to_ = to[1];
   process->from_ = fdopen(from[0], "r");
-  if (failed == 0) return process;
+  if (failed == 0) {
+    KeepChild(process->pid_);
+    return process;
+  }
   process->pid_ = -1;
   return Fail(ErrorCode::kNotFound,
               fmt::format("cannot start '{}' for {}", words.front(), process->name_));
@@ -45,7 +49,9 @@ Result<std::unique_ptr<LineProcess>> LineProcess::Start(std::string name,
 LineProcess::~LineProcess() {
   if (to_ >= 0) close(to_);
   if (from_ != nullptr) std::fclose(from_);
-  if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  if (pid_ <= 0) return;
+  waitpid(pid_, nullptr, 0);
+  ReleaseChild(pid_);
 }
 
 Status LineProcess::Send(const nlohmann::json& command) {

@@ -14,7 +14,8 @@ namespace lagoon::bench {
 
 /// A child process that reads a JSON object from each line of its stdin, and answers with a line on
 /// its stdout: {"ok": true, ...}, or {"ok": false, "error": TEXT}. One thread. The destructor
-/// closes the child's stdin, upon which the child ends, and waits for that.
+/// closes the child's stdin, upon which the child ends, and waits for that. The child
+/// does not outlive this process.
 class LineProcess {
  public:
   /// `name`: of the child, for messages. `words`: a program, a path or found in PATH, and its

@@ -86,11 +86,12 @@ Result<OnnxRuntimeProcess::Example> OnnxRuntimeProcess::RunExample() {
 }
 
 Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
-                                         bool newest) {
+                                         bool newest, TimePoint give_up) {
   return process_->Send({{"cmd", "open_loop"},
                          {"start_ns", Nanos(start)},
                          {"arrivals_us", arrivals_us},
-                         {"newest", newest}});
+                         {"newest", newest},
+                         {"give_up_ns", Nanos(give_up)}});
 }
 
 Result<OnnxRuntimeProcess::OpenLoop> OnnxRuntimeProcess::EndOpenLoop() {

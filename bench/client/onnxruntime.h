@@ -52,9 +52,10 @@ class OnnxRuntimeProcess {
 
   // A window shared with other processes: Begin...() returns at once, End...() waits for the end of
   // the window.
-  /// `newest`: the process skips arrivals that a newer one has overtaken, as DISB's client does.
-  Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
-                       bool newest = false);
+  /// `newest`: the process skips arrivals that a newer one has overtaken, as DISB's client does. No
+  /// run begins after `give_up`: the arrivals that are left have no latencies.
+  Status BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us, bool newest = false,
+                       TimePoint give_up = kNoDeadline);
   /// The requests of an open loop, in microseconds.
   struct OpenLoop {
     std::vector<double> latencies_us;     // from the intended arrival; newest: from the call

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/time.h"
+#include "bench/client/keeper.h"
 
 namespace lagoon::bench {
 namespace {
@@ -36,6 +37,7 @@ ServerProcess::~ServerProcess() {
   if (!Running()) return;
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
+  ReleaseChild(pid_);
 }
 
 Status ServerProcess::Spawn(const std::string& lagoon, std::vector<std::string> words) {
@@ -56,7 +58,10 @@ Status ServerProcess::Spawn(const std::string& lagoon, std::vector<std::string> 
                                    O_WRONLY | O_CREAT | O_APPEND, 0600);
   const int failed = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failed == 0) return {};
+  if (failed == 0) {
+    KeepChild(pid_);
+    return {};
+  }
   pid_ = -1;
   return Fail(ErrorCode::kInternal, fmt::format("cannot start '{}': {}", lagoon,
                                                 std::generic_category().message(failed)));
@@ -69,8 +74,8 @@ Status ServerProcess::AwaitPorts() {
   // before. No one call waits for both, so that this loop looks at both again and again. The pause
   // is short beside the time until a server is ready.
   while (!std::filesystem::exists(file)) {
-    if (!Running()) return Fail(ErrorCode::kInternal, "the server has ended: " + LogTail());
-    if (Now() > until) return Fail(ErrorCode::kInternal, "the server does not serve: " + LogTail());
+    if (!Running()) return Fail(ErrorCode::kInternal, "the server has ended" + LogTail());
+    if (Now() > until) return Fail(ErrorCode::kInternal, "the server does not serve" + LogTail());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   ports_ = nlohmann::json::parse(std::ifstream(file), nullptr, /*allow_exceptions=*/false);
@@ -79,12 +84,15 @@ Status ServerProcess::AwaitPorts() {
 }
 
 bool ServerProcess::Running() {
-  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = -1;
+  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) != 0) {
+    ReleaseChild(pid_);
+    pid_ = -1;
+  }
   return pid_ > 0;
 }
 
 Result<double> ServerProcess::RssKib() {
-  if (!Running()) return Fail(ErrorCode::kInternal, "the server has ended: " + LogTail());
+  if (!Running()) return Fail(ErrorCode::kInternal, "the server has ended" + LogTail());
   std::ifstream file(fmt::format("/proc/{}/statm", pid_));
   double pages = 0, resident = 0;
   if (!(file >> pages >> resident)) return Fail(ErrorCode::kInternal, "the server has ended");
@@ -95,7 +103,7 @@ std::string ServerProcess::LogTail() const {
   std::ifstream file(folder_.path() + "/log");
   std::string log{std::istreambuf_iterator<char>(file), {}};
   if (log.size() > kTailBytes) log.erase(0, log.size() - kTailBytes);
-  return log;
+  return "; the end of its log:\n" + log;
 }
 
 }  // namespace lagoon::bench

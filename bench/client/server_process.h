@@ -13,7 +13,7 @@
 namespace lagoon::bench {
 
 /// `lagoon serve` as a child process, on free ports of 127.0.0.1. The destructor stops the process
-/// and waits for its end.
+/// and waits for its end. The process does not outlive this one.
 class ServerProcess {
  public:
   /// Returns when the server serves. `words`: after `lagoon serve`. kInternal, with the end of its

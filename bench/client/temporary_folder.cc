@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/client/keeper.h"
+
 namespace lagoon::bench {
 
 namespace fs = std::filesystem;
@@ -14,12 +16,15 @@ Result<TemporaryFolder> TemporaryFolder::Make() {
   if (mkdtemp(path.data()) == nullptr) {
     return Fail(ErrorCode::kInternal, fmt::format("cannot create a folder like '{}'", path));
   }
+  KeepFolder(path);
   return TemporaryFolder(std::move(path));
 }
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (path_.empty()) return;
+  fs::remove_all(path_, ignored);
+  ReleaseFolder(path_);
 }
 
 }  // namespace lagoon::bench

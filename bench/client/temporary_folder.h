@@ -7,7 +7,8 @@
 
 namespace lagoon::bench {
 
-/// A new, empty folder. The destructor removes the folder with all that is in it.
+/// A new, empty folder. The destructor removes the folder with all that is in it; so does the
+/// keeper where a signal ends the process.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> Make();

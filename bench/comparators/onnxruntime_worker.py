@@ -11,12 +11,13 @@ the session cannot be made, the process gives this answer once and exits with 1.
       -> settings, model, versions, load_ms, peak_rss_kib so far
   {"cmd": "run", "n": N, "warmup": K}
       closed loop of K untimed and N timed runs -> latencies_us: N numbers
-  {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T, "newest": false}
+  {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T, "newest": false, "give_up_ns": U}
       one run for each intended arrival (ascending offsets from T); a late one begins at once
       -> for each arrival latencies_us, from the intended arrival to the end of its run, and
          starts_us, to the beginning of its run; ends_us, the ends of the runs as offsets from T
       With "newest", arrivals that a newer one has overtaken have no run, as with DISB's client, and
       latencies_us count from the beginning of a run; from_arrival_us is as without "newest"
+      No run begins from U on, where it is given: the arrivals that are left are in no list
   {"cmd": "loop", "start_ns": T, "end_ns": U}
       closed loop from T until U; a run in progress at U is finished
       -> count, runs that ended by U; completions_us, the ends of all runs as offsets from T
@@ -42,6 +43,7 @@ import onnxruntime
 
 MAX_RUNS = 1_000_000
 MAX_WINDOW_NS = 3_600_000_000_000
+NEVER_NS = 2**63 - 1
 PR_SET_TIMERSLACK = 29
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(uint8)": np.uint8,
@@ -148,7 +150,7 @@ def sleep_until(when_ns):
 
 def get_start(request):
     now = time.perf_counter_ns()
-    start = get_integer(request, "start_ns", now, 2**63 - 1)
+    start = get_integer(request, "start_ns", now, NEVER_NS)
     if start - now > MAX_WINDOW_NS:
         ahead = (start - now) / 1e9
         raise RequestError(f"'start_ns' is {ahead:.0f} s ahead; the limit is one hour")
@@ -187,6 +189,7 @@ def run_open_loop(model, request):
     newest = request.get("newest", False)
     if not isinstance(newest, bool):
         raise RequestError(f"'newest' is {newest!r}, must be true or false")
+    give_up = get_integer(request, "give_up_ns", NEVER_NS, NEVER_NS)
     runs = []  # of each run: intended arrival, begin, end
     at = 0
     while at < len(arrivals):
@@ -194,6 +197,8 @@ def run_open_loop(model, request):
         while newest and at + 1 < len(arrivals) and start + arrivals[at + 1] <= time.perf_counter_ns():
             at += 1
         begin = time.perf_counter_ns()
+        if begin >= give_up:
+            break
         model.run()
         runs.append((start + arrivals[at], begin, time.perf_counter_ns()))
         at += 1
@@ -205,7 +210,7 @@ def run_open_loop(model, request):
 
 def run_loop(model, request):
     start = get_start(request)
-    end = get_integer(request, "end_ns", None, 2**63 - 1)
+    end = get_integer(request, "end_ns", None, NEVER_NS)
     if not start <= end <= start + MAX_WINDOW_NS:
         raise RequestError(f"'end_ns' {end} is not within an hour after 'start_ns' {start}")
     sleep_until(start)

@@ -107,7 +107,8 @@ class Stream {
     const TimePoint start = TimeOf(window, "start_ns");
     Answers answers(start);
     if (window.contains("arrivals_us")) {
-      RunArrivals(start, window.at("arrivals_us").get<std::vector<double>>(), answers);
+      RunArrivals(start, TimeOf(window, "give_up_ns"),
+                  window.at("arrivals_us").get<std::vector<double>>(), answers);
     } else {
       RunLoop(start, TimeOf(window, "end_ns"), answers);
     }
@@ -115,8 +116,10 @@ class Stream {
   }
 
  private:
-  // Each connection takes the next arrival when its request before is answered.
-  void RunArrivals(TimePoint start, const std::vector<double>& arrivals_us, Answers& answers) {
+  // Each connection takes the next arrival when its request before is answered. From `give_up` on,
+  // none is sent.
+  void RunArrivals(TimePoint start, TimePoint give_up, const std::vector<double>& arrivals_us,
+                   Answers& answers) {
     std::atomic<std::size_t> next{0};
     std::vector<std::jthread> threads;
     for (const Call& call : calls_) {
@@ -126,6 +129,7 @@ class Stream {
           const TimePoint arrival =
               start + Nanoseconds(static_cast<std::int64_t>(arrivals_us[i] * 1e3));
           std::this_thread::sleep_until(arrival);
+          if (Now() >= give_up) return;
           answers.Add(arrival, call());
         }
       });

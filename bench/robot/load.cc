@@ -70,6 +70,20 @@ std::vector<char> ValuesOf(const InputFile& input, Random& random) {
   return bytes;
 }
 
+// A shape for INPUT or MODEL/INPUT must be of some model.
+Status CheckNamesInput(const std::string& name, const RobotLoad& load) {
+  std::vector<std::string> known;
+  for (const RobotModel& model : load.models) {
+    for (const InputFile& input : model.inputs) {
+      known.push_back(model.name + "/" + input.name);
+      if (name == input.name || name == known.back()) return {};
+    }
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--shape: no model has an input '{}'; there are {}", name,
+                          fmt::join(known, ", ")));
+}
+
 Result<RobotModel> MakeModel(const std::string& file, const std::string& name,
                              const RobotOptions& options, const std::string& folder) {
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> model, OnnxModel::Read(file));
@@ -131,6 +145,9 @@ Result<RobotLoad> MakeLoad(const RobotOptions& options, const std::string& folde
     LAGOON_ASSIGN_OR_RETURN(RobotModel model,
                             MakeModel(file, FreeName(file, taken), options, folder));
     load.models.push_back(std::move(model));
+  }
+  for (const auto& [input, dims] : options.shapes) {
+    LAGOON_RETURN_IF_ERROR(CheckNamesInput(input, load));
   }
   return load;
 }

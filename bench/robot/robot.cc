@@ -30,8 +30,9 @@ const std::vector<std::string> kWindows = {"alone", "both"};
 
 // The real-time requests of one window.
 struct RealTimeAnswers {
-  std::vector<double> latencies_ms;  // a failed request took as long as the window
-  double late = 0;                   // part of the requests
+  // A request that failed, or was not sent within twice the window, took as long as the window.
+  std::vector<double> latencies_ms;
+  double late = 0;  // part of the requests
 };
 
 struct Trial {
@@ -101,6 +102,8 @@ class RobotBenchmark {
   Status ChooseSystems();
   Status MeasureBackgroundAlone();
   RobotWindow WindowOf(const std::function<bool(std::size_t stream)>& active) const;
+  Status CheckRate(const System& system, const RobotWindow& window, std::size_t stream,
+                   const StreamAnswers& answers) const;
   Status Measure(const WindowPlace& place);
   void Write(const WindowsResult& result);
   void WriteLatency(System& system, Evidence& evidence) const;
@@ -175,6 +178,21 @@ Status RobotBenchmark::MeasureBackgroundAlone() {
   return {};
 }
 
+// A model that does not keep up alone has nothing to compare.
+Status RobotBenchmark::CheckRate(const System& system, const RobotWindow& window,
+                                 std::size_t stream, const StreamAnswers& answers) const {
+  const std::size_t arrivals = window.arrivals_us[stream].size();
+  if (static_cast<std::size_t>(answers.unsent) * 2 < arrivals) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("system {}: '{}' alone took {} of the {} requests of a client in twice the "
+                  "window: {:g} requests a second are too many for the model; give a lower "
+                  "--rate",
+                  system.name.name, load_.ModelOf(stream).name,
+                  arrivals - static_cast<std::size_t>(answers.unsent), arrivals,
+                  options_.scenario.rate));
+}
+
 Status RobotBenchmark::Measure(const WindowPlace& place) {
   System& system = systems_[place.group];
   if (system.measured.size() <= place.trial) system.measured.emplace_back();
@@ -188,18 +206,21 @@ Status RobotBenchmark::Measure(const WindowPlace& place) {
   RealTimeAnswers& real_time = trial.windows[place.window];
   for (std::size_t stream = 0; stream < load_.streams(); ++stream) {
     const StreamAnswers& one = answers[stream];
-    trial.failed += one.failed;
+    trial.failed += one.failed + one.unsent;
     if (!load_.RealTime(stream)) {
       if (place.window == kBoth) trial.background.push_back(one.per_second);
       continue;
     }
     if (one.latencies_ms.empty() && one.failed > 0) {
-      return Fail(ErrorCode::kInternal, fmt::format("{}: all real-time requests have failed: {}",
-                                                    system.name.name, one.error));
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("system {}: all real-time requests have failed: {}", system.name.name,
+                              one.error));
     }
+    if (place.window == kAlone) LAGOON_RETURN_IF_ERROR(CheckRate(system, window, stream, one));
     std::vector<double>& all = real_time.latencies_ms;
     all.insert(all.end(), one.latencies_ms.begin(), one.latencies_ms.end());
-    all.insert(all.end(), static_cast<std::size_t>(one.failed), options_.seconds * 1e3);
+    all.insert(all.end(), static_cast<std::size_t>(one.failed + one.unsent),
+               options_.seconds * 1e3);
   }
   const auto late = std::ranges::count_if(
       real_time.latencies_ms, [&](double ms) { return ms > options_.scenario.deadline_ms; });

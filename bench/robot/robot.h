@@ -52,7 +52,9 @@ struct RobotOptions {
 ///                                                Runtime (without one: the first system)
 ///   robot_background_work.S                      sum of each model's answers over those alone
 ///   robot_background_vs_best_os.S                that, over the best setting's (field best_os)
-///   robot_failed_requests.S, windows_repeated
+///   robot_failed_requests.S                      or not sent within twice the window, as those
+///                                                before them took so long
+///   windows_repeated
 /// Latency counts from the intended arrival. Targets for Lagoon: p99 at most 1.10, none late, and
 /// at least the background work of the best setting of the operating system.
 Status RunRobot(const RobotOptions& options, Report& report);

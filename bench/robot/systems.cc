@@ -35,6 +35,12 @@ std::vector<double> Milliseconds(std::vector<double> times_us) {
   return times_us;
 }
 
+void CountUnsent(const RobotWindow& window, std::size_t stream, StreamAnswers& answers) {
+  if (stream >= window.arrivals_us.size()) return;  // of the background
+  const auto sent = static_cast<int>(answers.latencies_ms.size()) + answers.failed;
+  answers.unsent = static_cast<int>(window.arrivals_us[stream].size()) - sent;
+}
+
 // ---- Lagoon: a server and a client for each stream, or all in one process
 
 class LagoonSystem final : public RobotSystem {
@@ -71,6 +77,7 @@ class LagoonSystem final : public RobotSystem {
         answers.error = said.at("error").get<std::string>();
         answers.latencies_ms = Milliseconds(said.at("latencies_us"));
         answers.per_second = PerSecond(said.at("ends_us"), window);
+        CountUnsent(window, client.streams[i], answers);
       }
     }
     return all;
@@ -145,7 +152,9 @@ class LagoonSystem final : public RobotSystem {
   Json Words(const RobotWindow& window, std::size_t stream) const {
     if (!window.active[stream]) return nullptr;
     if (load_.RealTime(stream)) {
-      return {{"start_ns", Nanos(window.begin)}, {"arrivals_us", window.arrivals_us[stream]}};
+      return {{"start_ns", Nanos(window.begin)},
+              {"give_up_ns", Nanos(window.give_up())},
+              {"arrivals_us", window.arrivals_us[stream]}};
     }
     return {{"start_ns", Nanos(window.start)}, {"end_ns", Nanos(window.end)}};
   }
@@ -179,7 +188,8 @@ class OnnxRuntimeSystem final : public RobotSystem {
       if (!window.active[stream]) continue;
       OnnxRuntimeProcess& process = (*processes_)[stream];
       LAGOON_RETURN_IF_ERROR(load_.RealTime(stream)
-                                 ? process.BeginOpenLoop(window.begin, window.arrivals_us[stream])
+                                 ? process.BeginOpenLoop(window.begin, window.arrivals_us[stream],
+                                                         /*newest=*/false, window.give_up())
                                  : process.BeginLoop(window.start, window.end));
     }
     std::vector<StreamAnswers> all(load_.streams());
@@ -188,6 +198,7 @@ class OnnxRuntimeSystem final : public RobotSystem {
       if (load_.RealTime(stream)) {
         LAGOON_ASSIGN_OR_RETURN(auto answers, (*processes_)[stream].EndOpenLoop());
         all[stream].latencies_ms = Milliseconds(std::move(answers.from_arrival_us));
+        CountUnsent(window, stream, all[stream]);
       } else {
         LAGOON_ASSIGN_OR_RETURN(const std::vector<double> ends_us, (*processes_)[stream].EndLoop());
         all[stream].per_second = PerSecond(ends_us, window);

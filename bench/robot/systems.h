@@ -31,6 +31,9 @@ struct RobotWindow {
   std::vector<bool> active;
   std::vector<std::vector<double>> arrivals_us;  // of the real-time streams, after `begin`
   TimePoint start, begin, end;
+
+  /// No request is sent from then on: one that had to wait so long was late anyway.
+  TimePoint give_up() const { return end + (end - begin); }
 };
 
 /// What one stream got in a window. Empty if it was not active.
@@ -38,6 +41,7 @@ struct StreamAnswers {
   std::vector<double> latencies_ms;  // real-time, from the intended arrivals
   double per_second = 0;             // background
   int failed = 0;
+  int unsent = 0;     // real-time requests that did not get their turn before give_up()
   std::string error;  // why the last failed request has failed
 };
 
