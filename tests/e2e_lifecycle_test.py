@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
@@ -307,6 +308,38 @@ def test_signal_drains_and_ends_with_success(lagoon, zoo, tmp_path, how):
         assert server.wait() == 0, server.log()
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", server.ports["http"]), timeout=5)
+    finally:
+        server.close()
+
+
+def test_what_the_drain_time_cuts_off_is_unavailable(lagoon, zoo, tmp_path):
+    """503 and UNAVAILABLE, not "cancelled", which no client asked for."""
+    (tmp_path / "resnet18").symlink_to(zoo("resnet18").parent.parent)
+    server = ServerProcess(lagoon, tmp_path, "--workers", 1, "--drain-seconds", 0).wait_ready()
+    count = 20  # over each protocol
+
+    def ask_grpc():
+        with server.grpc() as client:
+            try:
+                client.infer("resnet18", [triton_input(triton_grpc, "input", np.ones((1, 3, 224, 224), np.float32))])
+            except InferenceServerException as error:
+                return error.status(), error.message()
+        return "OK", ""
+
+    try:
+        assert ask_resnet18(server)[0] == 200
+        with concurrent.futures.ThreadPoolExecutor(2 * count) as pool:
+            over_http = [pool.submit(ask_resnet18, server) for _ in range(count)]
+            over_grpc = [pool.submit(ask_grpc) for _ in range(count)]
+            wait_until_accepted(server, 2 * count + 1)
+            server.terminate(signal.SIGTERM)
+            statuses = [request.result() for request in over_http]
+            codes = [request.result() for request in over_grpc]
+        assert server.wait() == 0, server.log()
+        assert {status for status, _ in statuses} <= {200, 503}, statuses
+        assert {code for code, _ in codes} <= {"OK", "StatusCode.UNAVAILABLE"}, codes
+        refused = [message for code, message in codes if code != "OK"] + [str(body) for status, body in statuses if status != 200]
+        assert refused and all("shutting down" in message for message in refused), refused
     finally:
         server.close()
 

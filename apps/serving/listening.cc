@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -20,6 +21,7 @@ namespace {
 
 // All bodies and answers share 512 MiB, of which large ones may take 333 (MemoryBudget).
 constexpr std::size_t kMostBodyMib = 320;
+constexpr std::chrono::seconds kSendTime{1};
 
 // The signals that drain and stop the server. SIGHUP comes from a terminal that closes or from
 // `systemctl reload`; there is nothing to reload. Under nohup SIGHUP is ignored, and stays so.
@@ -119,7 +121,8 @@ void StopOnSignal(Inference& core, Server& server, const sigset_t& signals, int 
   const TimePoint until = Now() + std::chrono::seconds(drain_seconds);
   server.AnnounceStop();
   core.Drain(until);
-  server.Stop(until);
+  // All requests are answered: their answers need some time to get to the clients.
+  server.Stop(std::max(until, Now() + kSendTime));
   spdlog::info("stopped");
 }
 

@@ -343,15 +343,18 @@ TEST_F(CoreTest, DrainWaitsForWhatIsInFlight) {
   EXPECT_THAT(late.error().message, HasSubstr("shutting down"));
 }
 
-TEST_F(CoreTest, DrainCancelsWhatIsLeftAtItsEnd) {
+TEST_F(CoreTest, DrainEndsWhatIsLeftAndSaysWhy) {
   repository_.AddModel("slow", LongModel());
   Open();
   Sent running = SendRunning();
   Sent waiting = Send(SlowRequest());
   core_->Drain(Now());
   ASSERT_TRUE(running.Answered() && waiting.Answered());
-  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
-  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kCancelled);
+  for (Sent* sent : {&running, &waiting}) {
+    const Answer answer = sent->answer.get();
+    ASSERT_EQ(CodeOf(answer), ErrorCode::kUnavailable);  // no client has cancelled it
+    EXPECT_THAT(answer.error().message, HasSubstr("model 'slow': the server is shutting down"));
+  }
 }
 
 TEST_F(CoreTest, DrainAnswersEveryRequestOfClientsThatGoOnSending) {
@@ -381,7 +384,7 @@ TEST_F(CoreTest, AnswersWhatIsInFlightWhenItIsDestroyed) {
   Sent running = SendRunning();
   core_.reset();
   ASSERT_TRUE(running.Answered());
-  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
+  EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kUnavailable);
 }
 
 // ---- Classes

@@ -354,7 +354,7 @@ void DeviceCore::Drain(TimePoint until) {
   draining_.store(true, std::memory_order_relaxed);
   UntilMemorySuffices([&] { flights_.Close("the server is shutting down"); });
   if (flights_.WaitUntilEmpty(until)) return;
-  UntilMemorySuffices([&] { flights_.CancelAll(); });
+  UntilMemorySuffices([&] { flights_.EndAll(); });
   flights_.WaitUntilEmpty(kNoDeadline);
 }
 

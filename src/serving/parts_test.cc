@@ -194,7 +194,7 @@ TEST_F(PartsTest, ADrainAnswersEveryRequest) {
   for (Sent& request : sent) {
     const Answer answer = request.answer.get();
     if (!answer) {
-      EXPECT_EQ(CodeOf(answer), ErrorCode::kCancelled);
+      EXPECT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
     }
   }
 }

@@ -217,7 +217,7 @@ TEST_F(ShapesTest, ADrainAnswersTheRequestsThatWait) {
   for (Sent& request : sent) {
     const Answer answer = request.answer.get();
     if (!answer) {
-      EXPECT_EQ(CodeOf(answer), ErrorCode::kCancelled);
+      EXPECT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
     }
   }
   EXPECT_EQ(CodeOf(Ask(Steps(1, 400))), ErrorCode::kUnavailable);

@@ -118,7 +118,7 @@ void City::CheckRefusal(const Sent& sent, const Error& error) {
           now >= sent.deadline || (TraitsOf(sent.model).batches && sent.deadline != kNoDeadline);
       break;
     case ErrorCode::kCancelled:
-      is_true = sent.cancelled || closing_;
+      is_true = sent.cancelled;
       break;
     case ErrorCode::kInvalidArgument:
       is_true = !sent.ask.wrong.empty();

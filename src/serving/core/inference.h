@@ -46,8 +46,8 @@ class Inference {
   /// For a client that went away. Ignores a handle that is no longer in flight.
   virtual void Cancel(RequestHandle handle) = 0;
 
-  /// Refuses new requests, waits until those in flight are answered or `until`, then cancels the
-  /// rest and waits for their answers.
+  /// Refuses new requests, waits until those in flight are answered or `until`, then ends the rest,
+  /// which are answered kUnavailable, and waits for their answers.
   virtual void Drain(TimePoint until) = 0;
 
   // The facets: what else there is to see and to change. Null: this core has no such thing. Each is

@@ -231,11 +231,11 @@ TEST_F(BatcherTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
   EXPECT_EQ(StatisticsOf("batch").superseded, 1u);
 }
 
-TEST_F(BatcherTest, DrainingCancelsWhatStillWaits) {
+TEST_F(BatcherTest, DrainingEndsWhatStillWaits) {
   Serve("max_queue_delay_microseconds: 10000000");
   Sent waiting = Send(Rows(1));
   core_->Drain(Now());
-  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kCancelled);
+  EXPECT_EQ(CodeOf(waiting.answer.get()), ErrorCode::kUnavailable);
   EXPECT_EQ(CodeOf(Ask(Rows(2))), ErrorCode::kUnavailable);
 }
 

@@ -149,6 +149,10 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
   }
   if (result.outcome != Outcome::kDone) {
     Error error = OutcomeError(result, model_.name());
+    if (error.code == ErrorCode::kCancelled && device_.flights.ended()) {
+      error = {ErrorCode::kUnavailable,
+               fmt::format("model '{}': {}", model_.name(), device_.flights.why_closed())};
+    }
     Record(result);
     Answer(tl::unexpected<Error>(std::move(error)));
   } else {

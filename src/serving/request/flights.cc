@@ -78,6 +78,11 @@ void Flights::CancelAll() {
   for (const auto& flight : flights) flight->Cancel();
 }
 
+void Flights::EndAll() {
+  ended_.store(true);
+  CancelAll();
+}
+
 bool Flights::WaitUntilEmpty(TimePoint until) {
   const MutexLock lock(mutex_);
   while (count_ > 0) {

@@ -37,6 +37,10 @@ class Flights {
   std::string why_closed();
   /// Cancels all that are in flight. Later ones only if Close() came before.
   void CancelAll();
+  /// The same after Close(). The clients did not ask for that: requests which are cancelled from
+  /// now on are answered kUnavailable, and why.
+  void EndAll();
+  bool ended() const { return ended_.load(); }
   /// Returns true when no request is left, false when `until` has passed.
   bool WaitUntilEmpty(TimePoint until);
 
@@ -52,7 +56,7 @@ class Flights {
   std::size_t count_ GUARDED_BY(mutex_) = 0;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::string why_closed_ GUARDED_BY(mutex_);
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false}, ended_{false};
 };
 
 }  // namespace lagoon
