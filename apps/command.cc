@@ -29,7 +29,11 @@ std::string WordsOfException() {
   } catch (const fs::filesystem_error& error) {
     return fmt::format("'{}': {}", error.path1().string(), error.code().message());
   } catch (const std::system_error& error) {
-    return "the system refused a call: " + error.code().message();
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return "the system starts no more threads: too little memory, or a limit (ulimit -u, -v, -s; "
+             "pids.max of the control group)";
+    }
+    return fmt::format("the system refused a call: {}", error.what());  // may name the call
   } catch (...) {
     return "the command ended by an error inside Lagoon; please report it with the words of the "
            "command";

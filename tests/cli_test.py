@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import resource
 import socket
+import subprocess
 
 import numpy as np
 import onnx
@@ -54,6 +56,16 @@ def test_help_names_choices_and_not_their_types(lagoon):
     text = lagoon.run("--help-all").stdout
     assert "ENUM" not in text and "->" not in text
     assert "--precision bf16|fp32" in text and "--normalize imagenet|raw|unit" in text
+
+
+def test_a_system_that_starts_no_threads_is_named(lagoon):
+    def leave_no_room_for_stacks():
+        resource.setrlimit(resource.RLIMIT_STACK, (64 << 30, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (32 << 30, 32 << 30))
+
+    result = subprocess.run([lagoon.binary, "inspect", MODEL], capture_output=True, text=True, check=False,
+                            preexec_fn=leave_no_room_for_stacks)
+    assert result.returncode == 1 and "the system starts no more threads" in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("word", ("version", "--version"))

@@ -167,7 +167,7 @@ TEST(MinimumTest, TheDispatcherSaysWhichModelTakesTheDevice) {
   const Outcomes outcomes =
       Minimum("reset", kPart).RunSaturated(RealTime({2, 1}), BestEffort({2, 1}));
   EXPECT_EQ(outcomes.overload,
-            "real-time models keep best-effort work waiting. Part of the last 0.20 s for which "
+            "real-time models keep best-effort work waiting. Part of the last 1.00 s for which "
             "each computed: 'camera' 95 %. Best-effort work gets 5 % in slices of 10 ms, for which "
             "real-time requests wait");
 }

@@ -80,8 +80,8 @@ class Mechanism {
   /// When the slice of best-effort work ends, which real-time work waits for, or best-effort work
   /// waits no longer for the next job of a real-time request. kNoDeadline: neither.
   TimePoint TurnEnds() const { return std::min(minimum_.ends(), held_until_); }
-  /// Which real-time work had the device between the last two slices of best-effort work: a
-  /// sentence for the log. Empty: there was no slice since the last call, or no recent one before.
+  /// Which real-time work had the device while best-effort work got slices only, for a second at
+  /// least: a sentence for the log. Empty: that was not so, or nothing new since the last call.
   std::string TakeOverload();
   const DispatcherStats& stats() const { return stats_; }
 
@@ -199,7 +199,8 @@ class Mechanism {
   TimePoint held_until_ = kNoDeadline;  // best-effort work waits; kNoDeadline: it need not
   BestEffortMinimum minimum_;
   bool slice_drains_ = false;      // real-time kernels have the device, and the slice begins anew
-  Nanoseconds between_slices_{0};  // the last two; 0: TakeOverload() has told, or there is nothing
+  Nanoseconds overloaded_for_{0};  // what TakeOverload() tells; 0: nothing
+  TimePoint overload_begun_{};     // the slice from which that counts
   TimePoint slice_begun_{};        // the last one
   std::uint64_t picks_ = 0;
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first

@@ -13,6 +13,7 @@ namespace {
 
 // Parts of the time below this are not worth a word.
 constexpr double kSmallPart = 0.01;
+constexpr Nanoseconds kOverloadWindow = std::chrono::seconds(1);
 
 double PartOf(Nanoseconds time, Nanoseconds of) {
   return static_cast<double>(time.count()) / static_cast<double>(of.count());
@@ -92,8 +93,10 @@ void Mechanism::NoteOverload(TimePoint now) {
   // Since a slice long ago real-time work may have paused.
   const Nanoseconds between = now - std::exchange(slice_begun_, now);
   const double usual = static_cast<double>(BestEffortMinimum::kSlice.count()) / minimum_.part();
-  const bool recent = static_cast<double>(between.count()) <= 2 * usual;
-  between_slices_ = recent ? between : Nanoseconds(0);
+  const bool goes_on = static_cast<double>(between.count()) <= 2 * usual;
+  if (goes_on && now - overload_begun_ < kOverloadWindow) return;
+  overloaded_for_ = goes_on ? now - overload_begun_ : Nanoseconds(0);
+  overload_begun_ = now;
   for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
     JobQueue::Ran& ran = queues_.Find(QueueId{i})->ran;
     ran.between = ran.now - std::exchange(ran.before, ran.now);
@@ -101,7 +104,7 @@ void Mechanism::NoteOverload(TimePoint now) {
 }
 
 std::string Mechanism::TakeOverload() {
-  const Nanoseconds time = std::exchange(between_slices_, Nanoseconds(0));
+  const Nanoseconds time = std::exchange(overloaded_for_, Nanoseconds(0));
   if (time <= Nanoseconds(0)) return {};
   std::string models;
   for (std::uint32_t i = 0; i < Raw(queues_.next_id()); ++i) {
