@@ -113,10 +113,13 @@ TEST(FleetRoutes, ARequestGoesToASecondMemberOnce) {
   EXPECT_NE(*second, 0U);
   EXPECT_EQ(routes.Loads()["m"][0].in_flight, 0U);
   EXPECT_EQ(routes.Loads()["m"][*second].in_flight, 1U);
+  EXPECT_FALSE(routes.Again(begun->handle)) << "it has been to two members";
   EXPECT_FALSE(routes.Taken(begun->handle, 0, RequestHandle{7})) << "that member is not asked now";
   EXPECT_FALSE(routes.Cancel(begun->handle)) << "the second member does not know the request yet";
   EXPECT_TRUE(routes.Taken(begun->handle, *second, RequestHandle{8}));
-  EXPECT_FALSE(routes.Again(begun->handle)) << "it was cancelled, and has been to two members";
+  const auto cancelled = routes.Begin("m");
+  EXPECT_FALSE(routes.Cancel(cancelled->handle));
+  EXPECT_FALSE(routes.Again(cancelled->handle)) << "it was cancelled";
 }
 
 TEST(FleetRoutes, OfMembersThatAreNotReadyTheFirstOneSaysWhy) {
