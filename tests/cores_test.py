@@ -1,9 +1,12 @@
-"""A server with few cores: one, a quota below one, cores that are taken away while it serves. A real-time model beside
-best-effort work keeps answering, and best-effort work keeps its minimum."""
+"""A server with few cores: one, a quota below one, cores that are taken away while it serves; and a system that refuses
+threads of a lower class. A real-time model beside best-effort work keeps answering, and best-effort work goes on."""
 
+import concurrent.futures
 import contextlib
+import ctypes
 import os
 import pathlib
+import struct
 import threading
 
 import numpy as np
@@ -121,3 +124,40 @@ def test_a_quota_below_one_core(lagoon, models):
         with serving(lagoon, models, "--engine", "none") as server:
             processes.write_text(str(server.process.pid))
             answers_beside_background(server)
+
+
+def refuse(calls):
+    """The calling thread, and programs that it starts, get EPERM from these calls of the system, by their numbers."""
+    refused, allowed = 0x00050000 | 1, 0x7fff0000  # SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW
+    steps = [(0x20, 0, 0, 0)]  # load the call's number
+    steps += [(0x15, len(calls) - i, 0, call) for i, call in enumerate(calls)]
+    steps += [(0x06, 0, 0, allowed), (0x06, 0, 0, refused)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    if libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) != 0:  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+        pytest.skip(f"the system takes no filter of calls: {os.strerror(ctypes.get_errno())}")
+
+
+def nice_values(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return {int(task.joinpath("stat").read_text().rpartition(")")[2].split()[16]) for task in tasks}
+
+
+SCHED_SETSCHEDULER, SETPRIORITY, SCHED_SETATTR = 144, 141, 314  # on x86-64
+
+
+@pytest.mark.parametrize("calls, nice", [((SCHED_SETSCHEDULER, SCHED_SETATTR), 19),
+                                         ((SCHED_SETSCHEDULER, SCHED_SETATTR, SETPRIORITY), 0)],
+                         ids=["no-idle-class", "no-lower-priority"])
+def test_a_system_that_refuses_the_idle_class(lagoon, models, calls, nice):
+    with contextlib.ExitStack() as stack:
+        def start():  # in a thread that ends: a filter stays for good
+            refuse(calls)
+            return stack.enter_context(serving(lagoon, models, "--engine", "none"))
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            server = pool.submit(start).result()
+        answers_beside_background(server)
+        assert max(nice_values(server.process.pid)) == nice
