@@ -219,8 +219,9 @@ Status RobotBenchmark::Measure(const WindowPlace& place) {
     if (place.window == kAlone) LAGOON_RETURN_IF_ERROR(CheckRate(system, window, stream, one));
     std::vector<double>& all = real_time.latencies_ms;
     all.insert(all.end(), one.latencies_ms.begin(), one.latencies_ms.end());
-    all.insert(all.end(), static_cast<std::size_t>(one.failed + one.unsent),
-               options_.seconds * 1e3);
+    const std::size_t lost =
+        static_cast<std::size_t>(one.failed) + static_cast<std::size_t>(one.unsent);
+    all.insert(all.end(), lost, options_.seconds * 1e3);
   }
   const auto late = std::ranges::count_if(
       real_time.latencies_ms, [&](double ms) { return ms > options_.scenario.deadline_ms; });

@@ -126,11 +126,20 @@ Status GpuDevice::Upload(void* to, std::span<const std::byte> from) {
                           fmt::format("device '{}': {}, {} bytes", info_.name, call, from.size()));
   };
   LAGOON_RETURN_IF_ERROR(session_->Enter());
-  LAGOON_RETURN_IF_ERROR(check(
-      driver().write(reinterpret_cast<Address>(to), from.data(), from.size()), "cuMemcpyHtoD"));
-  // The call may return while the last bytes are on their way, and Lagoon's streams do not wait for
-  // the null stream.
-  return check(driver().synchronize_stream(nullptr), "cuStreamSynchronize");
+  // In pieces, as guard words and inputs of requests take the same copy engine: one piece takes it
+  // for some 40 us, and a model's weights take it for milliseconds.
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  auto at = reinterpret_cast<Address>(to);
+  do {
+    const auto piece = from.first(std::min(kPiece, from.size()));
+    LAGOON_RETURN_IF_ERROR(check(driver().write(at, piece.data(), piece.size()), "cuMemcpyHtoD"));
+    // The call may return while the last bytes are on their way, and Lagoon's streams do not wait
+    // for the null stream.
+    LAGOON_RETURN_IF_ERROR(check(driver().synchronize_stream(nullptr), "cuStreamSynchronize"));
+    from = from.subspan(piece.size());
+    at += piece.size();
+  } while (!from.empty());
+  return {};
 }
 
 Result<std::vector<Function>> GpuDevice::LoadProgram(const Program& program) {
@@ -171,7 +180,7 @@ Result<KernelHandle> GpuDevice::Load(const CodeImage& image, const KernelSpec& s
   GpuKernel kernel{function, cuda, static_cast<std::uint32_t>(shared),
                    static_cast<std::uint32_t>(std::max(occupancy, 1))};
   const GpuKernel::Key key = kernel.key();
-  return kernels_.FindOrAdd(key, std::move(kernel), where);
+  return kernels_.FindOrAdd(key, kernel, where);
 }
 
 std::uint32_t GpuDevice::LoadedKernels() const {

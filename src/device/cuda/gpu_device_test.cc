@@ -100,6 +100,25 @@ TEST(GpuDevice, KernelsThatDoNotFitAreRefusedWithTheirNumbers) {
   EXPECT_THAT(kernel.error().message, HasSubstr(std::to_string((1 << 20) + kProtocolSharedBytes)));
 }
 
+TEST(GpuDevice, AKernelThatIsLoadedAgainNeedsNoFormerImage) {
+  const auto device = Open(1);
+  Session session(*device);
+  const auto load = [&] {
+    const auto image = std::make_unique<CudaImage>(*conformance::cuda_form(CountBody));
+    const Result<KernelHandle> kernel =
+        device->Load({.name = "count", .body = CountBody, .cuda = image.get()}, {});
+    EXPECT_TRUE(kernel) << (kernel ? "" : kernel.error().message);
+    return kernel.value_or(KernelHandle{});
+  };
+  const KernelHandle first = load();
+  EXPECT_EQ(load(), first);
+  CountArgs args;
+  Record record(3);
+  session.AwaitRetired(
+      session.Submit(Launch{.kernel = first, .args = &args, .progress = record.get()}));
+  EXPECT_EQ(args.runs.load(), 3);
+}
+
 TEST(GpuDevice, MemoryThatAnotherProcessHasTakenIsMissingInTheMessage) {
   fake::Settings settings = EmulatedSettings(1);
   settings.memory_bytes = std::size_t{8} << 20;  // the device itself needs a part of it

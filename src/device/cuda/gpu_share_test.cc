@@ -181,6 +181,24 @@ TEST_F(GpuShareTest, ADriverWithoutGreenContextsSaysWhichOneHasThem) {
   }
 }
 
+// The driver of an H200 may split 132 multiprocessors into 15 granules of 8 and leaves 12.
+TEST_F(GpuShareTest, WhatIsLeftOverStaysTogether) {
+  fake::Settings settings = fake::EmulatedSettings(28);
+  settings.unsplit = 12;
+  Open(settings);
+  EXPECT_EQ(device_->info().share_granule, 8u);
+  for (const UnitRange units : {UnitRange{0, 16}, {8, 20}, {16, 12}, {0, 28}}) {
+    const auto share = Create(units);
+    ASSERT_TRUE(share) << share.error().message;
+  }
+  for (const UnitRange units : {UnitRange{24, 4}, {8, 16}, {16, 8}}) {
+    const auto share = Create(units);
+    ASSERT_FALSE(share) << units.first;
+    EXPECT_EQ(share.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(share.error().message, HasSubstr("the last 12 units of the GPU stay together"));
+  }
+}
+
 TEST_F(GpuShareTest, AGpuThatIsSmallerThanAGranuleHasNoShares) {
   Open(4);
   EXPECT_EQ(device_->info().share_granule, 0u);

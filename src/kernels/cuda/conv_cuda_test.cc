@@ -188,6 +188,21 @@ TEST(CudaConv, SplitDepthIsSummedByASecondKernel) {
     spec.epilogue = {.activation = Activation::kRelu, .residual = true};
     Check(spec, {.math = Math::kTf32, .splits = splits});
     Check(spec, {.math = Math::kBf16, .splits = splits});
+    spec = Gemm(20, 42, 328);  // no whole groups of four outputs
+    Check(spec, {.math = Math::kFp32, .splits = splits});
+    spec = {.window = {.height = 6,
+                       .width = 7,
+                       .out_height = 6,
+                       .out_width = 7,
+                       .kernel_h = 3,
+                       .kernel_w = 3,
+                       .pad_top = 1,
+                       .pad_left = 1},
+            .in_channels = 24,  // a part begins in the middle of a tap
+            .out_channels = 40,
+            .epilogue = {}};
+    Check(spec, {.math = Math::kFp32, .splits = splits});
+    Check(spec, {.math = Math::kBf16, .splits = splits});
   }
 }
 

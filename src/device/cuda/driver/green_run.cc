@@ -48,12 +48,14 @@ Result<std::unique_ptr<GreenRun>> UnitGranules::CreateRun(UnitRange units) const
   const Driver& driver = session_->driver();
   const std::uint32_t begin = units.first / granule_;
   const std::uint32_t end = (units.end() + granule_ - 1) / granule_;
-  // The last group has what is left over, which can be more than a granule.
+  // The last group has what is left over, which can be more than a granule. Only a range that goes to
+  // the end of the GPU has it.
   const auto last = std::min<std::uint32_t>(end, static_cast<std::uint32_t>(granules_.size()));
-  if (begin >= last) {
+  const bool to_the_end = units.end() == session_->gpu().multiprocessors;
+  if (begin >= last || (last == granules_.size() && !to_the_end)) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("units {} to {} cannot be a share of their own: they are part of the "
-                            "last {} units of the GPU, which stay together",
+                fmt::format("units {} to {} cannot be a share: the last {} units of the GPU stay "
+                            "together",
                             units.first, units.end() - 1, granules_.back().multiprocessors));
   }
   std::vector<DeviceResource> granules(granules_.begin() + begin, granules_.begin() + last);

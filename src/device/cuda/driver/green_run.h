@@ -30,8 +30,8 @@ class GreenRun {
   const GreenContext context_;
 };
 
-/// The multiprocessors of a GPU, in the granules of which the driver makes green contexts: 8 on
-/// Hopper, 2 on compute capability 8. Any thread may call CreateRun().
+/// The multiprocessors of a GPU, in the granules of which the driver makes green contexts: 2 on
+/// Hopper and on compute capability 8. Any thread may call CreateRun().
 class UnitGranules {
  public:
   /// kUnimplemented: the driver has no green contexts. Other errors name the driver's call.
@@ -50,7 +50,7 @@ class UnitGranules {
         granule_(granules_.front().multiprocessors) {}
 
   const std::shared_ptr<const GpuSession> session_;
-  const std::vector<DeviceResource> granules_;  // the last one may be smaller
+  const std::vector<DeviceResource> granules_;  // the last one may have another size
   const std::uint32_t granule_;
 };
 

@@ -67,7 +67,7 @@ class BlockRole {
 
   LAGOON_DEVICE void Leave() {
     // All reads and notes of this block come before. The fence of its last commit does that too, if
-    // no note came after it; and that commit's count is at its place, as the answer was there.
+    // no note came after it; and that commit's count is at its place, as End() has used the answer.
     if (!fenced_) Fence();
     if (ValueOf(FetchAdd(&params_.state->left, 1)) + 1 != gridDim.x) return;
     Fence();  // the notes of the other blocks come before the last ones

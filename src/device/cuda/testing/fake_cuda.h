@@ -42,6 +42,7 @@ struct Settings {
   std::size_t shared_bytes = std::size_t{227} << 10;
   std::size_t parameter_bytes = 0;        // size of every kernel's parameter
   int occupancy = 1;                      // blocks of any kernel per multiprocessor
+  unsigned unsplit = 0;                   // multiprocessors that no granule has
   std::vector<std::string> missing = {};  // calls that the driver does not have
   /// Makes the runner of a GPU.
   std::function<std::unique_ptr<Runner>(int multiprocessors)> runner;

@@ -9,7 +9,7 @@
 namespace lagoon::cuda::fake {
 namespace {
 
-constexpr unsigned kGranule = 8;  // multiprocessors, as on Hopper
+constexpr unsigned kGranule = 8;  // multiprocessors
 
 }  // namespace
 
@@ -117,7 +117,7 @@ Code call_split_resource(DeviceResource* groups, unsigned* count, const DeviceRe
   if (from->type != kMultiprocessorResource || *count == 0) return kInvalidValue;
   // "Output results cannot be split again without first creating a descriptor and a green context."
   if (from->own[1] != 0) return kInvalidResourceType;
-  *count = std::min(*count, from->multiprocessors / size);
+  *count = std::min(*count, (from->multiprocessors - Fake().settings.unsplit) / size);
   *rest = *from;
   rest->multiprocessors -= *count * size;
   rest->own[0] = static_cast<unsigned char>(*count * size);
