@@ -10,8 +10,8 @@
 namespace lagoon::cuda {
 namespace {
 
-// Each has a green context and 6 streams, and stays until the device ends. On 132 multiprocessors in
-// granules of 2 there are 2,211 contiguous runs, so shares that move anywhere get to this limit.
+// Each has a green context and 6 streams, and stays until the device ends. On 132 multiprocessors
+// in granules of 2 there are 2,211 contiguous runs: shares that move anywhere reach this limit.
 constexpr std::size_t kMaxRuns = 160;
 
 }  // namespace

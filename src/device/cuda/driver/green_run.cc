@@ -48,8 +48,8 @@ Result<std::unique_ptr<GreenRun>> UnitGranules::CreateRun(UnitRange units) const
   const Driver& driver = session_->driver();
   const std::uint32_t begin = units.first / granule_;
   const std::uint32_t end = (units.end() + granule_ - 1) / granule_;
-  // The last group has what is left over, which can be more than a granule. Only a range that goes to
-  // the end of the GPU has it.
+  // The last group has what is left over, which can be more than a granule. Only a range that goes
+  // to the end of the GPU has it.
   const auto last = std::min<std::uint32_t>(end, static_cast<std::uint32_t>(granules_.size()));
   const bool to_the_end = units.end() == session_->gpu().multiprocessors;
   if (begin >= last || (last == granules_.size() && !to_the_end)) {
