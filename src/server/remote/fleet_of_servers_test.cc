@@ -389,13 +389,13 @@ TEST_F(FleetOfServersTest, StatisticsCountWhatMembersWereAsked) {
   EXPECT_EQ(rows->front().pending, 0U);
 }
 
-TEST_F(FleetOfServersTest, DrainWaitsThenCancels) {
+TEST_F(FleetOfServersTest, DrainWaitsThenCutsOff) {
   OpenTwo();
   HoldBoth();
   auto answer = Infer(AskFor("twice"));
   Holder();
   fleet_->Drain(Now());
-  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kCancelled);
+  EXPECT_EQ(CodeOf(std::move(answer)), ErrorCode::kUnavailable);
   EXPECT_FALSE(fleet_->Ready());
   EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kUnavailable);
 }

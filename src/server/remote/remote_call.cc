@@ -96,6 +96,7 @@ bool RemoteCore::Call::HasConnection() const {
 
 Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {
   if (status_.error_code() == grpc::StatusCode::CANCELLED) {
+    if (cut_off_) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
     if (cancelled) return Fail(ErrorCode::kCancelled, "the request was cancelled");
     // The call was ended here because the member is lost, or there because it stops.
     return Fail(ErrorCode::kUnavailable, fmt::format("{}: {} while the request was in flight",

@@ -31,6 +31,11 @@ class RemoteCore::Call final : public RemoteEvent {
     cancelled_ = true;
     context_.TryCancel();
   }
+  /// The time of the drain is over: no client has cancelled.
+  void CutOff() {
+    cut_off_ = true;
+    Cancel();
+  }
   void Lose() {
     if (lost_) return;
     lost_ = true;
@@ -62,6 +67,7 @@ class RemoteCore::Call final : public RemoteEvent {
   TimePoint sent_;
   // Guarded by the owner's lock, which the annotations cannot name.
   bool cancelled_ = false;
+  bool cut_off_ = false;
   bool lost_ = false;
   bool had_connection_ = false;  // when the member was found lost
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;  // lies in context_'s call

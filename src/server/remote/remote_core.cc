@@ -293,7 +293,7 @@ void RemoteCore::Drain(TimePoint until) {
   MutexLock lock(mutex_);
   draining_ = true;
   while (Busy() && Now() < until) changed_.WaitUntil(mutex_, until);
-  for (const auto& [handle, call] : calls_) call->Cancel();
+  for (const auto& [handle, call] : calls_) call->CutOff();
   for (Change* const change : changes_) change->Cancel();
   while (Busy()) changed_.Wait(mutex_);
 }
