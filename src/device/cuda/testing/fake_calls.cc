@@ -178,6 +178,10 @@ Code call_write(Address to, const void* from, std::size_t bytes) {
 Code call_copy_to_device(Address to, const void* from, std::size_t bytes, Stream stream) {
   LAGOON_FAKE_ENTER("cuMemcpyHtoDAsync", true);
   if (!Fake().IsMine(reinterpret_cast<void*>(to), bytes)) return kInvalidValue;
+  // A guard word, which its owner may raise again meanwhile.
+  if (bytes == sizeof(std::uint32_t)) {
+    return Fake().PushWordCopy(stream, to, from, "cuMemcpyHtoDAsync");
+  }
   auto* const target = Fake().device_memory->OnHost(reinterpret_cast<void*>(to));
   return Fake().Push(stream, {.run = [=] { std::memcpy(target, from, bytes); }},
                      {.name = "cuMemcpyHtoDAsync", .value = bytes, .to = to});

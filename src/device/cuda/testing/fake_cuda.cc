@@ -120,13 +120,26 @@ Code Driver::Free(void* address) {
   return kSuccess;
 }
 
+// Steps of kernels until a written or copied word is there; on a real GPU 4 us.
+constexpr int kLate = 8;
+
 Code Driver::PushWrite(Stream stream, Address to, std::uint32_t value, const char* name) {
-  constexpr int kLate = 8;  // steps of kernels; on a real GPU 2 to 4 us
   auto* const word =
       reinterpret_cast<std::uint32_t*>(device_memory->OnHost(reinterpret_cast<void*>(to)));
   return Push(stream,
               {.run = [=] { __atomic_store_n(word, value, __ATOMIC_RELEASE); }, .delay = kLate},
               {.name = name, .value = value, .to = to});
+}
+
+Code Driver::PushWordCopy(Stream stream, Address to, const void* from, const char* name) {
+  auto* const word =
+      reinterpret_cast<std::uint32_t*>(device_memory->OnHost(reinterpret_cast<void*>(to)));
+  const auto* const source = static_cast<const std::uint32_t*>(from);
+  const auto copy = [=] {
+    __atomic_store_n(word, __atomic_load_n(source, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+  };
+  return Push(stream, {.run = copy, .delay = kLate},
+              {.name = name, .value = sizeof(*word), .to = to});
 }
 
 bool Driver::IsMine(const void* address, std::size_t bytes) {

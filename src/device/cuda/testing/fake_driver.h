@@ -91,6 +91,8 @@ class Driver final : public FakeCuda {
   Code Free(void* memory);
   /// Writes a word in a stream, some time after the call.
   Code PushWrite(Stream stream, Address to, std::uint32_t value, const char* name);
+  /// Copies an aligned word of 4 bytes, whole, when the stream gets to it.
+  Code PushWordCopy(Stream stream, Address to, const void* from, const char* name);
   /// Whether the driver may copy `bytes` from or to this address: device memory, or host memory of
   /// cuMemHostAlloc.
   bool IsMine(const void* address, std::size_t bytes);
