@@ -207,8 +207,8 @@ TEST(Machinery, AFailingCallLeavesNothingBehind) {
 }
 
 TEST(Machinery, PlainEntriesAreTheirBodysAlone) {
-  const PlainBody body{1, 19, 256};
-  EXPECT_EQ(PlainEntries({&body, 1}).front().name, "lagoon_plain_1_19");
+  const PlainBody body{19, 256};
+  EXPECT_EQ(PlainEntries({&body, 1}).front().name, "lagoon_plain_19");
 }
 
 // Compiles the programs as for a GPU. NVRTC works without one.
@@ -219,9 +219,9 @@ TEST(GpuPrograms, TheCompilerTakesThem) {
   const auto probe = cuda::ProbeProgram().ImageFor(gpu);
   EXPECT_TRUE(probe.has_value()) << probe.error().message;
   const std::vector<PlainBody> bodies = {
-      {0, static_cast<std::uint32_t>(cuda::BodyId::kPool), cuda::kBodyThreads},
-      {1, static_cast<std::uint32_t>(cuda::BodyId::kPool), cuda::kBodyThreads},
-      {2, static_cast<std::uint32_t>(cuda::BodyId::kConv128x128Bf16), cuda::kBodyThreads}};
+      {static_cast<std::uint32_t>(cuda::BodyId::kPool), cuda::kBodyThreads},
+      {static_cast<std::uint32_t>(cuda::BodyId::kConv64x64Fp32), cuda::kBodyThreads},
+      {static_cast<std::uint32_t>(cuda::BodyId::kConv128x128Bf16), cuda::kBodyThreads}};
   const auto plain = PlainProgram(bodies)->ImageFor(gpu);
   ASSERT_TRUE(plain.has_value()) << plain.error().message;
   for (const cuda::EntryName& entry : PlainEntries(bodies)) {
