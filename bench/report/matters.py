@@ -116,9 +116,11 @@ SECTIONS = {
             "Runtime, `SCHED_IDLE`, control groups, ms", CONTROLLER,
             "{robot_latency_ms_p99.lagoon:lagoon@process.both:.1f}, {robot_latency_ms_p99.lagoon:reset@process.both:.1f}; "
             "{robot_latency_ms_p99.onnxruntime:idle.both:.1f}, {robot_latency_ms_p99.onnxruntime:cgroup.both:.1f}"),
-        Row("the same: later than 2 ms, of all, in one process; over gRPC", CONTROLLER,
-            "{robot_late_fraction.lagoon:lagoon@process:%1}, {robot_late_fraction.lagoon:reset@process:%1}; "
-            "{robot_late_fraction.lagoon:lagoon@grpc:%1}, {robot_late_fraction.lagoon:reset@grpc:%1}", "0: **missed**"),
+        Row("the same: later than 2 ms, of all, in one process", CONTROLLER,
+            "{robot_late_fraction.lagoon:lagoon@process:%1}, {robot_late_fraction.lagoon:reset@process:%1}", "0: **missed**"),
+        Row("the same over gRPC; p99, ms", f"{CONTROLLER}-grpc",
+            "{robot_late_fraction.lagoon:lagoon:%1}, {robot_late_fraction.lagoon:reset:%1}; "
+            "{robot_latency_ms_p99.lagoon:lagoon.both:.1f}, {robot_latency_ms_p99.lagoon:reset.both:.1f}", "0: **missed**"),
         Row("DISB A; E; REAL: work of all clients, of that under the best setting of the operating system, `lagoon`", DISB,
             "{throughput_vs_best_os.A:i.2f}; {throughput_vs_best_os.E:i.2f}; {throughput_vs_best_os.REAL:i.2f}",
             "1: met; **undecided**; **undecided**"),
@@ -203,12 +205,12 @@ SECTIONS = {
         Row("memory that a load and unload leaves, of 6,000", f"2026-11-26-{EPYC}-reload-6000", "{reload_rss_kib_per_load:.2f} KiB"),
         Row("ten times the load, with batches: answers, of the most", f"2026-11-24-{EPYC}-batching",
             span(f"2026-11-24-{EPYC}-batching", "overload_goodput_fraction.", ".2f"), "0.95: **one missed, three undecided**"),
-        Row("15 nodes killed in 5 minutes: answers lost, doubled, wrong, of how many", f"2026-11-25-{EPYC}-fleet-ray",
+        Row("10 nodes killed in 200 s: answers lost, doubled, wrong, of how many", f"2026-11-26-{EPYC}-fleet-ray",
             "{ray_lost_answers:.0f}, {ray_doubled_answers:.0f}, {ray_wrong_answers:.0f} of {ray_answers:,.0f}", "0: met"),
-        Row("until a killed node's models are served elsewhere, p99", f"2026-11-25-{EPYC}-fleet-ray", "{ray_recovery_s_p99:.2f} s",
+        Row("until a killed node's models are served elsewhere, p99", f"2026-11-26-{EPYC}-fleet-ray", "{ray_recovery_s_p99:.2f} s",
             "10 s: met"),
-        Row("what a server in front adds to a request, p50", f"2026-11-25-{EPYC}-fleet-ingress",
-            "{ingress_overhead_us_p50:.0f} us", "150 us: **missed**"),
+        Row("what a server in front adds to a request, p50", f"2026-11-26-{EPYC}-fleet-link", "{link_overhead_us_p50:.0f} us",
+            "150 us: **missed**"),
     ],
 }
 
