@@ -20,7 +20,8 @@ constexpr char kAdd = '+', kDrop = '-';
 constexpr char kChild = 'c', kFolder = 'f';
 constexpr int kMostTries = 100;
 
-// A process that was killed may still add a file.
+// A process that was killed may still add a file for a moment. So a removal that fails is tried
+// again, for a second at most.
 void Remove(const std::string& folder) {
   std::error_code error;
   for (int i = 0; i < kMostTries && std::filesystem::exists(folder, error); ++i) {
@@ -35,7 +36,8 @@ void Remove(const std::string& folder) {
   setsid();  // what ends the benchmark's process group does not end this process
   prctl(PR_SET_NAME, "lagoon-keeper");
   dup2(benchmark, STDIN_FILENO);
-  close_range(STDOUT_FILENO, ~0U, 0);  // whoever reads the benchmark's output waits for its end
+  // A program that reads the benchmark's output waits until no process has the output open.
+  close_range(STDOUT_FILENO, ~0U, 0);
   std::set<std::string> left;
   std::array<char, 8192> message{};
   for (ssize_t size = 0; (size = recv(STDIN_FILENO, message.data(), message.size(), 0)) > 0;) {

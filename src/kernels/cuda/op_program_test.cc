@@ -56,7 +56,9 @@ TEST(OpProgram, HasAnEntryForEachBodyInTheirOrder) {
   EXPECT_EQ(source.entries[static_cast<std::size_t>(BodyId::kUnary)].name, "lagoon_Unary");
   EXPECT_EQ(source.entries[static_cast<std::size_t>(BodyId::kConv64x32Bf16)].name,
             "lagoon_Conv64x32Bf16");
-  EXPECT_NE(source.main.text.find("LAGOON_BODIES(LAGOON_OP_ENTRY)"), std::string::npos);
+  for (const char* part : {"LAGOON_CUDA_ENTRY(lagoon_##name,", "LAGOON_BODIES(LAGOON_OP_ENTRY)"}) {
+    EXPECT_NE(source.main.text.find(part), std::string::npos) << part;
+  }
 }
 
 }  // namespace

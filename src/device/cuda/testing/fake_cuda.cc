@@ -139,7 +139,7 @@ Code Driver::PushWordCopy(Stream stream, Address to, const void* from, const cha
     __atomic_store_n(word, __atomic_load_n(source, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
   };
   return Push(stream, {.run = copy, .delay = kLate},
-              {.name = name, .value = sizeof(*word), .to = to});
+              {.name = name, .value = __atomic_load_n(source, __ATOMIC_RELAXED), .to = to});
 }
 
 bool Driver::IsMine(const void* address, std::size_t bytes) {
