@@ -45,6 +45,7 @@ GROUPS = {
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("order", "revocation", "limits", "listener", "counts", "stress", "share")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
+    "cpu-device": ["src/device/cpu/cpu_device_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
     "background": ["src/device/cpu/background_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
@@ -408,6 +409,9 @@ MUTANTS = [
      "  front_.OnShareMoved();\n  background_.OnShareMoved();\n", "", ["conformance"]),
     ("letter-overlooked", "a letter that came while a worker looked for work is not read", LOOP,
      "    if (HasLetters()) --worker.seen_epoch;", "    if (false) --worker.seen_epoch;", ["conformance"]),
+    ("waits-for-polled-events", "a wait for many launches counts events that were polled before", DEVICE,
+     "front_.retired() + background_.retired() >= launches;",
+     "front_.pending() + background_.pending() >= 3 * launches;", ["cpu-device"]),
     ("news-on-idle-threads", "a thread of the idle class calls the listener", DEVICE,
      "                    background_news_.fetch_add(1, std::memory_order_release);\n",
      "                    OnFrontNews();\n", ["background"]),

@@ -152,6 +152,42 @@ TEST(CpuDevice, AWaitForManyLaunchesEndsWhenNoMoreCanRetire) {
   }
 }
 
+// All workers never sleep here: one of them works on another launch all the time.
+TEST(CpuDevice, AWaitForManyLaunchesCountsWhatRetiresHoweverManyEventsWerePolledBefore) {
+  auto device = CreateCpuDevice({.workers = 2});
+  ASSERT_TRUE(device.has_value());
+  Session session(**device);
+  const KernelHandle kernel = session.Load(conformance::GateBody);
+  conformance::GateArgs other, args;
+  Record other_record(1), record(1);
+  int placed = 0, retired = 0;
+  const auto poll = [&] {
+    std::array<DeviceEvent, 16> events;
+    const std::size_t count = (*device)->Poll(events);
+    for (const DeviceEvent& event : std::span(events).first(count)) {
+      placed += event.kind == DeviceEvent::Kind::kPlaced ? 1 : 0;
+      retired += event.kind == DeviceEvent::Kind::kRetired ? 1 : 0;
+    }
+  };
+  session.Submit(Launch{.kernel = kernel, .args = &other, .progress = other_record.get()});
+  session.Submit(Launch{.kernel = kernel, .args = &args, .progress = record.get()});
+  conformance::Await(**device, [&] {
+    poll();
+    return placed == 2;
+  });
+  args.open.store(true);
+  const TimePoint until = (*device)->Now() + std::chrono::seconds(20);
+  (*device)->WaitForMany(until, 1);
+  EXPECT_LT((*device)->Now(), until);
+  poll();
+  EXPECT_EQ(retired, 1);
+  other.open.store(true);
+  conformance::Await(**device, [&] {
+    poll();
+    return retired == 2;
+  });
+}
+
 TEST(CpuDevice, BuffersOutliveTheDevice) {
   auto device = CreateCpuDevice({.workers = 1});
   ASSERT_TRUE(device.has_value());

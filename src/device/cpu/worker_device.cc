@@ -182,23 +182,24 @@ std::size_t WorkerDevice::Poll(std::span<DeviceEvent> events) {
   return count + background_.Poll(events.subspan(count));
 }
 
-void WorkerDevice::WaitForEvents(TimePoint until, std::size_t events) {
+void WorkerDevice::WaitForRetired(TimePoint until, std::size_t launches) {
   MutexLock lock(wait_mutex_);
   const bool alone = waiters_.load(std::memory_order_relaxed) == 0;
-  if (alone || events < wanted_events_.load(std::memory_order_relaxed)) {
-    wanted_events_.store(events, std::memory_order_relaxed);
+  if (alone || launches < wanted_.load(std::memory_order_relaxed)) {
+    wanted_.store(launches, std::memory_order_relaxed);
   }
   waiters_.fetch_add(1, std::memory_order_acq_rel);  // pairs with NotifyWaiters()
-  while (!HasEvents(events) && !woken_ && lagoon::Now() < until) {
+  while (!HasRetired(launches) && !woken_ && lagoon::Now() < until) {
     news_.WaitUntil(wait_mutex_, until);
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   woken_ = false;
 }
 
-bool WorkerDevice::HasEvents(std::size_t wanted) const {
-  const std::size_t pending = front_.pending() + background_.pending();
-  return pending >= wanted || front_.HasLastEvents() || background_.HasLastEvents();
+bool WorkerDevice::HasRetired(std::size_t launches) const {
+  if (front_.HasLastEvents() || background_.HasLastEvents()) return true;
+  if (front_.pending() + background_.pending() == 0) return false;
+  return front_.retired() + background_.retired() >= launches;
 }
 
 void WorkerDevice::Wake() {
@@ -213,7 +214,7 @@ void WorkerDevice::Wake() {
 // were pushed before, and the workers that went to sleep; or the waiter, then it is seen here.
 void WorkerDevice::NotifyWaiters() {
   if (waiters_.fetch_add(0, std::memory_order_acq_rel) == 0) return;
-  if (!HasEvents(wanted_events_.load(std::memory_order_relaxed))) return;
+  if (!HasRetired(wanted_.load(std::memory_order_relaxed))) return;
   { MutexLock lock(wait_mutex_); }  // the waiter sleeps by now
   news_.NotifyAll();
 }

@@ -53,9 +53,9 @@ class WorkerDevice final : public Device {
   void HurryBackground(bool hurry) override { background_.Hurry(hurry); }
   std::size_t Poll(std::span<DeviceEvent> events) override;
   void SetListener(DeviceListener* listener) override { listener_.Set(listener); }
-  void Wait(TimePoint until) override { WaitForEvents(until, 1); }
+  void Wait(TimePoint until) override { WaitForRetired(until, 0); }
   void WaitForMany(TimePoint until, std::size_t launches) override {
-    WaitForEvents(until, kEventsPerLaunch * launches);
+    WaitForRetired(until, launches);
   }
   void Wake() override;
 
@@ -70,10 +70,11 @@ class WorkerDevice final : public Device {
   Status GrowScratch(const CodeImage& image, std::size_t bytes);
   void OnFrontNews();
   void CarryNews();
-  /// Sleeps until there are `events` events, or some and all workers sleep, or as Wait() says.
-  void WaitForEvents(TimePoint until, std::size_t events);
-  /// True if there are `wanted` events, or no more will come by themselves.
-  bool HasEvents(std::size_t wanted) const;
+  /// Sleeps until there are events, and `launches` of them are retirements or all workers sleep, or
+  /// as Wait() says. Only retirements count: of a launch that is under way the caller may have
+  /// polled the other events before.
+  void WaitForRetired(TimePoint until, std::size_t launches);
+  bool HasRetired(std::size_t launches) const;
   void NotifyWaiters();
 
   DeviceInfo info_;
@@ -92,7 +93,7 @@ class WorkerDevice final : public Device {
   CondVar news_;  // wakes callers of Wait()
   bool woken_ GUARDED_BY(wait_mutex_) = false;
   std::atomic<std::uint32_t> waiters_{0};
-  std::atomic<std::size_t> wanted_events_{1};  // the least that a caller of Wait() waits for
+  std::atomic<std::size_t> wanted_{0};  // retirements; the least that a caller of Wait() awaits
 
   // Incremented by background workers that have news, and by the end. `carrier_` sleeps on it and
   // calls the listener, at normal priority.

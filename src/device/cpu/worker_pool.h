@@ -71,6 +71,8 @@ class WorkerPool {
 
   /// Number of events to poll. Any thread.
   std::size_t pending() const { return table_events_.size(); }
+  /// Number of launches whose retirement is to be polled. Any thread.
+  std::size_t retired() const { return table_events_.retired(); }
   /// True if there are events, and no more will come before another call. Any thread. `on_news` is
   /// called when this becomes true.
   bool HasLastEvents() const {

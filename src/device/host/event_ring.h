@@ -40,6 +40,10 @@ class EventRing {
     const std::size_t at = pushed_.load(std::memory_order_relaxed);
     events_[at % events_.size()] = event;
     pushed_.store(at + 1, std::memory_order_release);
+    if (event.kind == DeviceEvent::Kind::kRetired) {
+      // release: who sees the count finds the event.
+      retired_.store(retired_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
   }
 
   /// Moves the oldest events out, frees their credits, and returns the number of events.
@@ -47,7 +51,12 @@ class EventRing {
     const std::size_t first = popped_.load(std::memory_order_relaxed);
     const std::size_t count =
         std::min(into.size(), pushed_.load(std::memory_order_acquire) - first);
-    for (std::size_t i = 0; i < count; ++i) into[i] = events_[(first + i) % events_.size()];
+    std::size_t retired = popped_retired_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < count; ++i) {
+      into[i] = events_[(first + i) % events_.size()];
+      retired += into[i].kind == DeviceEvent::Kind::kRetired ? 1 : 0;
+    }
+    popped_retired_.store(retired, std::memory_order_release);
     popped_.store(first + count, std::memory_order_release);
     return count;
   }
@@ -58,10 +67,18 @@ class EventRing {
     return pushed_.load(std::memory_order_acquire) - popped;
   }
 
+  /// How many of the events are kRetired. One that is being pushed may not count yet.
+  std::size_t retired() const {
+    const std::size_t popped = popped_retired_.load(std::memory_order_acquire);
+    const std::size_t pushed = retired_.load(std::memory_order_acquire);
+    return pushed > popped ? pushed - popped : 0;
+  }
+
  private:
   std::vector<DeviceEvent> events_;
   std::size_t reserved_ = 0;
   std::atomic<std::size_t> pushed_{0}, popped_{0};
+  std::atomic<std::size_t> retired_{0}, popped_retired_{0};  // those of them that are kRetired
 };
 
 }  // namespace lagoon
