@@ -12,10 +12,10 @@ import pytest
 from bench_test import REPOSITORY, WORKLOAD, run_bench
 from conftest import ROOT
 
-WORKER = ROOT / "bench" / "comparators" / "onnxruntime_worker.py"
+WORKER = ROOT / "bench" / "comparators" / "comparator_worker.py"
 DIGITS = REPOSITORY / "digits" / "1" / "model.onnx"
 ROBOT = {"--realtime": DIGITS, "--background": f"{DIGITS},{DIGITS}", "--rate": 400, "--seconds": 0.3, "--trials": 1,
-         "--python": sys.executable, "--onnxruntime-worker": WORKER}
+         "--python": sys.executable, "--comparator-worker": WORKER}
 
 
 def run_robot(lagoon, tmp_path, **words):
@@ -113,7 +113,7 @@ def test_disb_compares_schedulers_with_the_best_setting_of_the_operating_system(
     (tmp_path / "pair.json").write_text(json.dumps(WORKLOAD))
     result, metrics = run_bench(lagoon, tmp_path, "disb", "--zoo", REPOSITORY, "--workload", tmp_path / "pair.json",
                                 "--schedulers", "reset,lagoon", "--settings", "idle,cgroup,fifo", "--requests", "40",
-                                "--windows", "2", "--python", sys.executable, "--onnxruntime-worker", WORKER)
+                                "--windows", "2", "--python", sys.executable, "--comparator-worker", WORKER)
     assert result.returncode == 0, result.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert set(report["skipped"]) <= {"onnxruntime-fifo", "onnxruntime-cgroup"}

@@ -36,7 +36,7 @@ def test_the_measuring_program_is_found_beside_the_command_or_named(lagoon, tmp_
 def test_memory_compares_peaks_of_fresh_processes(lagoon, tmp_path):
     result, metrics = run_bench(
         lagoon, tmp_path, "memory", "--zoo", REPOSITORY, "--models", "digits", "--python", sys.executable,
-        "--onnxruntime-worker", ROOT / "bench" / "comparators" / "onnxruntime_worker.py")
+        "--comparator-worker", ROOT / "bench" / "comparators" / "comparator_worker.py")
     assert result.returncode == 0, result.stderr
     for side in ("lagoon", "onnxruntime"):
         assert 1 < metrics[f"peak_base_mib.{side}"] < 1000
@@ -372,7 +372,7 @@ def test_outputs_are_onnxruntimes_also_when_revoked(lagoon, zoo, tmp_path):
         zoo(name)
     result, metrics = run_bench(
         lagoon, tmp_path, "outputs", "--zoo", folder, "--models", ",".join(names), "--revocations", "100",
-        "--python", sys.executable, "--onnxruntime-worker", ROOT / "bench" / "comparators" / "onnxruntime_worker.py")
+        "--python", sys.executable, "--comparator-worker", ROOT / "bench" / "comparators" / "comparator_worker.py")
     assert result.returncode == 0, result.stderr
     assert 0 < metrics["output_error_max"] < 1e-4  # two libraries never agree to the bit
     for name in names:

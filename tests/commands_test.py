@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REPOSITORY = ROOT / "models" / "repository"
 # `lagoon` of the Python package, which has a command more than the program.
 OF_THE_WHEEL = {"fleet"}
-WORKER = ("--python", sys.executable, "--onnxruntime-worker", ROOT / "bench" / "comparators" / "onnxruntime_worker.py")
+WORKER = ("--python", sys.executable, "--comparator-worker", ROOT / "bench" / "comparators" / "comparator_worker.py")
 DIGITS_FILE = REPOSITORY / "digits" / "1" / "model.onnx"
 DIGITS = {"--zoo": REPOSITORY, "--models": "digits"}
 # What makes each benchmark as short as it can be: options that replace those of the page, and flags (None).

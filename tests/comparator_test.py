@@ -1,4 +1,4 @@
-"""bench/comparators/onnxruntime_worker.py: the line protocol, its times, its errors."""
+"""bench/comparators/comparator_worker.py: the line protocol, its times, its errors."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from conftest import DIGITS, ROOT
 
-WORKER = ROOT / "bench" / "comparators" / "onnxruntime_worker.py"
+WORKER = ROOT / "bench" / "comparators" / "comparator_worker.py"
 MODEL = DIGITS / "1" / "model.onnx"
 
 
@@ -78,6 +78,30 @@ def test_a_worker_of_the_idle_class_takes_its_inputs_from_files(start_worker, tm
     used = worker.ask("values", folder=str(tmp_path / "values"))["inputs"]
     assert [one["name"] for one in used] == ["image"]
     assert (np.fromfile(used[0]["file"], np.float32) == image).all()
+
+
+def test_openvino_gives_the_answers_of_onnxruntime(start_worker, tmp_path):
+    pytest.importorskip("openvino", reason="OpenVINO is not installed: `pip install openvino`")
+    outputs = []
+    for engine in ("onnxruntime", "openvino"):
+        (tmp_path / engine).mkdir()
+        worker = start_worker(MODEL, "--engine", engine, "--threads", 1)
+        info = worker.ask("info")
+        assert engine in info
+        assert info["inputs"] == [{"name": "image", "shape": [1, 1, 8, 8], "type": "tensor(float)"}]
+        assert len(worker.ask("run", n=3)["latencies_us"]) == 3
+        outputs.append({output["name"]: np.fromfile(output["file"], np.float32)
+                        for output in worker.ask("values", folder=str(tmp_path / engine))["outputs"]})
+    assert outputs[0].keys() == outputs[1].keys()
+    for name, values in outputs[0].items():
+        np.testing.assert_allclose(outputs[1][name], values, rtol=1e-3, atol=1e-5)
+
+
+def test_an_engine_that_is_not_there_is_named(start_worker):
+    worker = start_worker(MODEL, "--engine", "tensorflow")
+    worker.process.stdin.close()
+    assert worker.process.wait(60) == 2
+    assert "'tensorflow'" in worker.process.stderr.read()
 
 
 def test_pinned_worker_uses_a_thread_per_cpu_unless_told(start_worker):

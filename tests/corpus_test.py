@@ -28,6 +28,8 @@ TOLERANCE = {"absolute": 1e-4, "relative": 1e-3}
 OBJECTS = {**TOLERANCE,
            "objects": {"score": 0.01, "overlap": 0.9, "matched": 0.9, "extras": 0.01}}
 
+WORDS = {"seconds": 0, "revocations": 0, "threads": 1, "openvino": False}
+
 
 # The list.
 
@@ -211,16 +213,29 @@ def test_model_that_cannot_be_made_does_not_stop_the_others(tmp_path, capsys):
 
 def test_file_that_onnxruntime_does_not_take_is_reported(tmp_path):
     (tmp_path / MODELS["bert"].file).write_bytes(b"not a model")
-    words = argparse.Namespace(lagoon="lagoon", files=tmp_path, seconds=0, revocations=0)
+    words = argparse.Namespace(**WORDS, lagoon="lagoon", files=tmp_path)
     unmade = {}
     assert not run_all(MODELS, ["bert"], words, unmade)
     assert "ONNXRuntimeError" in unmade["bert"]
+
+
+def test_the_ratio_is_to_the_faster_engine_that_runs_the_model():
+    case = lambda **times: Case({}, "right", **times)
+    both = case(latency_ms=3, onnxruntime_ms=2, openvino_ms=1)
+    one = case(latency_ms=3, onnxruntime_ms=2)
+    results = [Result("a", "k", 1, [both]), Result("b", "k", 1, [one]), Result("a.qdq", "k", 1, [both])]
+    found = metrics(results)
+    assert [found[f"latency_ratio.{name}"] for name in ("a", "b", "a.qdq")] == [1.5, 1.5, 1.5]
+    assert [found[f"latency_ratio_vs_best.{name}"] for name in ("a", "b", "a.qdq")] == [3, 1.5, 3]
+    assert found["latency_ratio_vs_best_geomean.fp32"] == pytest.approx((3 * 1.5) ** 0.5)
+    assert found["latency_ratio_vs_best_geomean.int8"] == pytest.approx(3)
+    assert found["latency_ratio_geomean.fp32"] == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_small_model_gives_the_answers_of_onnxruntime(name, lagoon, tmp_path_factory):
     files = pathlib.Path(os.environ.get("LAGOON_CORPUS", FILES))
     assert not make_all([name], MODELS, files)
-    result = run_model(MODELS[name], files / MODELS[name].file, Lagoon(lagoon.binary), 0)
+    result = run_model(MODELS[name], files / MODELS[name].file, Lagoon(lagoon.binary), argparse.Namespace(**WORDS))
     for case in result.cases:
         assert case.status == "right", f"{name} {case.sizes}: {case.detail}"

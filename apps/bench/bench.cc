@@ -56,8 +56,9 @@ void AddModels(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ModelsOptions>();
   options->models = kFiveCnns;
-  CLI::App* command = AddBenchmark(parent, "models",
-                                   "Latency of models, compared with ONNX Runtime", *common, true);
+  CLI::App* command =
+      AddBenchmark(parent, "models", "Latency of models, compared with ONNX Runtime and OpenVINO",
+                   *common, true);
   auto all = std::make_shared<bool>(false);
   AddModelNamesOrAll(*command, options->models, *all);
   command->add_option("--batches", options->batches, "Sizes of the dimension called \"batch\"")
@@ -73,12 +74,17 @@ void AddModels(CLI::App& parent) {
   command->add_flag("--tune", options->tune, "Choose the fastest version of every kernel first");
   auto precision = std::make_shared<Precision>(Precision::kFp32);
   AddPrecision(*command, *precision)->description("bf16: measure bf16 too, in turns with fp32");
-  command->callback([common, options, all, precision, command] {
+  auto openvino = std::make_shared<bool>(false);
+  command->add_flag("--openvino", *openvino,
+                    "Measure OpenVINO too; `pip install openvino` adds it to --python");
+  command->callback([common, options, all, precision, openvino, command] {
     options->bf16 = *precision == Precision::kBf16;
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
-    options->against_onnxruntime = common->BesideOnnxRuntime(options->device);
-    options->onnxruntime = common->OnnxRuntime();
+    options->engines.clear();
+    if (common->BesideOnnxRuntime(options->device)) options->engines.emplace_back("onnxruntime");
+    if (*openvino) options->engines.emplace_back("openvino");
+    options->comparator = common->OnnxRuntime();
     if (options->device.name != "cpu") {
       if (command->count("--workers") > 0) {
         Die(fmt::format("--workers is of cpu, it does nothing on device '{}'",
@@ -86,12 +92,11 @@ void AddModels(CLI::App& parent) {
       }
       options->workers = {0};
     }
-    const Json configuration = {
-        {"models", options->models},   {"device", options->device.name},
-        {"workers", options->workers}, {"rounds", options->rounds},
-        {"seconds", options->seconds}, {"onnxruntime", options->against_onnxruntime},
-        {"tune", options->tune},       {"precision", Name(*precision)},
-        {"batches", options->batches}};
+    const Json configuration = {{"models", options->models},   {"device", options->device.name},
+                                {"workers", options->workers}, {"rounds", options->rounds},
+                                {"seconds", options->seconds}, {"engines", options->engines},
+                                {"tune", options->tune},       {"precision", Name(*precision)},
+                                {"batches", options->batches}};
     RequireModels(*common, options->models);
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });

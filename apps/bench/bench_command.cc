@@ -58,7 +58,7 @@ CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::stri
   if (!has_comparator) return command;
   AddPlot(*command, common);
   command->add_flag("--no-onnxruntime", common.no_onnxruntime, "Do not measure ONNX Runtime");
-  command->add_option("--onnxruntime-worker", common.worker, "Script that runs ONNX Runtime")
+  command->add_option("--comparator-worker", common.worker, "Script that runs other engines")
       ->capture_default_str();
   return command;
 }

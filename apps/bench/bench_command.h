@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/tracing.h"
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 #include "program/open_device.h"
 #include "sim/device/gpu_model.h"
@@ -24,7 +24,7 @@ struct BenchCommon {
   std::string zoo = "models/zoo";
   std::string json;
   std::string python = kPython;
-  std::string worker = "bench/comparators/onnxruntime_worker.py";
+  std::string worker = "bench/comparators/comparator_worker.py";
   std::string plot;
   bool no_onnxruntime = false;
   Tracing tracing;
@@ -34,8 +34,8 @@ struct BenchCommon {
   bool BesideOnnxRuntime(const DeviceChoice& device) const {
     return !no_onnxruntime && device.name == "cpu";
   }
-  bench::OnnxRuntimeOptions OnnxRuntime() const {
-    bench::OnnxRuntimeOptions options;
+  bench::ComparatorOptions OnnxRuntime() const {
+    bench::ComparatorOptions options;
     options.python = python;
     options.worker = worker;
     return options;

@@ -139,7 +139,7 @@ std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
 // Dies if an option for real devices is given: on a simulated device it would have no effect.
 void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
-                           "--onnxruntime-worker", "--settings", "--trace", "--cuda-driver"}) {
+                           "--comparator-worker", "--settings", "--trace", "--cuda-driver"}) {
     const std::string_view word = name;
     const bool taken = (word == "--python" && command.count("--plot") > 0) ||
                        (word == "--scale" && words.simulates_cpu());

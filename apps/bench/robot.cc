@@ -176,7 +176,7 @@ void AddSystemOptions(CLI::App& command, RobotWords& words, BenchCommon& common)
       ->check(CLI::IsMember({"idle", "nice19", "normal"}))
       ->capture_default_str();
   AddWorkers(command, words.options.workers);
-  command.add_option("--onnxruntime-worker", common.worker, "Script that runs ONNX Runtime")
+  command.add_option("--comparator-worker", common.worker, "Script that runs other engines")
       ->capture_default_str();
 }
 

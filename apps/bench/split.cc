@@ -182,7 +182,7 @@ void AddSplitBenchmark(CLI::App& parent) {
     if (words->simulated()) {
       RefuseOptions(*command,
                     {"--zoo", "--scale", "--workers", "--windows", "--seconds", "--no-onnxruntime",
-                     "--onnxruntime-worker", "--cuda-driver"},
+                     "--comparator-worker", "--cuda-driver"},
                     words->device);
       return RunSimSplit(*words, *common);
     }

@@ -27,7 +27,7 @@ Result<std::unique_ptr<OnnxRuntimeBeside>> OnnxRuntimeBeside::Open(const std::st
   return opened;
 }
 
-Status OnnxRuntimeBeside::Add(const std::string& file, bool real_time, OnnxRuntimeOptions options) {
+Status OnnxRuntimeBeside::Add(const std::string& file, bool real_time, ComparatorOptions options) {
   if (options.threads == 0) {
     options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
@@ -35,7 +35,7 @@ Status OnnxRuntimeBeside::Add(const std::string& file, bool real_time, OnnxRunti
   if (setting_ == "nice19" && !real_time) options.nice = 19;
   if (setting_ == "idle" && !real_time) options.policy = "idle";
   if (setting_ == "fifo" && real_time) options.policy = "fifo";
-  LAGOON_ASSIGN_OR_RETURN(auto process, OnnxRuntimeProcess::Start(file, options));
+  LAGOON_ASSIGN_OR_RETURN(auto process, ComparatorProcess::Start(file, options));
   if (groups_ != nullptr) LAGOON_RETURN_IF_ERROR(groups_->Add(process->pid(), real_time));
   processes_.push_back(std::move(process));
   return {};

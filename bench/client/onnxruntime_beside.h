@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/client/control_groups.h"
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 
 namespace lagoon::bench {
 
@@ -26,10 +26,10 @@ class OnnxRuntimeBeside {
 
   /// Starts a process, with as many threads as cores (unless `options` says otherwise) and without
   /// spinning: sessions that spin would take the cores of the others.
-  Status Add(const std::string& file, bool real_time, OnnxRuntimeOptions options);
+  Status Add(const std::string& file, bool real_time, ComparatorOptions options);
 
   /// In the order of Add().
-  OnnxRuntimeProcess& operator[](std::size_t i) { return *processes_[i]; }
+  ComparatorProcess& operator[](std::size_t i) { return *processes_[i]; }
   std::size_t size() const { return processes_.size(); }
 
  private:
@@ -37,7 +37,7 @@ class OnnxRuntimeBeside {
 
   const std::string setting_;
   std::unique_ptr<ControlGroups> groups_;  // removed when the processes have ended
-  std::vector<std::unique_ptr<OnnxRuntimeProcess>> processes_;
+  std::vector<std::unique_ptr<ComparatorProcess>> processes_;
 };
 
 /// What a setting has shown.

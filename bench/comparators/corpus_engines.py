@@ -26,24 +26,34 @@ class Run:
     identical: bool = True  # whether revoked runs gave the same bits
 
 
-def open_onnxruntime(path, optimised=True):
+def time_runs(run, seconds):
+    """The median of runs, in milliseconds."""
+    times = []
+    while len(times) < MOST_RUNS and (not times or sum(times) < seconds):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times) * 1e3
+
+
+def open_onnxruntime(path, threads, optimised=True):
     levels = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
         levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL)
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 class OnnxRuntime:
-    """Two sessions with one thread: as fast as ONNX Runtime can be, and without its optimisations.
-    What these two differ by is what a user cannot call wrong."""
+    """Two sessions: as fast as ONNX Runtime can be, and without its optimisations. What these two
+    differ by is what a user cannot call wrong."""
 
-    def __init__(self, path):
-        self.session = open_onnxruntime(path)
-        self.plain = open_onnxruntime(path, optimised=False)
+    def __init__(self, path, threads):
+        self.session = open_onnxruntime(path, threads)
+        self.plain = open_onnxruntime(path, threads, optimised=False)
         self.names = [output.name for output in self.session.get_outputs()]
 
     def answer(self, inputs, optimised=True):
@@ -51,12 +61,31 @@ class OnnxRuntime:
         return dict(zip(self.names, session.run(self.names, inputs)))
 
     def run(self, inputs, seconds):
-        outputs, times = self.answer(inputs), []
-        while len(times) < MOST_RUNS and (not times or sum(times) < seconds):
-            begin = time.perf_counter()
-            self.session.run(self.names, inputs)
-            times.append(time.perf_counter() - begin)
-        return Run(outputs, latency_ms=statistics.median(times) * 1e3)
+        outputs = self.answer(inputs)
+        return Run(outputs, latency_ms=time_runs(lambda: self.session.run(self.names, inputs), seconds))
+
+
+class OpenVino:
+    """Only its times count: a model is compiled for each shape, in fp32 as the others."""
+
+    def __init__(self, path, threads):
+        import openvino  # `pip install openvino`
+        self.core, self.tensor = openvino.Core(), openvino.Tensor
+        self.model = self.core.read_model(str(path))
+        self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1",
+                         "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": str(threads)}
+
+    def latency_ms(self, inputs, seconds):
+        """Not a number if it cannot run the model."""
+        try:
+            self.model.reshape({name: list(array.shape) for name, array in inputs.items()})
+            request = self.core.compile_model(self.model, "CPU", self.settings).create_infer_request()
+            for name, array in inputs.items():
+                request.set_tensor(name, self.tensor(np.ascontiguousarray(array)))
+            request.infer()
+            return time_runs(request.infer, seconds)
+        except RuntimeError:
+            return math.nan
 
 
 def file_name(name):
@@ -64,10 +93,10 @@ def file_name(name):
 
 
 class Lagoon:
-    """The `lagoon` command with one worker."""
+    """The `lagoon` command."""
 
-    def __init__(self, binary):
-        self.binary = binary
+    def __init__(self, binary, workers=1):
+        self.binary, self.workers = binary, workers
 
     def command(self, *words):
         return subprocess.run([str(self.binary), *map(str, words)], capture_output=True, text=True,
@@ -91,7 +120,7 @@ class Lagoon:
             for name, array in inputs.items():
                 np.save(request / file_name(name), array)
         try:
-            result = self.command("infer", path, "--workers", 1, "--requests", folder, *words)
+            result = self.command("infer", path, "--workers", self.workers, "--requests", folder, *words)
         except subprocess.TimeoutExpired:
             return [Run(refused=f"no answer in {SECONDS} s")] * len(cases), []
         lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]

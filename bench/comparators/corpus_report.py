@@ -26,6 +26,7 @@ class Case:
     new_shape_ms: float = math.nan  # what the first request of this shape waited for its plan
     latency_ms: float = math.nan
     onnxruntime_ms: float = math.nan
+    openvino_ms: float = math.nan
 
 
 @dataclasses.dataclass
@@ -60,10 +61,23 @@ def median(values):
     return statistics.median(known(values)) if known(values) else math.nan
 
 
-def ratio(result):
-    """Lagoon's latency over ONNX Runtime's: the median over the cases."""
-    return median([case.latency_ms / case.onnxruntime_ms for case in result.cases
+def ratio(result, of=lambda case: case.onnxruntime_ms):
+    """Lagoon's latency over ONNX Runtime's, or over `of`: the median over the cases."""
+    return median([case.latency_ms / of(case) for case in result.cases
                    if case.status in ("right", "undecided")])
+
+
+def best_ms(case):
+    """The faster of ONNX Runtime and OpenVINO, if that was measured and runs the model."""
+    return case.onnxruntime_ms if math.isnan(case.openvino_ms) else min(case.onnxruntime_ms, case.openvino_ms)
+
+
+def quantised(name):
+    return name.endswith((".qdq", ".qoperator", ".dynamic"))
+
+
+def geometric_mean(values):
+    return math.exp(statistics.mean(map(math.log, known(values)))) if known(values) else math.nan
 
 
 def new_shape_ms(result):
@@ -84,7 +98,13 @@ def metrics(results):
             case.status == "undecided" for result in results for case in result.cases),
         "corpus_latency_ratio_p50": median([ratio(result) for result in results]),
     }
+    for kind in ("fp32", "int8"):
+        chosen = [result for result in results if quantised(result.id) == (kind == "int8")]
+        values[f"latency_ratio_geomean.{kind}"] = geometric_mean([ratio(one) for one in chosen])
+        values[f"latency_ratio_vs_best_geomean.{kind}"] = geometric_mean(
+            [ratio(one, best_ms) for one in chosen])
     for result in results:
+        values[f"latency_ratio_vs_best.{result.id}"] = ratio(result, best_ms)
         values[f"new_shape_ms.{result.id}"] = new_shape_ms(result)
         values[f"latency_ratio.{result.id}"] = ratio(result)
     return {name: value for name, value in values.items() if not math.isnan(value)}

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Runs the corpus of tests/corpus.json with ONNX Runtime and with `lagoon infer`, and compares.
 
-Both engines have one thread. Each model runs with several shapes. An answer of Lagoon is right or
+All engines have as many threads, one unless --threads says more. Each model runs with several shapes. An answer of Lagoon is right or
 wrong, or the request is refused with a message. `./run corpus` calls this program.
 """
 
 import argparse
+import importlib.util
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -24,7 +26,7 @@ from corpus.inputs import make_inputs  # pylint: disable=wrong-import-position
 from corpus.make import FILES, choose, make_all  # pylint: disable=wrong-import-position
 import corpus_report  # pylint: disable=wrong-import-position
 from corpus_answers import compare  # pylint: disable=wrong-import-position
-from corpus_engines import Lagoon, OnnxRuntime  # pylint: disable=wrong-import-position
+from corpus_engines import Lagoon, OnnxRuntime, OpenVino  # pylint: disable=wrong-import-position
 from corpus_report import Case, Result  # pylint: disable=wrong-import-position
 
 
@@ -35,12 +37,12 @@ def moved_a_little(arrays, seed):
             if array.dtype == np.float32 else array for name, array in arrays.items()}
 
 
-def judge(model, sizes, reference, plain, run, moved):
+def judge(model, sizes, reference, plain, run, moved, openvino_ms):
     """`reference`: ONNX Runtime's Run; `plain`: its outputs without optimisations; `moved`: a
     function of a seed that gives the same for inputs that differ by a millionth."""
     noise = compare(plain, reference.outputs, model.tolerance).error
     times = {"new_shape_ms": run.new_shape_ms, "latency_ms": run.latency_ms,
-             "onnxruntime_ms": reference.latency_ms}
+             "onnxruntime_ms": reference.latency_ms, "openvino_ms": openvino_ms}
     if run.refused:
         return Case(sizes, "refused", run.refused, noise=noise, **times)
     if not run.identical:
@@ -58,17 +60,30 @@ def judge(model, sizes, reference, plain, run, moved):
                 **times)
 
 
-def run_model(model, path, lagoon, seconds, revocations=0):
+def openvino_latencies(path, inputs, words):
+    """A time for each of `inputs`; not a number where OpenVINO does not run the model."""
+    if not words.openvino:
+        return [math.nan] * len(inputs)
+    try:
+        engine = OpenVino(path, words.threads)
+    except RuntimeError:
+        return [math.nan] * len(inputs)
+    return [engine.latency_ms(arrays, words.seconds) for arrays in inputs]
+
+
+def run_model(model, path, lagoon, words):
     inputs = [make_inputs(model.inputs, sizes) for sizes in model.cases]
-    theirs = OnnxRuntime(path)
-    references = [theirs.run(arrays, seconds) for arrays in inputs]
+    theirs = OnnxRuntime(path, words.threads)
+    references = [theirs.run(arrays, words.seconds) for arrays in inputs]
+    openvino = openvino_latencies(path, inputs, words)
     plains = [theirs.answer(arrays, optimised=False) for arrays in inputs]
     with tempfile.TemporaryDirectory() as folder:
         runs, opaque = lagoon.run(path, inputs, theirs.names, pathlib.Path(folder),
-                                  ["--seconds", seconds, "--revocations", revocations])
+                                  ["--seconds", words.seconds, "--revocations", words.revocations])
     moved = [lambda seed, arrays=arrays: theirs.answer(moved_a_little(arrays, seed),
                                                        optimised=False) for arrays in inputs]
-    cases = [judge(model, *words) for words in zip(model.cases, references, plains, runs, moved)]
+    cases = [judge(model, *parts)
+             for parts in zip(model.cases, references, plains, runs, moved, openvino)]
     return Result(model.id, model.kind, path.stat().st_size / 1e6, cases, opaque)
 
 
@@ -93,11 +108,12 @@ class Progress:
 
 def run_all(models, names, words, unmade):
     """A Result for each model, in order. A model that ONNX Runtime does not run goes to `unmade`."""
-    lagoon, results, progress = Lagoon(words.lagoon), [], Progress(len(names))
+    lagoon = Lagoon(words.lagoon, words.threads)
+    results, progress = [], Progress(len(names))
     for name in names:
         path = words.files / models[name].file
         try:
-            results.append(run_model(models[name], path, lagoon, words.seconds, words.revocations))
+            results.append(run_model(models[name], path, lagoon, words))
             progress.step(f"{name}: {results[-1].verdict}")
         except Exception as error:  # ONNX Runtime's have no common base class
             unmade[name] = str(error).strip().splitlines()[0]
@@ -121,6 +137,9 @@ def parse_arguments():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--seconds", type=float, default=0.3,
                         help="how long a shape is measured on each engine (default: 0.3)")
+    parser.add_argument("--threads", type=int, default=1, help="of each engine (default: 1)")
+    parser.add_argument("--openvino", action="store_true",
+                        help="measure OpenVINO too (`.venv/bin/pip install openvino`)")
     parser.add_argument("--revocations", type=int, default=0,
                         help="also revoke each case so often at random, which must not change a bit "
                         "(default: 0)")
@@ -137,7 +156,7 @@ def write(results, unmade, words):
     lagoon = Lagoon(words.lagoon)
     content = corpus_report.report(
         results, unmade, {"only": words.only, "small": words.small, "seconds": words.seconds,
-                          "revocations": words.revocations, "threads": 1, "workers": 1}, lagoon.version(), lagoon.level())
+                          "revocations": words.revocations, "threads": words.threads, "openvino": words.openvino}, lagoon.version(), lagoon.level())
     if words.json:
         corpus_report.write_json(words.json, content)
     for result in results:
@@ -150,6 +169,8 @@ def write(results, unmade, words):
 
 def main():
     words = parse_arguments()
+    if words.openvino and importlib.util.find_spec("openvino") is None:
+        raise CorpusError("--openvino needs OpenVINO: `.venv/bin/pip install openvino`")
     models = read()
     names = [name for name in choose(models, words.only) if models[name].small or not words.small]
     if words.list:

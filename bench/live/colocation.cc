@@ -87,7 +87,7 @@ class Combination {
   std::vector<std::unique_ptr<OnnxModel>> files_;  // by model
   std::vector<double> slo_ms_, rates_;             // by model
   std::unique_ptr<Inference> whole_, shared_;      // without shares, and with them
-  std::vector<std::vector<std::unique_ptr<OnnxRuntimeProcess>>> sessions_;  // by setting, model
+  std::vector<std::vector<std::unique_ptr<ComparatorProcess>>> sessions_;  // by setting, model
   std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<Served>>> outcomes_;
   std::map<std::size_t, double> gue_;                                 // by side
   std::map<std::pair<std::size_t, std::size_t>, double> throughput_;  // by side, model; closed
@@ -147,11 +147,11 @@ Status Combination::OpenOnnxRuntime() {
                         "", false, false, threads, spinning});
       auto& sessions = sessions_.emplace_back();
       for (const std::string& model : models_) {
-        OnnxRuntimeOptions options = options_.onnxruntime;
+        ComparatorOptions options = options_.onnxruntime;
         options.threads = threads;
         options.spinning = spinning;
         LAGOON_ASSIGN_OR_RETURN(sessions.emplace_back(),
-                                OnnxRuntimeProcess::Start(ModelFile(options_.zoo, model), options));
+                                ComparatorProcess::Start(ModelFile(options_.zoo, model), options));
         const auto warm = sessions.back()->Run(3, 3);
         if (!warm) return tl::unexpected(warm.error());
       }

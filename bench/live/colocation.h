@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 
 namespace lagoon::bench {
@@ -22,7 +22,7 @@ struct ColocationOptions {
   int windows = 4;    // of each case, interleaved
   double window_seconds = 2;
   bool against_onnxruntime = true;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
   std::uint32_t seed = 1;
 };
 

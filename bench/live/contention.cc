@@ -172,13 +172,13 @@ class LagoonSide {
 
 struct Setting {
   std::string name;
-  OnnxRuntimeOptions real_time;
-  OnnxRuntimeOptions best_effort;
+  ComparatorOptions real_time;
+  ComparatorOptions best_effort;
 };
 
 // The settings that a user tries: the defaults, no spinning, one core per process, and the
 // operating system's priorities.
-std::vector<Setting> Settings(const OnnxRuntimeOptions& base) {
+std::vector<Setting> Settings(const ComparatorOptions& base) {
   Setting defaults{"onnxruntime-default", base, base};
   Setting quiet{"onnxruntime-no-spinning", base, base};
   quiet.real_time.spinning = quiet.best_effort.spinning = false;
@@ -199,9 +199,9 @@ class OnnxRuntimeSide {
     auto side = std::make_unique<OnnxRuntimeSide>();
     LAGOON_ASSIGN_OR_RETURN(
         side->real_time_,
-        OnnxRuntimeProcess::Start(ModelFile(options.zoo, options.real_time), setting.real_time));
+        ComparatorProcess::Start(ModelFile(options.zoo, options.real_time), setting.real_time));
     LAGOON_ASSIGN_OR_RETURN(side->best_effort_,
-                            OnnxRuntimeProcess::Start(ModelFile(options.zoo, options.best_effort),
+                            ComparatorProcess::Start(ModelFile(options.zoo, options.best_effort),
                                                       setting.best_effort));
     return side;
   }
@@ -252,8 +252,8 @@ class OnnxRuntimeSide {
     return Throughput(completions, begin, end);
   }
 
-  std::unique_ptr<OnnxRuntimeProcess> real_time_;
-  std::unique_ptr<OnnxRuntimeProcess> best_effort_;
+  std::unique_ptr<ComparatorProcess> real_time_;
+  std::unique_ptr<ComparatorProcess> best_effort_;
 };
 
 // ---- All systems

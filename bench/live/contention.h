@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 #include "program/open_device.h"
 #include "trace/recorder.h"
@@ -23,7 +23,7 @@ struct ContentionOptions {
   double seconds = 0;      // limit of all windows (WindowsPlan::seconds); 0: no limit
   std::uint32_t seed = 1;  // for the order of windows and the phase of the arrivals
   bool against_onnxruntime = true;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
   TraceRecorder* trace = nullptr;  // records all windows; null: no trace
 };
 

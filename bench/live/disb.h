@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/disb_run.h"
 #include "program/open_device.h"
 #include "trace/recorder.h"
@@ -17,7 +17,7 @@ struct DisbOptions : DisbRunOptions {
   std::string zoo;
   DeviceChoice device;
   std::vector<std::string> settings = {"plain", "nice19", "idle", "cgroup"};  // of kOsSettings
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
   TraceRecorder* trace = nullptr;  // records all windows; null: no trace
 };
 

@@ -217,7 +217,7 @@ Status OnnxRuntimeSide::Measure(DisbLoad::Late late, const DisbWindow& window, D
 
 Result<ClientResult> OnnxRuntimeSide::End(std::size_t client, const DisbWindow& window) {
   ClientRun run;
-  OnnxRuntimeProcess& process = (*processes_)[client];
+  ComparatorProcess& process = (*processes_)[client];
   if (IsClosedLoop(options_.workload.clients[client])) {
     LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, process.EndLoop());
     run.completed = AddLoop(us, window.span, run.contended_ms);

@@ -30,10 +30,10 @@ Result<double> PeakOfLagoon(const std::string& file) {
   return InChild<double>(file, [&] { return PeakHere(file); });
 }
 
-Result<double> PeakOfOnnxRuntime(const std::string& file, OnnxRuntimeOptions options) {
+Result<double> PeakOfOnnxRuntime(const std::string& file, ComparatorOptions options) {
   options.threads = 1;
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> process,
-                          OnnxRuntimeProcess::Start(file, options));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<ComparatorProcess> process,
+                          ComparatorProcess::Start(file, options));
   LAGOON_ASSIGN_OR_RETURN(const std::vector<double> latencies, process->Run(kRuns, 0));
   return PeakRssMib(process->info().at("pid").get<int>());
 }

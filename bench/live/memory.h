@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 
 namespace lagoon::bench {
@@ -12,7 +12,7 @@ struct MemoryOptions {
   std::string zoo;                  // folder of models
   std::vector<std::string> models;  // names in it
   bool against_onnxruntime = true;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
 };
 
 /// Measures the peak resident memory of a new process that loads one model and runs it three times

@@ -112,16 +112,27 @@ Status MeasureBlocks(const std::string& name, const ModelsOptions& options, Prec
   return {};
 }
 
-/// The sides that take turns on one device. The last two may be null.
+/// The sides that take turns on one device.
 struct Sides {
   BoundModel& ours;
-  BoundModel* bf16;
-  OnnxRuntimeProcess* onnxruntime;
+  BoundModel* bf16;  // may be null
+  std::vector<std::unique_ptr<ComparatorProcess>>& theirs;
 };
 
 /// The results of one trial: latencies in milliseconds, and the gaps between our kernels.
 struct Trial {
-  std::vector<double> ours_ms, bf16_ms, theirs_ms, gaps_us;
+  std::vector<double> ours_ms, bf16_ms, gaps_us;
+  std::map<std::string, std::vector<double>> theirs_ms;  // by engine
+
+  /// The latency of the fastest of the other engines, 0 if there is none.
+  double BestOfTheirs() const {
+    double best = 0;
+    for (const auto& [engine, latencies] : theirs_ms) {
+      const double median = Median(latencies);
+      best = best == 0 ? median : std::min(best, median);
+    }
+    return best;
+  }
 };
 
 /// The trials that count.
@@ -136,13 +147,11 @@ struct Samples {
     }
     return all;
   }
-  /// The ratios of the medians, pair by pair.
-  std::vector<double> Ratios(std::vector<double> Trial::*over,
-                             std::vector<double> Trial::*under) const {
+  /// The ratios, trial by trial, of two latencies that the functions take from a trial.
+  template <typename Over, typename Under>
+  std::vector<double> Ratios(Over over, Under under) const {
     std::vector<double> ratios;
-    for (const Trial& trial : trials) {
-      ratios.push_back(Median(trial.*over) / Median(trial.*under));
-    }
+    for (const Trial& trial : trials) ratios.push_back(over(trial) / under(trial));
     return ratios;
   }
 };
@@ -157,7 +166,7 @@ class Turns {
     WindowsPlan plan{
         .groups = {label_}, .windows = {kOurs}, .rounds = options_.rounds, .seed = options_.seed};
     if (sides_.bf16 != nullptr) plan.windows.emplace_back(kBf16);
-    if (sides_.onnxruntime != nullptr) plan.windows.emplace_back(kTheirs);
+    for (const auto& theirs : sides_.theirs) plan.windows.push_back(theirs->engine());
     std::vector<Trial> trials;
     const auto measure = [&](const WindowPlace& place) -> Status {
       if (trials.size() <= place.trial) trials.emplace_back();
@@ -175,7 +184,6 @@ class Turns {
  private:
   static constexpr const char* kOurs = "lagoon";
   static constexpr const char* kBf16 = "bf16";
-  static constexpr const char* kTheirs = "onnxruntime";
 
   Status WarmUp() {
     for (int i = 0; i < kWarmUpRuns; ++i) {
@@ -194,9 +202,12 @@ class Turns {
       return MeasureGaps(sides_.ours, device_, trial.gaps_us);
     }
     if (side == kBf16) return RunFor(*sides_.bf16, device_, options_.seconds, trial.bf16_ms);
-    const int runs = std::max(1, static_cast<int>(options_.seconds * 1e3 / ours_ms_));
-    LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, sides_.onnxruntime->Run(runs, 1));
-    for (const double latency : us) trial.theirs_ms.push_back(latency / 1e3);
+    for (const auto& theirs : sides_.theirs) {
+      if (theirs->engine() != side) continue;
+      const int runs = std::max(1, static_cast<int>(options_.seconds * 1e3 / ours_ms_));
+      LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us, theirs->Run(runs, 1));
+      for (const double latency : us) trial.theirs_ms[side].push_back(latency / 1e3);
+    }
     return {};
   }
 
@@ -204,10 +215,11 @@ class Turns {
   Device& device_;
   const std::string label_;
   const ModelsOptions& options_;
-  double ours_ms_ = 0;  // our latest latency: gives the number of ONNX Runtime's runs in a turn
+  double ours_ms_ = 0;  // our latest latency: gives the number of the others' runs in a turn
 };
 
 constexpr double kMostRatio = 1.25;
+constexpr double kMostRatioToBest = 1.15;
 
 class ModelsBenchmark {
  public:
@@ -215,11 +227,11 @@ class ModelsBenchmark {
       : options_(options),
         report_(report),
         evidence_(report, options.seed),
-        progress_("bench models",
-                  static_cast<int>(
-                      options.models.size() * options.workers.size() * options.batches.size() *
-                      static_cast<std::size_t>(options.rounds) *
-                      (1 + (options.against_onnxruntime ? 1 : 0) + (options.bf16 ? 1 : 0)))) {}
+        progress_(
+            "bench models",
+            static_cast<int>(options.models.size() * options.workers.size() *
+                             options.batches.size() * static_cast<std::size_t>(options.rounds) *
+                             (1 + options.engines.size() + (options.bf16 ? 1 : 0)))) {}
 
   Status BenchModel(const Run& run) {
     DeviceChoice choice = options_.device;
@@ -234,9 +246,9 @@ class ModelsBenchmark {
     const double load_ms = ToMilliseconds(Now() - begin);
     if (run.batch != 1 && !TakesBatch(model->instance().plan(), run.batch)) return {};
     LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<BoundModel> bf16, LoadBf16(run, bound, on));
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> onnxruntime,
-                            StartOnnxRuntime(file, run));
-    const Sides sides{*model, bf16.get(), onnxruntime.get()};
+    LAGOON_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<ComparatorProcess>> theirs,
+                            StartEngines(file, run));
+    const Sides sides{*model, bf16.get(), theirs};
     LAGOON_ASSIGN_OR_RETURN(
         const Samples samples,
         Turns(sides, *device, run.Suffix(), options_).Take(probe_, progress_, evidence_));
@@ -259,9 +271,11 @@ class ModelsBenchmark {
       for (const double ratio : ratios) logarithms += std::log(ratio);
       return std::exp(logarithms / static_cast<double>(ratios.size()));
     };
-    for (const auto& [setting, of_models] : ratios_) {
-      evidence_.AddInterval("latency_ratio_vs_onnxruntime_geomean." + setting,
-                            CombinedInterval(of_models, options_.seed, geometric_mean));
+    for (const auto& [engine, settings] : ratios_) {
+      for (const auto& [setting, of_models] : settings) {
+        evidence_.AddInterval(fmt::format("latency_ratio_vs_{}_geomean.{}", engine, setting),
+                              CombinedInterval(of_models, options_.seed, geometric_mean));
+      }
     }
     evidence_.Finish();
   }
@@ -286,36 +300,59 @@ class ModelsBenchmark {
     return MeasureBlocks(name, options_, Precision::kBf16, report_);
   }
 
-  /// Null: the benchmark runs without it.
-  Result<std::unique_ptr<OnnxRuntimeProcess>> StartOnnxRuntime(const std::string& file,
-                                                               const Run& run) {
-    if (!options_.against_onnxruntime) return nullptr;
-    OnnxRuntimeOptions theirs = options_.onnxruntime;
-    theirs.threads = static_cast<int>(run.workers);
-    theirs.batch = run.batch;
-    LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<OnnxRuntimeProcess> process,
-                            OnnxRuntimeProcess::Start(file, theirs));
-    report_.Metric("load_ms." + run.name + ".onnxruntime", process->info().value("load_ms", 0.0));
-    return process;
+  Result<std::vector<std::unique_ptr<ComparatorProcess>>> StartEngines(const std::string& file,
+                                                                       const Run& run) {
+    std::vector<std::unique_ptr<ComparatorProcess>> processes;
+    for (const std::string& engine : options_.engines) {
+      ComparatorOptions theirs = options_.comparator;
+      theirs.engine = engine;
+      theirs.threads = static_cast<int>(run.workers);
+      theirs.batch = run.batch;
+      LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ComparatorProcess> process,
+                              ComparatorProcess::Start(file, theirs));
+      report_.Metric(fmt::format("load_ms.{}.{}", run.name, engine),
+                     process->info().value("load_ms", 0.0));
+      processes.push_back(std::move(process));
+    }
+    return processes;
   }
 
   void ReportLatency(const Run& run, const Samples& samples) {
-    const auto report_p50 = [&](const char* side, std::vector<double> Trial::*member) {
-      const std::vector<double> all = samples.All(member);
-      if (all.empty()) return false;
+    const auto report_p50 = [&](const std::string& side, const std::vector<double>& all) {
+      if (all.empty()) return;
       report_.Metric(fmt::format("latency_ms_p50.{}.{}", run.Suffix(), side), Median(all));
-      return true;
     };
-    report_p50("lagoon", &Trial::ours_ms);
-    if (report_p50("bf16", &Trial::bf16_ms)) {
-      evidence_.Add("bf16_speedup." + run.Suffix(),
-                    samples.Ratios(&Trial::ours_ms, &Trial::bf16_ms));
+    const auto ours = [](const Trial& trial) { return Median(trial.ours_ms); };
+    const auto bf16 = [](const Trial& trial) { return Median(trial.bf16_ms); };
+    report_p50("lagoon", samples.All(&Trial::ours_ms));
+    report_p50("bf16", samples.All(&Trial::bf16_ms));
+    if (options_.bf16) {
+      evidence_.Add("bf16_speedup." + run.Suffix(), samples.Ratios(ours, bf16));
     }
-    if (!report_p50("onnxruntime", &Trial::theirs_ms)) return;
-    const std::string name = "latency_ratio_vs_onnxruntime." + run.Suffix();
-    const std::vector<double> ratios = samples.Ratios(&Trial::ours_ms, &Trial::theirs_ms);
-    evidence_.Target(name, evidence_.Add(name, ratios), Bound::kAtMost, kMostRatio, samples.clean);
-    ratios_[run.Setting()].push_back(ratios);
+    for (const std::string& engine : options_.engines) {
+      std::vector<double> all;
+      for (const Trial& trial : samples.trials) {
+        const std::vector<double>& latencies = trial.theirs_ms.at(engine);
+        all.insert(all.end(), latencies.begin(), latencies.end());
+      }
+      report_p50(engine, all);
+      ReportRatio(run, engine,
+                  samples.Ratios(
+                      ours, [&](const Trial& trial) { return Median(trial.theirs_ms.at(engine)); }),
+                  samples.clean);
+    }
+    if (options_.engines.size() < 2) return;
+    ReportRatio(run, "best",
+                samples.Ratios(ours, [](const Trial& trial) { return trial.BestOfTheirs(); }),
+                samples.clean);
+  }
+
+  void ReportRatio(const Run& run, const std::string& engine, const std::vector<double>& ratios,
+                   bool clean) {
+    const std::string name = fmt::format("latency_ratio_vs_{}.{}", engine, run.Suffix());
+    const double most = engine == "best" ? kMostRatioToBest : kMostRatio;
+    evidence_.Target(name, evidence_.Add(name, ratios), Bound::kAtMost, most, clean);
+    ratios_[engine][run.Setting()].push_back(ratios);
   }
 
   const ModelsOptions& options_;
@@ -323,7 +360,8 @@ class ModelsBenchmark {
   Evidence evidence_;
   ProgressBar progress_;
   HostProbe probe_;
-  std::map<std::string, std::vector<std::vector<double>>> ratios_;  // by "wW.bB" and model
+  // By engine, or "best"; by "wW.bB"; of each model.
+  std::map<std::string, std::map<std::string, std::vector<std::vector<double>>>> ratios_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 #include "program/open_device.h"
 
@@ -18,24 +18,27 @@ struct ModelsOptions {
   /// Sizes of the dimension that files call "batch". A file without such a dimension has a fixed
   /// size and runs for batch 1 only.
   std::vector<std::int64_t> batches = {1};
-  int rounds = 8;          // trials; in each trial every side runs once, in random order
-  double seconds = 1.0;    // length of a side's turn
-  std::uint32_t seed = 1;  // for the order
-  bool against_onnxruntime = true;
+  int rounds = 8;                    // trials; in each trial every side runs once, in random order
+  double seconds = 1.0;              // length of a side's turn
+  std::uint32_t seed = 1;            // for the order
+  std::vector<std::string> engines;  // to compare with: "onnxruntime", "openvino"
   bool tune = false;  // use the fastest version of every op, as after `lagoon profile`
   bool bf16 = false;  // measure bf16 too, in turns with our own fp32
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions comparator;
 };
 
-/// Measures the latency of every model, and in the same run that of ONNX Runtime with as many
+/// Measures the latency of every model, and in the same run that of the other engines with as many
 /// threads. Metrics, for model M, W workers and batch B (on a GPU without ".wW", and without the
 /// blocks' times):
-///   latency_ms_p50.M.wW.bB.lagoon, .onnxruntime
+///   latency_ms_p50.M.wW.bB.lagoon, .onnxruntime, .openvino
 ///   latency_ratio_vs_onnxruntime.M.wW.bB   ratio of a trial's medians; median over trials with its
 ///                                          interval (bench/measure/evidence.h); target: at most
 ///                                          1.25
 ///   latency_ratio_vs_onnxruntime_geomean.wW.bB
 ///                                          geometric mean of these ratios over the models
+///   latency_ratio_vs_openvino..., latency_ratio_vs_best...
+///                                          the same for OpenVINO, and for whichever engine is
+///                                          faster in a trial; target of the latter: at most 1.15
 ///   kernel_gap_us_p50.M    from the last commit of a kernel to the first block of a kernel that
 ///                          waited for it
 ///   block_us_p99.M         CPU time of a block, over all blocks of 5 inferences

@@ -14,8 +14,8 @@
 namespace lagoon::bench {
 namespace {
 
-using Values = OnnxRuntimeProcess::Values;
-using Example = OnnxRuntimeProcess::Example;
+using Values = ComparatorProcess::Values;
+using Example = ComparatorProcess::Example;
 using Bytes = std::vector<std::byte>;
 
 Result<Example> RunOnCpu(const std::string& file, const std::string& name) {
@@ -41,8 +41,8 @@ Result<Example> RunOnCpu(const std::string& file, const std::string& name) {
 Result<Example> RunReference(const std::string& file, const std::string& name,
                              const OutputsOptions& options) {
   if (!options.against_onnxruntime) return RunOnCpu(file, name);
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxRuntimeProcess> process,
-                          OnnxRuntimeProcess::Start(file, options.onnxruntime));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<ComparatorProcess> process,
+                          ComparatorProcess::Start(file, options.onnxruntime));
   return process->RunExample();
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 #include "program/open_device.h"
 
@@ -19,7 +19,7 @@ struct OutputsOptions {
   int revocations = 200;
   unsigned seed = 1;  // for the moments
   double most_error = 1e-3;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
 };
 
 /// Checks that every model computes the same outputs as the reference (ONNX Runtime or our CPU

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/client/schedule_class.h"
 #include "bench/report/report.h"
 #include "plan/tensor.h"
@@ -36,7 +36,7 @@ struct RobotOptions {
   int trials = 10;
   double seconds = 10;  // of a window
   std::uint32_t seed = 1;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
 };
 
 /// A real-time model whose clients are processes on the same cores as the server and as background

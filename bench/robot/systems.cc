@@ -186,7 +186,7 @@ class OnnxRuntimeSystem final : public RobotSystem {
   Result<std::vector<StreamAnswers>> Measure(const RobotWindow& window) override {
     for (std::size_t stream = load_.streams(); stream-- > 0;) {  // the background first
       if (!window.active[stream]) continue;
-      OnnxRuntimeProcess& process = (*processes_)[stream];
+      ComparatorProcess& process = (*processes_)[stream];
       LAGOON_RETURN_IF_ERROR(load_.RealTime(stream)
                                  ? process.BeginOpenLoop(window.begin, window.arrivals_us[stream],
                                                          /*newest=*/false, window.give_up())
@@ -212,7 +212,7 @@ class OnnxRuntimeSystem final : public RobotSystem {
 
   Status Add(std::size_t stream, const RobotOptions& options) {
     const RobotModel& model = load_.ModelOf(stream);
-    OnnxRuntimeOptions own = options.onnxruntime;
+    ComparatorOptions own = options.onnxruntime;
     own.inputs = model.inputs;
     LAGOON_RETURN_IF_ERROR(processes_->Add(model.file, load_.RealTime(stream), own));
     const auto warm = (*processes_)[stream].Run(1, kWarmUp);

@@ -9,15 +9,15 @@ namespace lagoon::bench {
 
 Result<std::unique_ptr<FifoSessions>> FifoSessions::Open(const std::string& zoo,
                                                          const std::vector<std::string>& names,
-                                                         const OnnxRuntimeOptions& options) {
+                                                         const ComparatorOptions& options) {
   constexpr int kRuns = 20, kWarmup = 3;
   // A session that is done must not spin on a core that the next session needs.
-  OnnxRuntimeOptions quiet = options;
+  ComparatorOptions quiet = options;
   quiet.spinning = false;
   auto all = std::make_unique<FifoSessions>();
   for (const std::string& name : names) {
     LAGOON_ASSIGN_OR_RETURN(all->sessions_.emplace_back(),
-                            OnnxRuntimeProcess::Start(ModelFile(zoo, name), quiet));
+                            ComparatorProcess::Start(ModelFile(zoo, name), quiet));
     LAGOON_ASSIGN_OR_RETURN(const std::vector<double> us,
                             all->sessions_.back()->Run(kRuns, kWarmup));
     all->alone_ms_.push_back(Median(us) / 1e3);

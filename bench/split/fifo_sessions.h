@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/split/answers.h"
 #include "bench/split/scenario.h"
 
@@ -17,14 +17,14 @@ class FifoSessions {
  public:
   static Result<std::unique_ptr<FifoSessions>> Open(const std::string& zoo,
                                                     const std::vector<std::string>& names,
-                                                    const OnnxRuntimeOptions& options);
+                                                    const ComparatorOptions& options);
 
   const std::vector<double>& alone_ms() const { return alone_ms_; }  // by model
 
   Result<SplitAnswers> Run(std::span<const SplitArrival> arrivals);
 
  private:
-  std::vector<std::unique_ptr<OnnxRuntimeProcess>> sessions_;
+  std::vector<std::unique_ptr<ComparatorProcess>> sessions_;
   std::vector<double> alone_ms_;
 };
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 #include "bench/report/report.h"
 #include "bench/split/options.h"
 #include "program/open_device.h"
@@ -18,7 +18,7 @@ struct SplitLiveOptions : SplitOptions {
   int windows = 10;    // of each scenario and system, interleaved
   double seconds = 0;  // limit of all windows (WindowsPlan::seconds); 0: no limit
   bool against_onnxruntime = true;
-  OnnxRuntimeOptions onnxruntime;
+  ComparatorOptions onnxruntime;
 };
 
 /// The models of the zoo in the order of Table 1, or small ones in their place.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -13,10 +14,11 @@
 
 namespace lagoon::bench {
 
-struct OnnxRuntimeOptions {
-  std::string python;  // with onnxruntime installed
-  std::string worker;  // bench/comparators/onnxruntime_worker.py
-  int threads = 0;     // 0: ONNX Runtime's default
+struct ComparatorOptions {
+  std::string python;                  // with the engine installed
+  std::string worker;                  // bench/comparators/comparator_worker.py
+  std::string engine = "onnxruntime";  // or "openvino"
+  int threads = 0;                     // 0: the engine's default
   bool spinning = true;
   std::string cpus;  // cores that the process may use, "0,1"; empty: all
   int nice = 0;
@@ -25,13 +27,14 @@ struct OnnxRuntimeOptions {
   std::vector<InputFile> inputs = {};  // the others get random values, and 1 for open sizes
 };
 
-/// ONNX Runtime with one model in a process of its own, as a user runs two models side by side
-/// today. One thread. The destructor ends the process.
-class OnnxRuntimeProcess {
+/// ONNX Runtime or OpenVINO with one model in a process of its own, as a user runs two models side
+/// by side today. One thread. The destructor ends the process.
+class ComparatorProcess {
  public:
-  static Result<std::unique_ptr<OnnxRuntimeProcess>> Start(const std::string& model,
-                                                           const OnnxRuntimeOptions& options);
+  static Result<std::unique_ptr<ComparatorProcess>> Start(const std::string& model,
+                                                          const ComparatorOptions& options);
 
+  const std::string& engine() const { return engine_; }
   const nlohmann::json& info() const { return info_; }
   pid_t pid() const { return process_->pid(); }
 
@@ -68,9 +71,10 @@ class OnnxRuntimeProcess {
   Result<std::vector<double>> EndLoop();
 
  private:
-  explicit OnnxRuntimeProcess(std::unique_ptr<LineProcess> process)
-      : process_(std::move(process)) {}
+  ComparatorProcess(std::string engine, std::unique_ptr<LineProcess> process)
+      : engine_(std::move(engine)), process_(std::move(process)) {}
 
+  const std::string engine_;
   std::unique_ptr<LineProcess> process_;
   nlohmann::json info_;
 };

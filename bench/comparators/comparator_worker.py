@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs one ONNX model with ONNX Runtime, driven line by line: the comparator of `lagoon bench`.
+"""Runs one ONNX model with ONNX Runtime or OpenVINO, driven line by line: the comparator of `lagoon bench`.
 
 One process has one session, as if a user ran two models side by side. The process reads one JSON
 object per line from stdin and answers each with one line on stdout; everything else that is printed
@@ -26,12 +26,13 @@ the session cannot be made, the process gives this answer once and exits with 1.
       -> inputs, outputs: name and file of each
 
 Times are CLOCK_MONOTONIC in ns, like std::chrono::steady_clock on Linux. A T that is left out means
-now. The session is as fast as ONNX Runtime can be: all graph optimisations, inputs and outputs
-preallocated and bound.
+now. The engine is as fast as it can be in fp32: all graph optimisations, inputs and outputs
+preallocated and bound, one stream.
 """
 
 import argparse
 import ctypes
+import dataclasses
 import gc
 import json
 import os
@@ -39,7 +40,6 @@ import sys
 import time
 
 import numpy as np
-import onnxruntime
 
 MAX_RUNS = 1_000_000
 MAX_WINDOW_NS = 3_600_000_000_000
@@ -48,6 +48,8 @@ PR_SET_TIMERSLACK = 29
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(uint8)": np.uint8,
          "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+# The same by the numbers of onnx.TensorProto.
+ONNX_TYPES = {1: "float", 11: "double", 10: "float16", 7: "int64", 6: "int32", 2: "uint8", 3: "int8", 9: "bool"}
 POLICIES = {"normal": (os.SCHED_OTHER, 0), "idle": (os.SCHED_IDLE, 0), "fifo": (os.SCHED_FIFO, 1)}
 
 
@@ -55,11 +57,12 @@ class RequestError(Exception):
     """The caller's request is wrong; the text says why."""
 
 
-class Model:
+class OnnxRuntime:
     """A session with its inputs and outputs bound once. Only run() is timed."""
 
     def __init__(self, arguments):
-        self.arguments = arguments
+        import onnxruntime
+        self.version = onnxruntime.__version__
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.intra_op_num_threads = arguments.threads
@@ -71,24 +74,18 @@ class Model:
         self.session = onnxruntime.InferenceSession(
             arguments.model, options, providers=["CPUExecutionProvider"])
         self.load_ms = (time.perf_counter_ns() - begin) / 1e6
+        self.value_of = onnxruntime.OrtValue.ortvalue_from_numpy
         self.binding = self.session.io_binding()
-        self.bind()
+        self.inputs_of_file = [Spec(spec.name, spec.shape, spec.type) for spec in self.session.get_inputs()]
+        self.outputs_of_file = [Spec(spec.name, spec.shape, spec.type) for spec in self.session.get_outputs()]
 
-    def bind(self):
-        random = np.random.default_rng(self.arguments.seed)
-        files = {name: (sizes, file) for name, sizes, file in self.arguments.input}
-        specs = {spec.name: spec for spec in self.session.get_inputs()}
-        if unknown := files.keys() - specs.keys():
-            raise RequestError(f"no inputs {sorted(unknown)}, the model has {sorted(specs)}")
-        feed = {name: read_input(spec, *files[name]) if name in files
-                else make_input(spec, random, self.arguments.batch) for name, spec in specs.items()}
-        names = [spec.name for spec in self.session.get_outputs()]
+    def bind(self, feed):
+        names = [spec.name for spec in self.outputs_of_file]
         # One plain run gives the shapes of outputs without fixed dimensions.
         results = self.session.run(names, feed)
-        value_of = onnxruntime.OrtValue.ortvalue_from_numpy
         # Kept here, because the binding does not keep them alive.
-        self.inputs = {name: value_of(array) for name, array in feed.items()}
-        self.outputs = {name: value_of(array) for name, array in zip(names, results)}
+        self.inputs = {name: self.value_of(array) for name, array in feed.items()}
+        self.outputs = {name: self.value_of(array) for name, array in zip(names, results)}
         for name, value in self.inputs.items():
             self.binding.bind_ortvalue_input(name, value)
         for name, value in self.outputs.items():
@@ -97,16 +94,95 @@ class Model:
     def run(self):
         self.session.run_with_iobinding(self.binding)
 
+    def values(self):
+        arrays = lambda values: {name: value.numpy() for name, value in values.items()}
+        return arrays(self.inputs), arrays(self.outputs)
+
+
+class OpenVino:
+    """A model compiled for the shapes of its inputs, which are set once. Only run() is timed."""
+
+    def __init__(self, arguments):
+        import onnx
+        import openvino
+        self.openvino, self.version = openvino, openvino.get_version()
+        self.core = openvino.Core()
+        begin = time.perf_counter_ns()
+        self.model = self.core.read_model(arguments.model)
+        self.load_ms = (time.perf_counter_ns() - begin) / 1e6
+        self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1",
+                         "INFERENCE_PRECISION_HINT": "f32"}  # its default is bf16 where the CPU has that
+        if arguments.threads:
+            self.settings["INFERENCE_NUM_THREADS"] = str(arguments.threads)
+        # OpenVINO forgets the names of open sizes, the file does not.
+        graph = onnx.load(arguments.model, load_external_data=False).graph
+        weights = {tensor.name for tensor in graph.initializer}
+        self.inputs_of_file = [self.spec(value) for value in graph.input if value.name not in weights]
+        self.outputs_of_file = [self.spec(value) for value in graph.output]
+
+    def spec(self, value):
+        tensor = value.type.tensor_type
+        shape = [size.dim_param or size.dim_value or -1 for size in tensor.shape.dim]
+        return Spec(value.name, shape, f"tensor({ONNX_TYPES.get(tensor.elem_type, tensor.elem_type)})")
+
+    def bind(self, feed):
+        self.inputs = {name: np.ascontiguousarray(array) for name, array in feed.items()}
+        self.model.reshape({name: list(array.shape) for name, array in feed.items()})
+        begin = time.perf_counter_ns()
+        self.request = self.core.compile_model(self.model, "CPU", self.settings).create_infer_request()
+        self.load_ms += (time.perf_counter_ns() - begin) / 1e6
+        for name, array in self.inputs.items():
+            self.request.set_tensor(name, self.openvino.Tensor(array))
+        self.run()
+
+    def run(self):
+        self.request.infer()
+
+    def values(self):
+        return self.inputs, {spec.name: self.request.get_tensor(spec.name).data
+                             for spec in self.outputs_of_file}
+
+
+ENGINES = {"onnxruntime": OnnxRuntime, "openvino": OpenVino}
+
+
+@dataclasses.dataclass
+class Spec:
+    """An input or output as the file describes it; `type` in ONNX Runtime's words."""
+
+    name: str
+    shape: list
+    type: str
+
+
+class Model:
+    """The model on one engine, with random inputs or those of files."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.engine = ENGINES[arguments.engine](arguments)
+        random = np.random.default_rng(arguments.seed)
+        files = {name: (sizes, file) for name, sizes, file in arguments.input}
+        specs = {spec.name: spec for spec in self.engine.inputs_of_file}
+        if unknown := files.keys() - specs.keys():
+            raise RequestError(f"no inputs {sorted(unknown)}, the model has {sorted(specs)}")
+        self.engine.bind({
+            name: read_input(spec, *files[name]) if name in files
+            else make_input(spec, random, arguments.batch) for name, spec in specs.items()})
+        self.load_ms = self.engine.load_ms
+
+    def run(self):
+        self.engine.run()
+
     def info(self):
-        describe = lambda specs: [{"name": spec.name, "shape": spec.shape, "type": spec.type}
-                                  for spec in specs]
+        describe = lambda specs: [dataclasses.asdict(spec) for spec in specs]
         return {
-            "model": self.arguments.model, "onnxruntime": onnxruntime.__version__,
+            "model": self.arguments.model, self.arguments.engine: self.engine.version,
             "threads": self.arguments.threads, "spinning": self.arguments.spinning,
             "cpus": sorted(os.sched_getaffinity(0)), "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "policy": {policy: name for name, (policy, _) in POLICIES.items()}.get(os.sched_getscheduler(0), "other"),
-            "inputs": describe(self.session.get_inputs()),
-            "outputs": describe(self.session.get_outputs()),
+            "inputs": describe(self.engine.inputs_of_file),
+            "outputs": describe(self.engine.outputs_of_file),
             "load_ms": self.load_ms, "peak_rss_kib": peak_rss_kib(), "pid": os.getpid()}
 
 
@@ -232,11 +308,12 @@ def write_values(model, request):
         described = []
         for index, (name, value) in enumerate(values.items()):
             file = os.path.join(folder, f"{kind}-{index}")
-            value.numpy().tofile(file)
+            np.ascontiguousarray(value).tofile(file)
             described.append({"name": name, "file": file})
         return described
 
-    return {"inputs": write("input", model.inputs), "outputs": write("output", model.outputs)}
+    inputs, outputs = model.engine.values()
+    return {"inputs": write("input", inputs), "outputs": write("output", outputs)}
 
 
 COMMANDS = {"info": lambda model, _: model.info(), "run": run_closed, "open_loop": run_open_loop,
@@ -260,15 +337,16 @@ def answer(model, line):
         return {"ok": True, **COMMANDS[command](model, request)}
     except RequestError as error:
         return {"ok": False, "error": str(error)}
-    except Exception as error:  # ONNX Runtime has no common base class
+    except Exception as error:  # the engines have no common base class
         return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="ONNX file")
+    parser.add_argument("--engine", choices=ENGINES, default="onnxruntime")
     parser.add_argument("--threads", type=int, default=0,
-                        help="of one run; 0: ONNX Runtime's default, or one per CPU of --cpus")
+                        help="of one run; 0: the engine's default, or one per CPU of --cpus")
     parser.add_argument("--spinning", action=argparse.BooleanOptionalAction, default=True,
                         help="let idle threads spin (ONNX Runtime's default)")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0 or 0,1")

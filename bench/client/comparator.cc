@@ -1,4 +1,4 @@
-#include "bench/client/onnxruntime.h"
+#include "bench/client/comparator.h"
 
 #include <fmt/format.h>
 
@@ -14,10 +14,12 @@ namespace {
 
 std::int64_t Nanos(TimePoint time) { return time.time_since_epoch().count(); }
 
-std::vector<std::string> Arguments(const std::string& model, const OnnxRuntimeOptions& options) {
+std::vector<std::string> Arguments(const std::string& model, const ComparatorOptions& options) {
   std::vector<std::string> words = {options.python,
                                     options.worker,
                                     model,
+                                    "--engine",
+                                    options.engine,
                                     "--threads",
                                     std::to_string(options.threads),
                                     options.spinning ? "--spinning" : "--no-spinning",
@@ -35,13 +37,13 @@ std::vector<std::string> Arguments(const std::string& model, const OnnxRuntimeOp
   return words;
 }
 
-Result<OnnxRuntimeProcess::Values> ReadValues(const nlohmann::json& tensor) {
-  OnnxRuntimeProcess::Values values{.name = tensor.at("name"), .bytes = {}};
+Result<ComparatorProcess::Values> ReadValues(const nlohmann::json& tensor) {
+  ComparatorProcess::Values values{.name = tensor.at("name"), .bytes = {}};
   const std::string path = tensor.at("file");
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> chars(std::istreambuf_iterator<char>(file), {});
   if (!file.good() && !file.eof()) {
-    return Fail(ErrorCode::kInternal, fmt::format("cannot read '{}' of ONNX Runtime", path));
+    return Fail(ErrorCode::kInternal, fmt::format("cannot read '{}' of the other engine", path));
   }
   const auto bytes = std::as_bytes(std::span(chars));
   values.bytes.assign(bytes.begin(), bytes.end());
@@ -50,27 +52,28 @@ Result<OnnxRuntimeProcess::Values> ReadValues(const nlohmann::json& tensor) {
 
 }  // namespace
 
-Result<std::unique_ptr<OnnxRuntimeProcess>> OnnxRuntimeProcess::Start(
-    const std::string& model, const OnnxRuntimeOptions& options) {
-  Result<std::unique_ptr<LineProcess>> started =
-      LineProcess::Start(fmt::format("ONNX Runtime for '{}'", model), Arguments(model, options));
+Result<std::unique_ptr<ComparatorProcess>> ComparatorProcess::Start(
+    const std::string& model, const ComparatorOptions& options) {
+  Result<std::unique_ptr<LineProcess>> started = LineProcess::Start(
+      fmt::format("{} for '{}'", options.engine, model), Arguments(model, options));
   if (!started) {
     started.error().message += "; --python names another";
     return tl::unexpected<Error>(std::move(started).error());
   }
-  std::unique_ptr<OnnxRuntimeProcess> process(new OnnxRuntimeProcess(*std::move(started)));
+  std::unique_ptr<ComparatorProcess> process(
+      new ComparatorProcess(options.engine, *std::move(started)));
   LAGOON_RETURN_IF_ERROR(process->process_->Send({{"cmd", "info"}}));
   LAGOON_ASSIGN_OR_RETURN(process->info_, process->process_->Receive());
   return process;
 }
 
-Result<std::vector<double>> OnnxRuntimeProcess::Run(int runs, int warmup) {
+Result<std::vector<double>> ComparatorProcess::Run(int runs, int warmup) {
   LAGOON_RETURN_IF_ERROR(process_->Send({{"cmd", "run"}, {"n", runs}, {"warmup", warmup}}));
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, process_->Receive());
   return reply.at("latencies_us").get<std::vector<double>>();
 }
 
-Result<OnnxRuntimeProcess::Example> OnnxRuntimeProcess::RunExample() {
+Result<ComparatorProcess::Example> ComparatorProcess::RunExample() {
   LAGOON_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make());
   LAGOON_RETURN_IF_ERROR(process_->Send({{"cmd", "values"}, {"folder", folder.path()}}));
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, process_->Receive());
@@ -85,8 +88,8 @@ Result<OnnxRuntimeProcess::Example> OnnxRuntimeProcess::RunExample() {
   return example;
 }
 
-Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
-                                         bool newest, TimePoint give_up) {
+Status ComparatorProcess::BeginOpenLoop(TimePoint start, const std::vector<double>& arrivals_us,
+                                        bool newest, TimePoint give_up) {
   return process_->Send({{"cmd", "open_loop"},
                          {"start_ns", Nanos(start)},
                          {"arrivals_us", arrivals_us},
@@ -94,18 +97,18 @@ Status OnnxRuntimeProcess::BeginOpenLoop(TimePoint start, const std::vector<doub
                          {"give_up_ns", Nanos(give_up)}});
 }
 
-Result<OnnxRuntimeProcess::OpenLoop> OnnxRuntimeProcess::EndOpenLoop() {
+Result<ComparatorProcess::OpenLoop> ComparatorProcess::EndOpenLoop() {
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, process_->Receive());
   return OpenLoop{reply.at("latencies_us").get<std::vector<double>>(),
                   reply.at("from_arrival_us").get<std::vector<double>>(),
                   reply.at("ends_us").get<std::vector<double>>()};
 }
 
-Status OnnxRuntimeProcess::BeginLoop(TimePoint start, TimePoint end) {
+Status ComparatorProcess::BeginLoop(TimePoint start, TimePoint end) {
   return process_->Send({{"cmd", "loop"}, {"start_ns", Nanos(start)}, {"end_ns", Nanos(end)}});
 }
 
-Result<std::vector<double>> OnnxRuntimeProcess::EndLoop() {
+Result<std::vector<double>> ComparatorProcess::EndLoop() {
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json reply, process_->Receive());
   return reply.at("completions_us").get<std::vector<double>>();
 }
