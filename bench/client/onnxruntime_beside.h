@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/client/control_groups.h"
 #include "bench/client/comparator.h"
+#include "bench/client/control_groups.h"
 
 namespace lagoon::bench {
 

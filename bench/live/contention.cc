@@ -200,9 +200,9 @@ class OnnxRuntimeSide {
     LAGOON_ASSIGN_OR_RETURN(
         side->real_time_,
         ComparatorProcess::Start(ModelFile(options.zoo, options.real_time), setting.real_time));
-    LAGOON_ASSIGN_OR_RETURN(side->best_effort_,
-                            ComparatorProcess::Start(ModelFile(options.zoo, options.best_effort),
-                                                      setting.best_effort));
+    LAGOON_ASSIGN_OR_RETURN(
+        side->best_effort_,
+        ComparatorProcess::Start(ModelFile(options.zoo, options.best_effort), setting.best_effort));
     return side;
   }
 
