@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -155,16 +156,17 @@ INSTANTIATE_TEST_SUITE_P(Core, EveryScheduler, ::testing::ValuesIn(SchedulerName
 // ---- Queues
 
 TEST_F(CoreTest, AFullQueueIsRefusedAtOnce) {
-  repository_.AddModel("slow", SlowModel(), Parameter("lagoon.max_queue_size", "2"));
+  AddHeld(Parameter("lagoon.max_queue_size", "2"));
   Open();
   const InferRequest request = SlowRequest();
   std::vector<Sent> accepted;
-  Sent last = Send(request);
-  while (!last.Answered()) {  // all at once: the model runs far longer than this loop
+  Sent last = SendRunning();
+  while (!last.Answered()) {
     accepted.push_back(std::move(last));
     ASSERT_LT(accepted.size(), 100u);
     last = Send(request);
   }
+  LetGo();
   const Answer answer = last.answer.get();
   ASSERT_EQ(CodeOf(answer), ErrorCode::kUnavailable);
   EXPECT_THAT(answer.error().message, AllOf(HasSubstr("model 'slow'"), HasSubstr("full")));
@@ -175,9 +177,7 @@ TEST_F(CoreTest, AFullQueueIsRefusedAtOnce) {
 }
 
 TEST_F(CoreTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
-  repository_.AddModel(
-      "slow", LongModel(),
-      Parameter("lagoon.max_queue_size", "1") + Parameter("lagoon.overflow", "newest_wins"));
+  AddHeld(Parameter("lagoon.max_queue_size", "1") + Parameter("lagoon.overflow", "newest_wins"));
   Open();
   Sent running = SendRunning();
   Sent older = Send(SlowRequest());
@@ -185,6 +185,7 @@ TEST_F(CoreTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
   const Answer superseded = older.answer.get();
   ASSERT_EQ(CodeOf(superseded), ErrorCode::kUnavailable);
   EXPECT_THAT(superseded.error().message, HasSubstr("superseded"));
+  LetGo();
   EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
   EXPECT_EQ(CodeOf(newest.answer.get()), std::nullopt);
   EXPECT_EQ(StatisticsOf("slow").superseded, 1u);
@@ -198,16 +199,16 @@ InferRequest WithTimeout(InferRequest request, Nanoseconds timeout) {
 }
 
 TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
-  repository_.AddModel("slow", SlowModel());
-  repository_.AddModel("small", SmallModel());
+  AddHeld();
   Open();
-  InferRequest request = WithTimeout(SlowRequest(), 5ms);
+  gates_->blocks.Close();
   std::uint64_t asked = 0;
-  // On a busy machine a request may expire before it starts.
-  while (core_->schedulers()->SchedulerStatistics().launches == 0) {
-    request.arrival = Now();
-    const Answer answer = Ask(request);
-    ++asked;
+  // On a busy machine a request may expire before it runs.
+  for (bool ran = false; !ran; ++asked) {
+    Sent sent = Send(WithTimeout(SlowRequest(), 5ms * (1 << std::min<std::uint64_t>(asked, 20))));
+    AwaitRunning(sent);
+    ran = !sent.Answered();
+    const Answer answer = sent.answer.get();
     ASSERT_EQ(CodeOf(answer), ErrorCode::kDeadlineExceeded);
     EXPECT_THAT(answer.error().message,
                 AllOf(HasSubstr("Request timeout expired"), HasSubstr("'slow'")));
@@ -216,11 +217,12 @@ TEST_F(CoreTest, ARequestExpiresWhileItRuns) {
   EXPECT_EQ(statistics.deadline_misses, asked);
   EXPECT_EQ(statistics.success.count, 0u);
   // The instance is free again and computes correctly.
+  LetGo();
   EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
 }
 
 TEST_F(CoreTest, ARequestExpiresWhileItWaitsAndIsAnsweredThen) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
   Sent running = SendRunning();
   Sent waiting = Send(WithTimeout(SlowRequest(), 2ms));
@@ -259,9 +261,11 @@ TEST_F(CoreTest, ARequestThatWouldBeLateIsRefusedAtOnceIfTheSchedulerSaysSo) {
 }
 
 TEST_F(CoreTest, TheModelsDeadlineHoldsUnlessARequestBringsItsOwn) {
-  repository_.AddModel("slow", SlowModel(), Parameter("lagoon.deadline_ms", "3"));
+  AddHeld(Parameter("lagoon.deadline_ms", "3"));
   Open();
+  gates_->blocks.Close();
   EXPECT_EQ(CodeOf(Ask(SlowRequest())), ErrorCode::kDeadlineExceeded);
+  LetGo();
   EXPECT_EQ(CodeOf(Ask(WithTimeout(SlowRequest(), 60s))), std::nullopt);
 }
 
@@ -287,7 +291,7 @@ TEST_F(CoreTest, AModelThatCannotMeetItsDeadlineIsReported) {
 // ---- Cancelling and draining
 
 TEST_F(CoreTest, CancelEndsARequestThatRunsAndOneThatWaits) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
   Sent running = SendRunning();
   Sent waiting = Send(SlowRequest());
@@ -297,13 +301,15 @@ TEST_F(CoreTest, CancelEndsARequestThatRunsAndOneThatWaits) {
   core_->Cancel(running.handle);
   EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
   EXPECT_EQ(StatisticsOf("slow").cancelled, 2u);
+  LetGo();
   EXPECT_EQ(CodeOf(Ask(SlowRequest())), std::nullopt);
 }
 
 TEST_F(CoreTest, ARequestsMemoryIsFreeWhenItIsAnswered) {
   repository_.AddModel("small", SmallModel());
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
+  gates_->blocks.Close();
   for (const bool cancelled : {false, true}) {
     InferRequest request = cancelled ? SlowRequest() : SmallRequest();
     const std::weak_ptr<const void> payload = request.payload;
@@ -327,12 +333,19 @@ TEST_F(CoreTest, CancelAfterTheAnswerIsIgnored) {
 }
 
 TEST_F(CoreTest, DrainWaitsForWhatIsInFlight) {
-  repository_.AddModel("slow", SlowModel());
+  AddHeld();
   Open();
   EXPECT_TRUE(core_->Ready());
   Sent running = SendRunning();
   Sent waiting = Send(SlowRequest());
-  core_->Drain(Now() + 60s);
+  {
+    const std::jthread let_go([&] {
+      while (core_->Ready()) std::this_thread::yield();
+      EXPECT_FALSE(running.Answered());
+      LetGo();
+    });
+    core_->Drain(kNoDeadline);
+  }
   EXPECT_FALSE(core_->Ready());
   ASSERT_TRUE(running.Answered() && waiting.Answered());
   EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
@@ -344,7 +357,7 @@ TEST_F(CoreTest, DrainWaitsForWhatIsInFlight) {
 }
 
 TEST_F(CoreTest, DrainEndsWhatIsLeftAndSaysWhy) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
   Sent running = SendRunning();
   Sent waiting = Send(SlowRequest());
@@ -379,7 +392,7 @@ TEST_F(CoreTest, DrainAnswersEveryRequestOfClientsThatGoOnSending) {
 }
 
 TEST_F(CoreTest, AnswersWhatIsInFlightWhenItIsDestroyed) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
   Sent running = SendRunning();
   core_.reset();
@@ -390,13 +403,14 @@ TEST_F(CoreTest, AnswersWhatIsInFlightWhenItIsDestroyed) {
 // ---- Classes
 
 TEST_F(CoreTest, ARealTimeRequestTakesTheUnitsFromBestEffortWork) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   repository_.AddModel("small", SmallModel(), kRealTime);
   Open();
   Sent running = SendRunning();
   EXPECT_EQ(CodeOf(Ask(SmallRequest())), std::nullopt);
   EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 1u);
   EXPECT_FALSE(running.Answered());
+  LetGo();
   const Answer answer = running.answer.get();
   ASSERT_EQ(CodeOf(answer), std::nullopt);
   EXPECT_EQ(answer->job.revocations, 1u);
@@ -405,25 +419,29 @@ TEST_F(CoreTest, ARealTimeRequestTakesTheUnitsFromBestEffortWork) {
 }
 
 TEST_F(CoreTest, ARequestMayLowerItsClass) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   repository_.AddModel("small", SmallModel(), kRealTime);
   Open();
   Sent running = SendRunning();
   InferRequest request = SmallRequest();
   request.priority = 2;
-  EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
+  Sent lowered = Send(std::move(request));
+  LetGo();
+  EXPECT_EQ(CodeOf(lowered.answer.get()), std::nullopt);
   EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 0u);
   EXPECT_EQ(StatisticsOf("small").success.count, 1u);
 }
 
 TEST_F(CoreTest, ARequestNeverRaisesItsClass) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   repository_.AddModel("small", SmallModel());
   Open();
   Sent running = SendRunning();
   InferRequest request = SmallRequest();
   request.priority = 1;
-  EXPECT_EQ(CodeOf(Ask(std::move(request))), std::nullopt);
+  Sent sent = Send(std::move(request));
+  LetGo();
+  EXPECT_EQ(CodeOf(sent.answer.get()), std::nullopt);
   EXPECT_EQ(core_->schedulers()->SchedulerStatistics().revocations, 0u);
 }
 

@@ -47,7 +47,7 @@ class ModelChangesTest : public CoreTest {
     CoreOptions options;
     options.repository = repository_.path();
     options.models = std::move(models);
-    options.device.workers = 1;
+    options.device = Cpu(1);
     options.profile.runs = 1;
     options.engine = "none";
     auto core = OpenCore(options);
@@ -197,12 +197,15 @@ TEST_F(ModelChangesTest, WhatCannotBeChangedIsRefusedByName) {
 }
 
 TEST_F(ModelChangesTest, ARequestInFlightIsAnsweredBeforeItsModelGoes) {
-  repository_.AddModel("slow", SlowModel());
+  AddHeld();
   repository_.AddModel("small", SmallModel());
   OpenWith({"slow", "small"});
   Sent running = SendRunning();
   Sent waiting = Send(SlowRequest());
   std::future<Status> unloaded = StartUnload("slow");
+  while (core_->ModelReady("slow", "")) std::this_thread::yield();
+  EXPECT_FALSE(running.Answered());
+  LetGo();
   EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
   EXPECT_EQ(CodeOf(waiting.answer.get()), std::nullopt);
   EXPECT_TRUE(unloaded.get());
@@ -210,10 +213,11 @@ TEST_F(ModelChangesTest, ARequestInFlightIsAnsweredBeforeItsModelGoes) {
 }
 
 TEST_F(ModelChangesTest, ARequestOfALeavingModelCanBeCancelled) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   OpenWith({"slow"});
   Sent running = SendRunning();
   std::future<Status> unloaded = StartUnload("slow");
+  while (core_->ModelReady("slow", "")) std::this_thread::yield();
   core_->Cancel(running.handle);
   EXPECT_EQ(CodeOf(running.answer.get()), ErrorCode::kCancelled);
   EXPECT_TRUE(unloaded.get());

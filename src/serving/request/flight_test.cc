@@ -44,8 +44,9 @@ class FlightTest : public CoreTest {
 
 TEST_F(FlightTest, ACancelThatComesBeforeTheJobIsHeeded) {
   repository_.AddModel("small", SmallModel());
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Open();
+  gates_->blocks.Close();
   EXPECT_EQ(CodeOf(CancelOnTheWay(SlowRequest())), ErrorCode::kCancelled);
 }
 

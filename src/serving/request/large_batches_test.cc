@@ -42,6 +42,7 @@ class LargeBatchesTest : public CoreTest {
     Sent slow = SendRunning();
     std::vector<Sent> sent;
     for (int i = 0; i <= rows; ++i) sent.push_back(Send(Rows(static_cast<float>(i))));
+    LetGo();
     for (int i = 0; i <= rows; ++i) {
       ExpectRight(sent[static_cast<std::size_t>(i)].answer.get(), static_cast<float>(i));
     }
@@ -73,18 +74,20 @@ TEST_F(LargeBatchesTest, ThePlanOfALargeBatchIsMadeOnceAndKept) {
 }
 
 TEST_F(LargeBatchesTest, RequestsThatWaitAreJoinedToALargeBatch) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Serve("dynamic_batching { }\n");
   ExpectRight(Ask(Rows(0, 200)), 0, 200);  // makes the plan
-  for (int round = 0; round < 100 && ExecutionsOf(200) < 2; ++round) Burst(200);
+  const TimePoint until = Now() + std::chrono::minutes(1);
+  while (ExecutionsOf(200) < 2 && Now() < until) Burst(200);
   EXPECT_GE(ExecutionsOf(200), 2u);
 }
 
 // No request brings more than a row: the plan is made because batches could be larger.
 TEST_F(LargeBatchesTest, ThePlanOfALargerBatchIsMadeMeanwhile) {
-  repository_.AddModel("slow", LongModel());
+  AddHeld();
   Serve("dynamic_batching { preferred_batch_size: [ 100 ] }\n");
-  for (int round = 0; round < 100 && ExecutionsOf(100) == 0; ++round) Burst(100);
+  const TimePoint until = Now() + std::chrono::minutes(1);
+  while (ExecutionsOf(100) == 0 && Now() < until) Burst(100);
   EXPECT_GE(ExecutionsOf(100), 1u);
   for (const BatchStatistics& batch : StatisticsOf("batch").batches) {
     EXPECT_LE(batch.batch_size, 100u);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "program/testing/held_device.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core/share_control.h"
 #include "serving/open_core.h"
@@ -79,7 +80,7 @@ class CoreTest : public ::testing::Test {
     CoreOptions options;
     options.repository = repository_.path();
     options.scheduler = scheduler;
-    options.device.workers = 2;
+    options.device = Cpu(2);
     options.profile.runs = 1;
     options.max_wait = max_wait_;
     options.engine = engine_ == nullptr ? "none" : "";
@@ -87,6 +88,24 @@ class CoreTest : public ::testing::Test {
     auto core = OpenCore(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
+  }
+
+  /// Call it before the core is opened: kernels and plans wait at gates, which are open at first.
+  Gates& UseGates() {
+    if (gates_ == nullptr) gates_ = std::make_shared<Gates>();
+    return *gates_;
+  }
+  /// Adds the model "slow". From SendRunning() on its requests run until LetGo().
+  void AddHeld(const std::string& config = "") {
+    UseGates();
+    repository_.AddModel("slow", HeldModel(), config);
+  }
+  /// The device of the tests; with gates, where there are some.
+  DeviceChoice Cpu(std::uint32_t workers) const {
+    if (gates_ != nullptr) return HeldDevice(gates_, workers);
+    DeviceChoice choice;
+    choice.workers = workers;
+    return choice;
   }
 
   struct Sent {
@@ -105,13 +124,18 @@ class CoreTest : public ::testing::Test {
   }
   Answer Ask(InferRequest request) { return Send(std::move(request)).answer.get(); }
 
-  /// Sends a request of the slow model and returns when it runs.
+  /// Sends a request of the model of AddHeld(), and returns when it runs. It keeps the device until
+  /// LetGo(), or until it is revoked.
   Sent SendRunning() {
-    const std::uint64_t before = core_->schedulers()->SchedulerStatistics().launches;
+    gates_->blocks.Close();
     Sent sent = Send(SlowRequest());
-    while (core_->schedulers()->SchedulerStatistics().launches == before) std::this_thread::yield();
+    AwaitRunning(sent);
     return sent;
   }
+  void AwaitRunning(const Sent& sent) const {
+    while (!gates_->blocks.HasWaiting() && !sent.Answered()) std::this_thread::yield();
+  }
+  void LetGo() { gates_->blocks.Open(); }
   /// The reason why the model is not served, as in ModelStatus.
   std::string ReasonOf(const std::string& model) {
     for (const ModelStatus& status : core_->Models()) {
@@ -128,6 +152,7 @@ class CoreTest : public ::testing::Test {
   }
 
   TestRepository repository_;
+  std::shared_ptr<Gates> gates_;        // UseGates()
   std::shared_ptr<EngineHost> engine_;  // before Open(); null: there is none
   Nanoseconds max_wait_{0};             // before Open(); no limit, as machines may be slow
   std::unique_ptr<Inference> core_;

@@ -145,6 +145,7 @@ inline constexpr std::int64_t kSlowRows = 256;
 inline constexpr std::int64_t kSlowColumns = 1024;
 
 /// "y" = "x" [256,1024], negated `steps` times, an even number: some 0.2 ms a step, and no weights.
+/// A test in which something must happen meanwhile holds a model back instead: HeldModel().
 inline onnx::ModelProto SlowModel(int steps = 512) {
   OnnxBuilder builder;
   builder.Input("x", {kSlowRows, kSlowColumns});
@@ -157,7 +158,13 @@ inline onnx::ModelProto SlowModel(int steps = 512) {
   return builder.Output("y", {kSlowRows, kSlowColumns}).Build();
 }
 
-/// The same, long enough for tests in which something must happen meanwhile on a busy machine.
-inline onnx::ModelProto LongModel() { return SlowModel(2048); }
+/// "y" = "x" [256,1024], on a HeldDevice() when its gate is open.
+inline onnx::ModelProto HeldModel() {
+  return OnnxBuilder()
+      .Input("x", {kSlowRows, kSlowColumns})
+      .Node("Floor", {"x"}, "y")
+      .Output("y", {kSlowRows, kSlowColumns})
+      .Build();
+}
 
 }  // namespace lagoon::testing
