@@ -61,10 +61,10 @@ class QuantisedModel {
   void Conv(const std::string& x, const std::string& y, const std::vector<std::int64_t>& weights,
             std::int64_t group = 1, std::int64_t stride = 1) {
     Weights("w_" + y, weights, 0);
-    const std::int64_t pad = weights[2] / 2;
+    const std::size_t axes = weights.size() - 2;
     model_.Add("Conv", {x, "w_" + y}, {y})
-        .Ints("pads", {pad, pad, pad, pad})
-        .Ints("strides", {stride, stride})
+        .Ints("pads", std::vector<std::int64_t>(2 * axes, weights[2] / 2))
+        .Ints("strides", std::vector<std::int64_t>(axes, stride))
         .Int("group", group);
   }
 
@@ -155,6 +155,58 @@ TEST(Bytes, ProductsOfMatricesAndMovesStayBytes) {
   q.Round("p", "y", 0.01F, 100);
   const auto kernels = ExpectAsInFloats(m, Image(4 * 6 * 8), 0.01F);
   EXPECT_EQ(kernels.count("byte_conv"), 1U);
+  EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
+TEST(Bytes, ConvolutionsInGroupsStayBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 24, 9, 9}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {80, 12, 3, 3}, 2);
+  m.Add("Relu", {"c1"}, {"r1"});
+  q.Round("r1", "x2", 0.06F, 0);
+  q.Conv("x2", "c2", {40, 20, 1, 1}, 4);
+  q.Round("c2", "y", 0.08F, 120);
+  const auto kernels = ExpectAsInFloats(m, Image(24 * 81), 0.08F);
+  EXPECT_EQ(kernels.count("byte_conv"), 2U);
+  EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
+// Of 4 columns a group most of a panel would be empty; of 6 channels no quad is whole.
+TEST(Bytes, ConvolutionsInGroupsThatFillNoPanelAreComputedInFloats) {
+  for (const auto& [channels, columns] : {std::pair{4, 4}, std::pair{6, 32}}) {
+    QuantisedModel q;
+    ModelBuilder& m = q.model();
+    m.Input("x", {1, 2 * channels, 5, 5}).Output("y");
+    q.Round("x", "x1", 0.01F, 110);
+    q.Conv("x1", "c1", {2 * columns, channels, 3, 3}, 2);
+    q.Round("c1", "y", 0.05F, 120);
+    const auto kernels =
+        ExpectAsInFloats(m, Image(static_cast<std::size_t>(2 * channels) * 25), 0.05F);
+    EXPECT_EQ(kernels.count("byte_conv"), 0U);
+  }
+}
+
+TEST(Bytes, ConvolutionsOverLinesStayBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {2, 3, 50}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {40, 3, 5}, 1, 2);
+  m.Add("Relu", {"c1"}, {"r1"});
+  q.Round("r1", "x2", 0.02F, 0);
+  q.Conv("x2", "c2", {16, 20, 4}, 2);
+  q.Round("c2", "x3", 0.05F, 120);
+  q.Conv("x3", "c3", {16, 1, 3}, 16);
+  q.Round("c3", "x4", 0.03F, 120);
+  q.Conv("x4", "c4", {8, 16, 1});
+  q.Round("c4", "y", 0.05F, 120);
+  const auto kernels = ExpectAsInFloats(m, Image(2 * 3 * 50), 0.05F);
+  EXPECT_EQ(kernels.count("byte_conv"), 3U);
+  EXPECT_EQ(kernels.count("byte_depthwise"), 1U);
   EXPECT_EQ(kernels.count("dequantize"), 1U);
 }
 

@@ -34,6 +34,14 @@ bool HasScales(const QuantizedConstant& weights, std::int64_t axis, std::int64_t
       scales, [](float s) { return s > 0 && s <= std::numeric_limits<float>::max(); });
 }
 
+/// Whether a convolution in groups is worth a panel for each: with fewer columns than this most of
+/// a panel is empty.
+bool FitsPanels(const ByteLinear& linear, std::int64_t channels) {
+  constexpr std::size_t kFewestColumns = 8;
+  return linear.groups > 0 && linear.columns % linear.groups == 0 && channels % 4 == 0 &&
+         linear.columns / linear.groups >= kFewestColumns;
+}
+
 }  // namespace
 
 std::optional<ByteGrid> ByteGridOf(float scale, float low) {
@@ -134,9 +142,10 @@ std::optional<ByteLinear> ByteFlow::LinearOf(const Graph& graph, const Node& nod
   linear.x = *grid;
   std::int64_t axis = 0;
   if (node.op == "Conv") {
-    if (w.dims.size() != 4) return std::nullopt;
+    if (w.dims.size() != 3 && w.dims.size() != 4) return std::nullopt;
     linear.groups = static_cast<std::size_t>(node.Int("group", 1));
-    linear.depth = static_cast<std::size_t>(w.dims[1] * w.dims[2] * w.dims[3]);
+    linear.depth =
+        static_cast<std::size_t>(ElementCount(w.dims) / std::max<std::int64_t>(1, w.dims[0]));
   } else {
     if (w.dims.size() != 2) return std::nullopt;
     axis = node.op == "Gemm" && node.Int("transB", 0) != 0 ? 0 : 1;
@@ -145,10 +154,13 @@ std::optional<ByteLinear> ByteFlow::LinearOf(const Graph& graph, const Node& nod
   }
   const std::int64_t columns = w.dims[static_cast<std::size_t>(axis)];
   linear.columns = static_cast<std::size_t>(columns);
-  const bool depthwise = w.dims[1] == 1 && linear.groups == linear.columns;
-  // Only bytes are written by the depthwise kernel.
-  const bool rounds = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
-  if (linear.groups != 1 && !(depthwise && rounds)) return std::nullopt;
+  linear.depthwise = linear.groups != 1 && w.dims[1] == 1 && linear.groups == linear.columns;
+  if (linear.depthwise) {
+    // Only bytes are written by the depthwise kernel.
+    if (!FusedGridOf(node) && OnlyFake(node.outputs[0]) == nullptr) return std::nullopt;
+  } else if (linear.groups != 1 && !FitsPanels(linear, w.dims[1])) {
+    return std::nullopt;
+  }
   if (linear.depth > kMaxByteDepth) return std::nullopt;
   if (linear.weights->levels.dims != w.dims || !IsCentered(*linear.weights) ||
       !HasScales(*linear.weights, axis, columns)) {

@@ -30,7 +30,8 @@ std::optional<ByteGrid> FusedGridOf(const Node& node);
 /// A product with constant quantised weights, or a convolution.
 struct ByteLinear {
   std::size_t columns = 0, depth = 0;  // depth: products of a sum
-  std::size_t groups = 1;              // 1, or one for each column
+  std::size_t groups = 1;              // ONNX's
+  bool depthwise = false;              // a group has one channel and one column
   bool columns_last = false;           // the weights are [depth, columns]
   const QuantizedConstant* weights = nullptr;
   ByteGrid x;

@@ -235,9 +235,36 @@ Result<ImageShape> ImageOf(const Dims& dims) {
   return image;
 }
 
-Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& node) {
-  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, ImageOf(builder.dims(node.inputs[0])));
-  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, ImageOf(builder.dims(node.outputs[0])));
+Dims Widened(const Dims& dims) {
+  Dims wide = dims;
+  wide.insert(wide.begin() + 2, 1);
+  return wide;
+}
+
+Node WithImageWindow(const Node& node) {
+  Node image = node;
+  for (const auto& [attribute, one] :
+       {std::pair{"kernel_shape", 1}, std::pair{"strides", 1}, std::pair{"dilations", 1},
+        std::pair{"pads", 0}, std::pair{"counted_pads", 0}}) {
+    if (!node.attributes.contains(attribute)) continue;
+    std::vector<std::int64_t> values = node.Ints(attribute, {});
+    const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
+    // Pads are two lists: the beginnings of the axes and their ends.
+    if (one == 0) values.insert(values.begin() + half, one);
+    values.insert(values.begin(), one);
+    image.attributes[attribute] = std::move(values);
+  }
+  return image;
+}
+
+Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& line_or_image) {
+  const bool line = builder.dims(line_or_image.inputs[0]).size() == 3;
+  const Node node = line ? WithImageWindow(line_or_image) : line_or_image;
+  const auto image_of = [&](ValueId value) {
+    return ImageOf(line ? Widened(builder.dims(value)) : builder.dims(value));
+  };
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape in, image_of(node.inputs[0]));
+  LAGOON_ASSIGN_OR_RETURN(const ImageShape out, image_of(node.outputs[0]));
   ImageNode image;
   image.in_channels = in.channels;
   image.out_channels = out.channels;

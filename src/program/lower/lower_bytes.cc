@@ -208,7 +208,7 @@ struct LinearKernels {
 };
 
 LinearKernels KernelsOf(const ByteLinear& linear) {
-  if (linear.groups == 1) return {MakeByteConv, PackedByteConvBytes, PackByteConv};
+  if (!linear.depthwise) return {MakeByteConv, PackedByteConvBytes, PackByteConv};
   return {MakeByteDepthwise, PackedByteDepthwiseBytes, PackByteDepthwise};
 }
 
@@ -221,7 +221,7 @@ BufferId AddWeights(ProgramBuilder& builder, const Node& node, const ByteConvSpe
   const std::string key =
       fmt::format("{} {} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
                   TextOf(linear.weights->levels.bytes), text(numbers.scale), text(numbers.bias),
-                  spec.x_zero, linear.columns_last, linear.groups > 1, spec.window.stride_w);
+                  spec.x_zero, linear.columns_last, linear.groups, spec.window.stride_w);
   const LinearKernels kernels = KernelsOf(linear);
   const auto fill = [spec, weights = *linear.weights, numbers = std::move(numbers),
                      columns = linear.columns, depth = linear.depth, last = linear.columns_last,
@@ -240,6 +240,7 @@ Result<ByteConvSpec> SpecOf(const ProgramBuilder& builder, const Node& node,
     spec.window = image.window;
     spec.in_channels = image.in_channels;
     spec.out_channels = image.out_channels;
+    if (!linear.depthwise) spec.groups = static_cast<std::uint32_t>(linear.groups);
     return spec;
   }
   const std::int64_t rows =
@@ -270,9 +271,9 @@ bool DimsFit(const ProgramBuilder& builder, const Node& node, const ByteLinear& 
   const Dims &x = builder.dims(node.inputs[0]), &y = builder.dims(node.outputs[0]);
   const Dims& w = builder.dims(node.inputs[1]);
   if (node.op == "Conv") {
-    return x.size() == 4 && y.size() == 4 && w[0] == y[1] &&
+    return x.size() == w.size() && y.size() == w.size() && w[0] == y[1] &&
            w[1] * static_cast<std::int64_t>(linear.groups) == x[1] &&
-           node.Ints("kernel_shape", {}) == std::vector<std::int64_t>{w[2], w[3]};
+           node.Ints("kernel_shape", {}) == std::vector<std::int64_t>(w.begin() + 2, w.end());
   }
   return !x.empty() && !y.empty() && x.back() == static_cast<std::int64_t>(linear.depth) &&
          y.back() == static_cast<std::int64_t>(linear.columns);
@@ -305,7 +306,7 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
   const std::optional<ByteLinear> linear = builder.flow()->LinearOf(builder.graph(), node);
   if (!linear || !DimsFit(builder, node, *linear)) return false;
   const std::optional<ByteResult> result = ResultOf(builder, node);
-  if (!result || (linear->groups > 1 && !result->grid)) return false;
+  if (!result || (linear->depthwise && !result->grid)) return false;
   std::optional<LinearNumbers> numbers = NumbersOf(builder, node, *linear, *result);
   if (!numbers) return false;
   LAGOON_ASSIGN_OR_RETURN(ByteConvSpec spec, SpecOf(builder, node, *linear));
@@ -345,7 +346,7 @@ Result<bool> TryLowerByteFake(ProgramBuilder& builder, const Node& node) {
   }
   if (!builder.flow()->WantsBytes(y)) return false;
   // Floats move to another layout faster than bytes.
-  const bool image = builder.dims(y).size() == 4 && builder.flow()->IsReadAsImage(y);
+  const bool image = builder.flow()->IsReadAsImage(y);
   const Layout layout = image ? Layout::kChannelsLast : builder.CheapestLayout(node.inputs);
   LAGOON_ASSIGN_OR_RETURN(const Tensor floats, builder.Use(x, layout));
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor bytes, EmitBytes(builder, node.name, floats, grid));

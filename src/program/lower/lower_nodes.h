@@ -75,13 +75,18 @@ struct ImageShape {
 };
 Result<ImageShape> ImageOf(const Dims& dims);
 
-/// A convolution or pooling node over images: its window, and the channels of its input and output.
+/// A convolution or pooling node over images or lines: its window, and the channels of its input and output.
 struct ImageNode {
   ImageWindow window;
   std::uint32_t in_channels = 1, out_channels = 1;
   std::uint32_t pad_bottom = 0, pad_right = 0;
 };
 Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& node);
+
+/// A node with one spatial axis, [N,C,L], as one on images of one row, [N,C,1,L]: its dims, and its
+/// attributes.
+Dims Widened(const Dims& dims);
+Node WithImageWindow(const Node& node);
 
 /// Fails if the node has a fused residual or activation, which its lowering would drop.
 Status CheckNotFused(const Node& node);

@@ -105,22 +105,6 @@ Status LowerWindowPool(ProgramBuilder& builder, const Node& node) {
       std::move(outputs));
 }
 
-/// Changes a list for one spatial axis to a list for two, with size `one` along the first.
-void Widen(Node& node, const char* attribute, std::int64_t one) {
-  Ints values = node.Ints(attribute, {});
-  const auto half = static_cast<std::ptrdiff_t>(values.size() / 2);
-  if (std::string_view(attribute).ends_with("pads")) values.insert(values.begin() + half, one);
-  values.insert(values.begin(), one);
-  node.attributes[attribute] = std::move(values);
-}
-
-/// [N,C,L] as [N,C,1,L].
-Dims Widened(const Dims& dims) {
-  Dims wide = dims;
-  wide.insert(wide.begin() + 2, 1);
-  return wide;
-}
-
 Constant WidenedConstant(const Constant& constant) {
   Constant wide = constant;
   wide.dims = Widened(constant.dims);
@@ -138,12 +122,7 @@ Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value
 /// Lowers a node with one spatial axis as a node on images of one row.
 Status LowerAsImage(ProgramBuilder& builder, const Node& node,
                     Status (*lower)(ProgramBuilder&, const Node&)) {
-  Node image = node;
-  Widen(image, "kernel_shape", 1);
-  Widen(image, "strides", 1);
-  Widen(image, "dilations", 1);
-  Widen(image, "pads", 0);
-  if (image.attributes.contains("counted_pads")) Widen(image, "counted_pads", 0);
+  Node image = WithImageWindow(node);
   LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
   if (node.fused.residual != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));

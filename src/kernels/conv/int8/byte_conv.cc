@@ -28,7 +28,13 @@ constexpr double kCopyByteNs = 0.15, kCopyRowNs = 5;  // of a pixel; of a kernel
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
 
-std::size_t DepthOf(const ByteConvSpec& spec) { return WindowTaps(spec.window) * spec.in_channels; }
+std::size_t DepthOf(const ByteConvSpec& spec) {
+  return WindowTaps(spec.window) * (spec.in_channels / spec.groups);
+}
+
+PackedByteConv PackedOf(const ByteConvSpec& spec) {
+  return {DepthOf(spec), spec.out_channels, spec.groups};
+}
 
 bool IsFlatWindow(const ImageWindow& w) {
   return w.kernel_h == 1 && w.kernel_w == 1 && w.stride_h == 1 && w.stride_w == 1 &&
@@ -40,13 +46,24 @@ Status CheckSpec(const ByteConvSpec& spec) {
                           CheckImages(kByteConv, spec.window, {"in_channels", spec.in_channels},
                                       {"out_channels", spec.out_channels}));
   static_cast<void>(elements);
+  const std::uint32_t groups = spec.groups;
+  if (groups == 0 || spec.in_channels % groups != 0 || spec.out_channels % groups != 0 ||
+      (groups > 1 && spec.in_channels / groups % kByteQuad != 0)) {
+    return Invalid(
+        kByteConv,
+        fmt::format("{} groups of {} input and {} output channels: the groups must divide "
+                    "both, and leave a multiple of {} input channels",
+                    groups, spec.in_channels, spec.out_channels, kByteQuad));
+  }
   LAGOON_RETURN_IF_ERROR(CheckElements(kByteConv, "the weights of a channel",
                                        {{"kernel_h", spec.window.kernel_h},
                                         {"kernel_w", spec.window.kernel_w},
                                         {"in_channels", spec.in_channels}}));
-  LAGOON_RETURN_IF_ERROR(CheckElements(
-      kByteConv, "the weights",
-      {{"depth", DepthOf(spec)}, {"out_channels", CeilDivide(spec.out_channels, 32) * 32}}));
+  LAGOON_RETURN_IF_ERROR(
+      CheckElements(kByteConv, "the weights",
+                    {{"depth", DepthOf(spec)},
+                     {"out_channels",
+                      groups * CeilDivide(spec.out_channels / groups, kBytePanel) * kBytePanel}}));
   if (DepthOf(spec) > kMaxByteDepth) {
     return Invalid(kByteConv, fmt::format("a sum has {} products, more than {}", DepthOf(spec),
                                           kMaxByteDepth));
@@ -65,14 +82,17 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.out_channels = spec.out_channels;
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
   a.groups = static_cast<std::uint32_t>(CeilDivide(a.pixels, kByteRows));
-  a.panels = static_cast<std::uint32_t>(CeilDivide(a.out_channels, kBytePanel));
+  a.part_channels = a.channels / spec.groups;
+  a.part_columns = a.out_channels / spec.groups;
+  a.part_panels = static_cast<std::uint32_t>(CeilDivide(a.part_columns, kBytePanel));
+  a.panels = spec.groups * a.part_panels;
   a.flat = IsFlatWindow(spec.window);
-  const bool few = a.channels < kFewestDirectChannels && !a.flat;
+  const bool few = a.channels < kFewestDirectChannels && !a.flat && spec.groups == 1;
   a.copied = a.channels % kByteQuad != 0 || few;
   const std::size_t taps = WindowTaps(spec.window);
   a.taps = static_cast<std::uint32_t>(a.copied ? 1 : taps);
   a.quads = static_cast<std::uint32_t>(a.copied ? CeilDivide(DepthOf(spec), kByteQuad)
-                                                : a.channels / kByteQuad);
+                                                : a.part_channels / kByteQuad);
   a.chunk_quads = static_cast<std::uint32_t>(std::max(1.0, kCheckNs / unit.quad_ns));
   a.floats = spec.floats;
   a.limits = spec.limits;
@@ -80,7 +100,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.high = spec.high;
   a.x_zero = spec.x_zero;
   a.y_zero = spec.y_zero;
-  const PackedByteConv packed(DepthOf(spec), spec.out_channels);
+  const PackedByteConv packed = PackedOf(spec);
   a.bias_offset = packed.bias;
   a.scale_offset = packed.scale;
   a.wide_offset = packed.wide;
@@ -155,9 +175,10 @@ bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
 void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter,
                 std::vector<std::int8_t>& column) {
   const std::size_t taps = WindowTaps(spec.window);
+  const std::size_t channels = spec.in_channels / spec.groups;
   for (std::size_t tap = 0; tap < taps; ++tap) {
-    for (std::size_t c = 0; c < spec.in_channels; ++c) {
-      column[tap * spec.in_channels + c] = filter[c * taps + tap];
+    for (std::size_t c = 0; c < channels; ++c) {
+      column[tap * channels + c] = filter[c * taps + tap];
     }
   }
 }
@@ -184,23 +205,23 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit) {
   return kernel;
 }
 
-std::size_t PackedByteConvBytes(const ByteConvSpec& spec) {
-  return PackedByteConv(DepthOf(spec), spec.out_channels).size;
-}
+std::size_t PackedByteConvBytes(const ByteConvSpec& spec) { return PackedOf(spec).size; }
 
 void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
   const std::size_t depth = DepthOf(spec), quads = CeilDivide(depth, kByteQuad);
-  const PackedByteConv parts(depth, spec.out_channels);
+  const PackedByteConv parts = PackedOf(spec);
   std::memset(packed, 0, parts.size);
   auto* const weights = reinterpret_cast<std::int8_t*>(packed);
   auto* const bias = reinterpret_cast<std::int32_t*>(packed + parts.bias);
   auto* const scale = reinterpret_cast<float*>(packed + parts.scale);
   std::vector<std::int8_t> column(quads * kByteQuad);
-  const std::size_t places = CeilDivide(spec.out_channels, kBytePanel) * kBytePanel;
-  for (std::size_t place = 0; place < places; ++place) {
+  const std::size_t columns = spec.out_channels / spec.groups;
+  const std::size_t part_panels = CeilDivide(columns, kBytePanel);
+  for (std::size_t place = 0; place < spec.groups * part_panels * kBytePanel; ++place) {
     const std::size_t panel = place / kBytePanel;
-    const std::size_t c = panel * kBytePanel + ByteColumn(place % kBytePanel);
-    if (c >= spec.out_channels) continue;
+    const std::size_t in_part = panel % part_panels * kBytePanel + ByteColumn(place % kBytePanel);
+    if (in_part >= columns) continue;
+    const std::size_t c = panel / part_panels * columns + in_part;
     ReadColumn(spec, from.weights.data() + c * depth, column);
     std::int64_t sum = 0;
     for (const std::int8_t w : column) sum += w;

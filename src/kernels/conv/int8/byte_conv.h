@@ -18,14 +18,17 @@ namespace lagoon {
 struct ByteConvSpec {
   ImageWindow window = {};
   std::uint32_t in_channels = 1, out_channels = 1;
+  /// ONNX's: each output channel reads the input channels of its part. More than one must divide
+  /// the channels, and leave a part with a multiple of kByteQuad input channels.
+  std::uint32_t groups = 1;
   std::uint8_t x_zero = 0, y_zero = 0;
   bool floats = false;  // y is fp32
   bool limits = false;  // y before rounding and y_zero lies in [low, high]
   float low = 0, high = 0;
 };
 
-/// The parameters of every output channel. `weights`: [out_channels][in_channels][kernel_h]
-/// [kernel_w]; `bias` is in units of the sums.
+/// The parameters of every output channel. `weights`: [out_channels][in_channels / groups]
+/// [kernel_h][kernel_w]; `bias` is in units of the sums.
 struct ByteConvWeights {
   std::span<const std::int8_t> weights;
   std::span<const std::int32_t> bias;

@@ -2,6 +2,7 @@
 
 // Shared by the body of byte_conv and its factory. Names:
 //   group  the output pixels of one micro-tile
+//   part   a group of channels, as ONNX calls it; a panel has columns of one part only
 //   tile   what one block computes: some panels of some groups
 //   tap    a stretch of the depth that lies in one piece for each pixel
 
@@ -19,8 +20,9 @@ namespace lagoon {
 struct PackedByteConv {
   std::size_t bias = 0, scale = 0, wide = 0, size = 0;
 
-  PackedByteConv(std::size_t depth, std::size_t out_channels) {
-    const std::size_t panels = CeilDivide(out_channels, kBytePanel);
+  /// `depth`: of a part.
+  PackedByteConv(std::size_t depth, std::size_t out_channels, std::size_t parts = 1) {
+    const std::size_t panels = parts * CeilDivide(out_channels / parts, kBytePanel);
     bias = panels * CeilDivide(depth, kByteQuad) * kByteQuadBytes;
     scale = bias + panels * kBytePanel * sizeof(std::int32_t);
     wide = scale + panels * kBytePanel * sizeof(float);
@@ -41,6 +43,7 @@ struct ByteConvArgs {
   std::uint32_t channels, out_channels;
   std::uint32_t pixels;  // output pixels of all images
   std::uint32_t groups, panels;
+  std::uint32_t part_channels, part_columns, part_panels;  // of x, of y, and panels of a part
   std::uint32_t group_tiles, panel_tiles;
   std::uint32_t taps, quads;  // of a tap
   std::uint32_t chunk_quads;  // between two guard checks
@@ -54,6 +57,11 @@ struct ByteConvArgs {
   // In scratch memory, in bytes.
   std::size_t pointers_offset, sums_offset, copies_offset, result_offset;
 };
+
+/// The first output channel of a panel.
+inline std::size_t ByteColumnOf(const ByteConvArgs& args, std::size_t panel) {
+  return panel / args.part_panels * args.part_columns + panel % args.part_panels * kBytePanel;
+}
 
 struct ByteConvTile {
   Range groups, panels;

@@ -58,8 +58,8 @@ class ByteBlock {
         tile_(ByteTileOf(args, block)),
         first_(tile_.groups.begin * kByteRows),
         count_(std::min<std::size_t>(tile_.groups.end * kByteRows, args.pixels) - first_),
-        first_column_(tile_.panels.begin * kBytePanel),
-        columns_(std::min<std::size_t>(tile_.panels.end * kBytePanel, args.out_channels) -
+        first_column_(ByteColumnOf(args, tile_.panels.begin)),
+        columns_(ByteColumnOf(args, tile_.panels.end - 1) + ColumnsOf(args, tile_.panels.end - 1) -
                  first_column_),
         element_(args.floats ? sizeof(float) : 1),
         x_end_(args.x + InputPixels(args.window) * args.channels),
@@ -100,6 +100,10 @@ class ByteBlock {
     const ImageWindow& w = args_.window;
     return args_.x + ((static_cast<std::ptrdiff_t>(image) * w.height + row) * w.width + column) *
                          static_cast<std::ptrdiff_t>(args_.channels);
+  }
+  static std::size_t ColumnsOf(const ByteConvArgs& args, std::size_t panel) {
+    return std::min<std::size_t>(kBytePanel,
+                                 args.part_columns - panel % args.part_panels * kBytePanel);
   }
   std::int32_t* sums() const {
     return reinterpret_cast<std::int32_t*>(scratch_ + args_.sums_offset);
@@ -215,6 +219,7 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
   const std::size_t depth_quads = std::size_t{args_.taps} * args_.quads;
   const std::int8_t* weights =
       reinterpret_cast<const std::int8_t*>(args_.weights) + panel * depth_quads * kByteQuadBytes;
+  const std::size_t first_channel = panel / args_.part_panels * args_.part_channels;
   ByteTile tile{};
   tile.rows = rows;
   tile.sums = sums();
@@ -226,7 +231,7 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
     tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.taps - tap);
     tile.quads = std::min<std::size_t>(args_.quads - quad, args_.chunk_quads);
     tile.pixels = pointers_ + tap * kByteRows;
-    tile.offset = quad * kByteQuad;
+    tile.offset = first_channel + quad * kByteQuad;
     tile.weights = weights + at * kByteQuadBytes;
     tile.resume = at > 0;
     args_.unit->multiply(tile);
@@ -238,8 +243,8 @@ void ByteBlock::Store(std::size_t panel, std::size_t rows, std::size_t pixel) {
   ByteStore store{};
   store.sums = sums();
   store.rows = rows;
-  const std::size_t column = panel * kBytePanel - first_column_;
-  store.columns = std::min(kBytePanel, columns_ - column);
+  const std::size_t column = ByteColumnOf(args_, panel) - first_column_;
+  store.columns = ColumnsOf(args_, panel);
   store.bias = PerColumn<std::int32_t>(args_.bias_offset, panel);
   store.scale = PerColumn<float>(args_.scale_offset, panel);
   store.low = args_.low;

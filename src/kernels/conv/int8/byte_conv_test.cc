@@ -32,7 +32,7 @@ class ByteProblem {
               bool is_depthwise = false)
       : spec(s),
         depthwise(is_depthwise),
-        depth(WindowTaps(s.window) * (is_depthwise ? 1 : s.in_channels)) {
+        depth(WindowTaps(s.window) * (is_depthwise ? 1 : s.in_channels / s.groups)) {
     std::minstd_rand random(seed);
     x.resize(InputPixels(s.window) * s.in_channels);
     for (auto& v : x) v = static_cast<std::uint8_t>(extremes ? 255 : random() >> 8);
@@ -89,7 +89,8 @@ class ByteProblem {
         for (std::size_t i = 0; i < depth / WindowTaps(w); ++i) {
           const std::size_t tap = static_cast<std::size_t>(r * w.kernel_w + s);
           const std::int64_t by = weights[c * depth + i * WindowTaps(w) + tap];
-          const std::size_t channel = depthwise ? c : i;
+          const std::size_t part = c / (spec.out_channels / spec.groups);
+          const std::size_t channel = depthwise ? c : part * (spec.in_channels / spec.groups) + i;
           sum += (x[at * spec.in_channels + channel] - std::int64_t{spec.x_zero}) * by;
         }
       }
@@ -166,6 +167,19 @@ TEST(ByteConv, EveryResultOfRandomShapesEqualsAPlainLoops) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
     ByteProblem problem(RandomSpec(random), i + 1);
+    ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
+  }
+}
+
+TEST(ByteConv, ResultsInGroupsOfRandomShapesEqualAPlainLoops) {
+  std::minstd_rand random(7);
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    SCOPED_TRACE(i);
+    ByteConvSpec spec = RandomSpec(random);
+    spec.groups = 2 + random() % 5;
+    spec.in_channels = spec.groups * 4 * (1 + random() % 6);
+    spec.out_channels = spec.groups * (1 + random() % 70);
+    ByteProblem problem(spec, i + 1);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
   }
 }
@@ -284,6 +298,12 @@ TEST(ByteConv, RefusesWhatItCannotSum) {
   const Result<Kernel> none = MakeByteConv(spec);
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("in_channels"));
+  spec.groups = 2;
+  spec.in_channels = spec.out_channels = 12;
+  const Result<Kernel> ragged = MakeByteConv(spec);
+  ASSERT_FALSE(ragged);
+  EXPECT_THAT(ragged.error().message, HasSubstr("2 groups of 12 input and 12 output channels"));
+  spec.groups = 1;
   spec.in_channels = 1;
   spec.limits = true;
   spec.low = 1;
