@@ -232,7 +232,7 @@ MUTANTS = [
     ("padding-is-level-zero", "padding counts as the number of level 0", "src/kernels/conv/int8/byte_conv_block.cc",
      "std::memset(scratch_, args_.x_zero, args_.pointers_offset)", "std::memset(scratch_, 0, args_.pointers_offset)", ["bytes"]),
     ("bytes-groups", "every group of channels reads those of the first", "src/kernels/conv/int8/byte_conv_block.cc",
-     "tile.offset = first_channel + quad * kByteQuad;", "tile.offset = quad * kByteQuad;", "bytes"),
+     "panel / args_.part_panels * args_.part_channels;", "0 * panel;", ["bytes"]),
     ("bytes-saturate", "sums of two large products are wrong on AVX2", "src/kernels/conv/int8/byte_conv.cc",
      "if (std::max(up, down) > kMostOfPair) return true;", "", ["bytes"]),
     # Libraries of others.
