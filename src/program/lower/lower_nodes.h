@@ -75,7 +75,8 @@ struct ImageShape {
 };
 Result<ImageShape> ImageOf(const Dims& dims);
 
-/// A convolution or pooling node over images or lines: its window, and the channels of its input and output.
+/// A convolution or pooling node over images or lines: its window, and the channels of its input
+/// and output.
 struct ImageNode {
   ImageWindow window;
   std::uint32_t in_channels = 1, out_channels = 1;
