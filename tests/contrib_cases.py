@@ -293,17 +293,21 @@ def quantised():
 
 
 def blocks():
-    for name, bits, zero in (("plain", 4, None), ("zero", 4, "packed"), ("bytes", 8, None)):
-        k, n, block = 48, 10, 16
-        count = k // block
-        weights = {"w": bytes_of("nb" + name, n, count, block * bits // 8),
-                   "s": floats("nbs", n * count) ** 2 / 10}
-        inputs = ["x", "w", "s"]
-        if zero:
-            weights["z"] = bytes_of("nbz", n * ((count * bits + 7) // 8))
-            inputs.append("z")
-        yield OpCase(f"MatMulNBits_{name}", "MatMulNBits", tuple(inputs), {"x": floats("nbx", 2, 5, k)}, weights,
-                     {"K": k, "N": n, "bits": bits, "block_size": block})
+    for name, bits, zero, level, block in (("plain", 4, None, 0, 16), ("zero", 4, "packed", 0, 16), ("bytes", 8, None, 0, 16),
+                                           ("ragged", 4, None, 1, 32), ("rounded", 4, None, 4, 32),
+                                           ("rounded_zero", 4, "packed", 4, 16), ("rounded_bytes", 8, None, 4, 32)):
+        for rows in (1, 5) if level else (5,):
+            k, n = 48, 10
+            count = -(-k // block)
+            weights = {"w": bytes_of("nb" + name, n, count, block * bits // 8),
+                       "s": floats("nbs", n * count) ** 2 / 10}
+            inputs = ["x", "w", "s"]
+            if zero:
+                weights["z"] = bytes_of("nbz", n * ((count * bits + 7) // 8))
+                inputs.append("z")
+            yield OpCase(f"MatMulNBits_{name}" + (f"_{rows}" if level else ""), "MatMulNBits", tuple(inputs),
+                         {"x": floats("nbx", 2, rows, k)}, weights,
+                         {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": level})
 
 
 def small():

@@ -28,7 +28,7 @@ EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_b
 HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
 HOST_BODIES = "kernels/cuda/bodies/args.cuh"
 # The specs of the ops, which both the CPU's and the GPU's kernels are made from.
-SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/select kernels/sequence "
+SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/nbits kernels/select kernels/sequence "
          "kernels/window")
 
 # What the files of each folder may include besides files of their own folder: folders, without their sub-folders, or
@@ -55,6 +55,7 @@ FOLDERS = {
     "kernels/lines": f"base plan {KERNEL} kernels/simd kernels/elementwise",
     "kernels/select": f"base plan {KERNEL} kernels/elementwise",
     "kernels/move": f"base device plan {KERNEL} kernels/simd kernels/elementwise",
+    "kernels/nbits": f"base device plan {KERNEL} kernels/simd",
     "kernels/sequence": f"base plan {KERNEL} kernels/simd kernels/conv/int8",
     "kernels/window": f"base device plan {KERNEL} kernels/simd",
     "kernels/cuda": f"base device/cuda/driver plan kernels {SPECS} kernels/cuda/make {HOST_BODIES}",
@@ -74,7 +75,8 @@ FOLDERS = {
     "graph/fuse": "base plan graph graph/ops",
     "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
     "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv "
-                     "kernels/conv/int8 kernels/elementwise/byte_add.h kernels/sequence kernels/window/byte_pool.h",
+                     "kernels/conv/int8 kernels/elementwise/byte_add.h kernels/nbits kernels/sequence "
+                     "kernels/window/byte_pool.h",
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h kernels/peak.h program program/link program/split",
     "program/split": "base plan",

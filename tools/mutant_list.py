@@ -69,6 +69,8 @@ GROUPS = {
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "bytes": ["src/kernels/conv/int8/byte_conv_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
               "src/base/check.cc", "src/base/status.cc"] + sources_of("src/kernels/conv/int8"),
+    "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
+              "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/nbits"),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -122,7 +124,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"bytes": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -235,6 +237,12 @@ MUTANTS = [
      "panel / args_.part_panels * args_.part_channels;", "0 * panel;", ["bytes"]),
     ("bytes-saturate", "sums of two large products are wrong on AVX2", "src/kernels/conv/int8/byte_conv.cc",
      "if (std::max(up, down) > kMostOfPair) return true;", "", ["bytes"]),
+    ("zero-points-left-out", "weights of a few bits lose their zero points", "src/kernels/nbits/nbits_pack.cc",
+     "static_cast<std::byte>(from.zero());", "std::byte{8};", ["nbits"]),
+    ("ragged-block-not-filled", "what a last block lacks is not zero", "src/kernels/nbits/nbits_body.cc",
+     "padded + block, 0.0F);", "padded + block, 1.0F);", ["nbits"]),
+    ("padded-columns-written", "columns that only fill a panel are written", "src/kernels/nbits/nbits_body.cc",
+     "std::min(result.pitch(), args.columns - first);", "result.pitch();", ["nbits"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),

@@ -24,6 +24,8 @@
 // - Softmax, LogSoftmax: over the one axis `axis`. (Before opset 13 they run over all axes from
 //   `axis` on; where that gives another result, the importer adds Reshape nodes around them.)
 // - Reshape, Flatten, Squeeze, Unsqueeze: one input; the output's shape replaces all parameters.
+// - MatMulNBits: x, packed weights, scales, [zero points], [bias], as in com.microsoft; there is no
+//   g_idx, and half_scales is 1 if the file has the scales in fp16.
 // - An op whose output shape depends on data (OpSpec::data_dependent) has hidden outputs behind
 //   those of ONNX, at the index max_outputs of its row and after it: the values Value::sizes of its
 //   outputs, named "NODE:sizes" for output 0 and "NODE:sizes.N" for output N. Outputs with the same

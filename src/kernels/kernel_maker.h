@@ -56,6 +56,8 @@ struct PackedKernel {
   KERNEL(Extremes, ExtremesSpec)              \
   KERNEL(DynamicQuantize, DynamicQuantizeSpec) \
   KERNEL(IntegerLinear, IntegerLinearSpec)    \
+  KERNEL(Nbits, NbitsSpec)                    \
+  KERNEL(NbitsX, NbitsSpec)                   \
   KERNEL(Arg, ArgSpec)                        \
   KERNEL(ArgAmong, ArgSpec)                   \
   KERNEL(Scan, ScanSpec)                      \

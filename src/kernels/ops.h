@@ -18,6 +18,7 @@
 #include "kernels/move/index_ops.h"
 #include "kernels/move/shape_ops.h"
 #include "kernels/move/transpose.h"
+#include "kernels/nbits/nbits.h"
 #include "kernels/select/non_max.h"
 #include "kernels/select/select.h"
 #include "kernels/sequence/integer_linear.h"

@@ -329,5 +329,46 @@ TEST(Stretch, FoldsAndScans) {
   Check({"scan", scan, 1, 100'000, 1, {100'000}, 100'000});
 }
 
+template <bool kBytes>
+NbitsSpec Nbits(std::size_t rows, std::size_t depth, std::size_t columns) {
+  return {.rows = rows, .depth = depth, .columns = columns, .bytes = kBytes};
+}
+
+template <bool kBytes>
+void CheckNbits(std::size_t rows, std::size_t depth, std::size_t columns) {
+  const NbitsSpec spec = Nbits<kBytes>(rows, depth, columns);
+  const std::size_t form =
+      NeedsNbitsX(spec) ? NbitsXBytes(spec) / sizeof(float) : spec.rows * spec.depth;
+  Check({"nbits_x",
+         [](std::size_t a, std::size_t b, std::size_t c) {
+           return MakeNbitsX(Nbits<kBytes>(a, b, c));
+         },
+         rows,
+         depth,
+         columns,
+         {rows * depth},
+         NbitsXBytes(spec) / sizeof(float)});
+  Check({"nbits",
+         [](std::size_t a, std::size_t b, std::size_t c) {
+           return MakeNbits(Nbits<kBytes>(a, b, c));
+         },
+         rows,
+         depth,
+         columns,
+         {form, PackedNbitsBytes(spec) / sizeof(float)},
+         rows * columns});
+}
+
+TEST(Stretch, Nbits) {
+  for (const auto& [rows, depth, columns] : {std::tuple{1u, 896u, 151936u},
+                                             {1u, 40000u, 700u},
+                                             {7u, 4864u, 896u},
+                                             {128u, 4864u, 896u},
+                                             {30u, 11008u, 4096u}}) {
+    CheckNbits<false>(rows, depth, columns);
+    CheckNbits<true>(rows, depth, columns);
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

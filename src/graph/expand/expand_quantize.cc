@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/expand/expand.h"
 #include "graph/expand/expand_attention.h"
 #include "graph/expand/parts.h"
@@ -210,8 +212,36 @@ void ExpandSameQuantize(Writer& w) {
   w.SetOutput(0, w.Op(w.node().op, w.node().inputs, w.node().attributes));
 }
 
+// Whether row i of the weights has the scale of block i / block_size, as without input 4.
+bool HasRowsInOrder(Writer& w) {
+  if (w.In(4) == kNoValue) return true;
+  const Constant* const rows = w.ConstantOf(w.In(4));
+  const std::int64_t block = w.node().Int("block_size", 0);
+  if (rows == nullptr || block < 1) return false;
+  if (rows->type != DataType::kInt32 && rows->type != DataType::kInt64) return false;
+  std::int64_t row = 0;
+  return std::ranges::all_of(rows->ToInt64(), [&](std::int64_t b) { return b == row++ / block; });
+}
+
+// Whether a kernel takes the weights as they are.
+bool KeepsBlocks(Writer& w) {
+  constexpr std::int64_t kMostBlock = 256;
+  const auto is_float = [&](ValueId x) {
+    return IsFloat(w.TypeOf(x)) && w.TypeOf(x) != DataType::kFloat64;
+  };
+  const bool zeros = w.In(3) == kNoValue || w.TypeOf(w.In(3)) == DataType::kUInt8;
+  return zeros && is_float(w.In(0)) && is_float(w.In(2)) &&
+         w.node().Int("block_size", 0) <= kMostBlock && HasRowsInOrder(w);
+}
+
 // a, packed weights, scales, [zero points], [block of each row], [bias]
 void ExpandMatMulNBits(Writer& w) {
+  if (KeepsBlocks(w)) {
+    Writer::Attributes attributes = w.node().attributes;
+    attributes["half_scales"] = std::int64_t{w.TypeOf(w.In(2)) == DataType::kFloat16};
+    return w.SetOutput(0, w.Op("MatMulNBits", {w.In(0), w.In(1), w.In(2), w.In(3), w.In(5)},
+                               std::move(attributes)));
+  }
   const ValueId weights = w.Op("DecodeBlocks", {w.In(1), w.In(2), w.In(3), w.In(4)},
                                AttributesWithout(w, {"accuracy_level"}));
   const ValueId a = w.In(0);

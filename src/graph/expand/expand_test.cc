@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/testing/model_builder.h"
 #include "graph/testing/same_graph.h"
 
@@ -174,14 +176,73 @@ TEST(Expand, PackedWeightsBecomeAMatrix) {
   }
   *packed.graph().add_initializer() =
       testing::RawTensor<std::uint8_t>("b", onnx::TensorProto::UINT8, {1, 1, 8}, bytes);
-  packed.Floats("s", {1}, {0.5f});
-  AddMicrosoft(packed, "MatMulNBits", {"x", "b", "s"}, {"y"})
+  // Zero points that are floats have no kernel.
+  packed.Floats("s", {1}, {0.5f}).Floats("z", {1}, {8});
+  AddMicrosoft(packed, "MatMulNBits", {"x", "b", "s", "z"}, {"y"})
       .Int("K", 16)
       .Int("N", 1)
       .Int("bits", 4)
       .Int("block_size", 16);
   plain.Floats("w", {16, 1}, column).Add("MatMul", {"x", "w"}, {"y"});
   ExpectSameGraph(packed, plain);
+}
+
+/// x [3,48] times weights [48,2] in blocks of 16 with 4 bits; `more`: inputs behind the scales.
+ModelBuilder BlocksModel(const std::vector<std::string>& more = {}, std::int64_t block = 16) {
+  ModelBuilder model(20);
+  model.Input("x", {3, 48}).Output("y");
+  const std::int64_t blocks = (48 + block - 1) / block;
+  const auto bytes = static_cast<std::size_t>(2 * blocks * block / 2);
+  const auto u8 = onnx::TensorProto::UINT8;
+  const std::vector<std::uint8_t> levels(bytes, 0x3a);
+  *model.graph().add_initializer() = testing::RawTensor("b", u8, {2, blocks, block / 2}, levels);
+  *model.graph().add_initializer() =
+      testing::RawTensor("z", u8, {4}, std::vector<std::uint8_t>{1, 2, 3, 4});
+  model.Weights("s", {2 * blocks}).Weights("bias", {2}).Weights("short", {1});
+  std::vector<std::int64_t> rows(48);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int64_t>(i) / block;
+  model.Ints("in_order", rows);
+  std::ranges::reverse(rows);
+  model.Ints("reversed", rows);
+  std::vector<std::string> inputs{"x", "b", "s"};
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  AddMicrosoft(model, "MatMulNBits", inputs, {"y"})
+      .Int("K", 48)
+      .Int("N", 2)
+      .Int("bits", 4)
+      .Int("accuracy_level", 4)
+      .Int("block_size", block);
+  return model;
+}
+
+TEST(Expand, PackedWeightsKeepTheirBitsWhereAKernelTakesThem) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"z"}, {"", "in_order"}, {"z", "", "bias"}}) {
+    const Graph graph = MustLoad(BlocksModel(more));
+    ASSERT_EQ(Ops(graph), "MatMulNBits");
+    EXPECT_EQ(graph.value(graph.outputs[0]).dims, (Dims{3, 2}));
+    EXPECT_EQ(graph.nodes[0].Int("accuracy_level", 0), 4);
+    EXPECT_EQ(graph.nodes[0].Int("half_scales", 1), 0);
+  }
+  EXPECT_EQ(Ops(MustLoad(BlocksModel({"", "reversed"}))), "MatMul");
+  EXPECT_EQ(Ops(MustLoad(BlocksModel({}, 512))), "MatMul");
+}
+
+TEST(ExpandErrors, PackedWeightsNameWhatDoesNotFit) {
+  const auto message = [](const ModelBuilder& model) {
+    return MessageOf(model.Import(), ErrorCode::kInvalidArgument);
+  };
+  EXPECT_THAT(message(BlocksModel({"b"})), AllOf(HasSubstr("input 'b'"), HasSubstr("expected")));
+  EXPECT_THAT(message(BlocksModel({"", "", "short"})), HasSubstr("the bias has shape [1], N is 2"));
+  ModelBuilder narrow = BlocksModel();
+  narrow.graph().mutable_node(0)->mutable_attribute(0)->set_i(47);
+  EXPECT_THAT(message(narrow), HasSubstr("K is 47"));
+  ModelBuilder scales = BlocksModel();
+  scales.graph().mutable_node(0)->set_input(2, "bias");
+  EXPECT_THAT(message(scales), HasSubstr("input 'bias'"));
+  ModelBuilder computed = BlocksModel();
+  computed.Input("run_time", {6}).graph().mutable_node(0)->set_input(2, "run_time");
+  EXPECT_THAT(Refusal(computed), HasSubstr("input 2 'run_time' must be constant"));
 }
 
 TEST(Expand, ConstantsAreComputedWhenTheModelIsLoaded) {

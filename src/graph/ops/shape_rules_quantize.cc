@@ -169,9 +169,9 @@ Status CheckBlockOfRow(const OpContext& context, std::int64_t rows, std::int64_t
   return {};
 }
 
-/// An op of Lagoon's own: weights [K,N] from blocks of 2, 4 or 8 bits each along K. Inputs: packed
-/// [N,blocks,bytes], scales, [zero points], [block of each row].
-Status InferDecodeBlocks(OpContext& context) {
+/// Weights [K,N] in blocks of 2, 4 or 8 bits each along K: the inputs `first` (packed
+/// [N,blocks,bytes]), the scales and perhaps the zero points behind it.
+Status CheckBlockWeights(const OpContext& context, std::size_t first) {
   const std::int64_t rows = context.node().Int("K", 0), columns = context.node().Int("N", 0);
   const std::int64_t block = context.node().Int("block_size", 0);
   const std::int64_t bits = context.node().Int("bits", 4);
@@ -183,20 +183,56 @@ Status InferDecodeBlocks(OpContext& context) {
     return context.Unimplemented(fmt::format("{} bits in blocks of {}", bits, block));
   }
   const std::int64_t blocks = (rows + block - 1) / block;
-  if (context.input(0).type != DataType::kUInt8) return context.Invalid("B is not UINT8");
-  LAGOON_RETURN_IF_ERROR(CheckScaleType(context));
-  LAGOON_RETURN_IF_ERROR(CheckCount(context, 0, columns * blocks * (block * bits / 8)));
-  LAGOON_RETURN_IF_ERROR(CheckCount(context, 1, columns * blocks));
-  if (context.has_input(2)) {
-    const bool packed = context.input(2).type == DataType::kUInt8;
-    if (!packed && context.input(2).type != context.input(1).type) {
-      return context.Invalid("the zero points are neither UINT8 nor of the scales' type");
-    }
-    LAGOON_RETURN_IF_ERROR(
-        CheckCount(context, 2, columns * (packed ? (blocks * bits + 7) / 8 : blocks)));
+  const std::size_t scales = first + 1, zeros = first + 2;
+  if (context.input(first).type != DataType::kUInt8) return context.Invalid("B is not UINT8");
+  if (const Value& scale = context.input(scales); !IsFloat(scale.type)) {
+    return context.Invalid(
+        fmt::format("scale {} is {}, it must be a float", Quoted(scale.name), OipName(scale.type)));
   }
-  LAGOON_RETURN_IF_ERROR(CheckBlockOfRow(context, rows, block));
-  context.SetOutput(0, DataType::kFloat32, {rows, columns});
+  LAGOON_RETURN_IF_ERROR(CheckCount(context, first, columns * blocks * (block * bits / 8)));
+  LAGOON_RETURN_IF_ERROR(CheckCount(context, scales, columns * blocks));
+  if (!context.has_input(zeros)) return {};
+  const bool packed = context.input(zeros).type == DataType::kUInt8;
+  if (!packed && context.input(zeros).type != context.input(scales).type) {
+    return context.Invalid("the zero points are neither UINT8 nor of the scales' type");
+  }
+  return CheckCount(context, zeros, columns * (packed ? (blocks * bits + 7) / 8 : blocks));
+}
+
+/// An op of Lagoon's own: weights [K,N] as floats. Inputs: those of CheckBlockWeights(), [block of
+/// each row].
+Status InferDecodeBlocks(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBlockWeights(context, 0));
+  const std::int64_t rows = context.node().Int("K", 0);
+  LAGOON_RETURN_IF_ERROR(CheckBlockOfRow(context, rows, context.node().Int("block_size", 0)));
+  context.SetOutput(0, DataType::kFloat32, {rows, context.node().Int("N", 0)});
+  return {};
+}
+
+/// The op of com.microsoft without g_idx (graph.h).
+Status InferMatMulNBits(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckBlockWeights(context, 1));
+  for (std::size_t i = 1; i < context.input_count(); ++i) {
+    if (!context.has_input(i) || i == 4 || context.constant(i) != nullptr) continue;
+    context.Misses(i);
+    return context.Unimplemented(
+        fmt::format("input {} {} must be constant, it is computed at run time", i,
+                    Quoted(context.input(i).name)));
+  }
+  const std::int64_t rows = context.node().Int("K", 0), columns = context.node().Int("N", 0);
+  Dims dims = context.dims(0);
+  if (dims.empty() || dims.back() != rows) {
+    return context.Invalid(fmt::format("K is {}, and input {} has shape {}", rows,
+                                       Quoted(context.input(0).name), ToString(context.dims(0))));
+  }
+  dims.back() = columns;
+  if (context.has_input(4) && context.dims(4) != Dims{columns}) {
+    return context.Invalid(
+        fmt::format("the bias has shape {}, N is {}", ToString(context.dims(4)), columns));
+  }
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {4}));
+  context.SetAttribute("bits", context.node().Int("bits", 4));
+  context.SetOutput(std::move(dims));
   return {};
 }
 
@@ -217,6 +253,8 @@ constexpr OpSpec kQuantizeOps[] = {
      EvaluateDequantize},
     {"DecodeBlocks", 1, 2, 4, 1, "i:K i:N i:bits i:block_size", InferDecodeBlocks,
      EvaluateDecodeBlocks, RunTime::kNever},
+    {"MatMulNBits", 1, 3, 5, 1, "i:K i:N i:accuracy_level i:bits i:block_size i:half_scales",
+     InferMatMulNBits},
     {"DynamicQuantizeLinear", 11, 1, 1, 3, "", InferDynamicQuantizeLinear},
 };
 

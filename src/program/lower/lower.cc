@@ -123,8 +123,8 @@ Table JoinFamilies() {
   for (const std::span<const Lowering> family :
        {AttentionLowerings(), EinsumLowerings(), ElementwiseLowerings(), IndexLowerings(),
         IntegerConvLowerings(), IntegerLinearLowerings(), MatmulLowerings(), MoveLowerings(),
-        NormalizeLowerings(), QuantizeLowerings(), RecurrentLowerings(), ReduceLowerings(),
-        ResizeLowerings(), SampleLowerings(), SelectLowerings(), TakeLowerings(),
+        NbitsLowerings(), NormalizeLowerings(), QuantizeLowerings(), RecurrentLowerings(),
+        ReduceLowerings(), ResizeLowerings(), SampleLowerings(), SelectLowerings(), TakeLowerings(),
         WindowLowerings()}) {
     for (const Lowering& lowering : family) {
       const bool is_new = table.emplace(lowering.op, &lowering).second;

@@ -33,6 +33,7 @@ std::span<const Lowering> IntegerConvLowerings();
 std::span<const Lowering> IntegerLinearLowerings();
 std::span<const Lowering> MatmulLowerings();
 std::span<const Lowering> MoveLowerings();
+std::span<const Lowering> NbitsLowerings();
 std::span<const Lowering> NormalizeLowerings();
 std::span<const Lowering> QuantizeLowerings();
 std::span<const Lowering> RecurrentLowerings();
