@@ -200,6 +200,13 @@ def grouped():
                                   weights={key: one.weights[key] for key in ("total", "cos", "sin")},
                                   compared=("y0",))  # the rest of a row's cache may have anything
     yield case("gqa_softcap", 5, 0, {"softcap": 5.0, "scale": 0.5})
+    # The past is a buffer with room for 12 keys; ONNX Runtime leaves what is behind the keys in use undefined.
+    for name, rows, total, last in (("first", 5, 5, (4,)), ("step", 1, 7, (6,)), ("chunk", 3, 9, (8,)),
+                                    ("ragged", 1, 7, (6, 3))):
+        one = case(f"gqa_buffer_{name}", rows, 12, {"do_rotary": 1})
+        feeds = {key: np.concatenate([array, array[..., ::-1]])[:len(last)] for key, array in one.feeds.items()}
+        yield dataclasses.replace(one, feeds=feeds | {"last": np.array(last, np.int32)}, compared=("y0",),
+                                  weights={"total": number(total, np.int32), "cos": one.weights["cos"], "sin": one.weights["sin"]})
 
 
 def rotary():

@@ -36,20 +36,32 @@ HeadAttention GroupedHeads(Writer& w) {
           SplitHeads(w, parts[2], shared)};
 }
 
-// The number of keys of the past, all of which are in use: the past is no buffer with room at its
-// end.
-std::int64_t CheckedPast(Writer& w, std::int64_t rows) {
-  if (w.In(3) == kNoValue) return 0;
-  const std::int64_t past = w.Dim(w.In(3), 2);
+struct GroupedPast {
+  std::int64_t keys = 0;  // of the past, or those that its buffer has room for
+  bool buffer = false;    // the new keys go into the buffer of the past
+  bool first = false;     // there are only new keys
+};
+
+// If the past has room for all keys, it is a buffer, of which any part is in use. Otherwise all its
+// keys are in use.
+GroupedPast CheckedPast(Writer& w, std::int64_t rows) {
+  GroupedPast past;
+  if (w.In(3) == kNoValue) return past;
+  past.keys = w.Dim(w.In(3), 2);
   const Result<std::vector<std::int64_t>> total =
       w.context().ConstantInts(6, "total_sequence_length");
   if (!total) {
     w.Refuse(tl::unexpected(total.error()));
-  } else if (total->size() != 1 || total->front() != past + rows) {
+    return past;
+  }
+  const std::int64_t keys = total->size() == 1 ? total->front() : -1;
+  past.buffer = keys >= rows && keys <= past.keys;
+  past.first = keys == rows;
+  if (!past.buffer && keys != past.keys + rows) {
     w.Refuse(w.context().Unimplemented(
-        fmt::format("total_sequence_length must be {}, the keys of the past and the new ones; a "
-                    "buffer with room for more keys is not supported",
-                    past + rows)));
+        fmt::format("total_sequence_length is {}; it must be {}, the keys of the past and the new "
+                    "ones, or {} to {}, which the past has room for",
+                    keys, past.keys + rows, rows, past.keys)));
   }
   return past;
 }
@@ -60,10 +72,12 @@ struct RaggedPast {
   ValueId positions = kNoValue;  // of the new keys, [batch,rows]
 };
 
-RaggedPast RaggedPastOf(Writer& w, std::int64_t batch, std::int64_t rows) {
+RaggedPast RaggedPastOf(Writer& w, std::int64_t batch, std::int64_t rows, bool first) {
   const ValueId last = w.Reshape(w.Cast(w.In(5), DataType::kInt64), {batch, 1});
   RaggedPast past;
-  past.starts = w.Shifted(last, static_cast<double>(1 - rows));
+  // A first prompt begins at 0, and its rows may be shorter.
+  past.starts = first ? w.Op("Mul", {last, w.Number(0, DataType::kInt64)})
+                      : w.Shifted(last, static_cast<double>(1 - rows));
   past.positions = w.Add(past.starts, Counted(w, rows));
   return past;
 }
@@ -80,6 +94,13 @@ ValueId JoinRagged(Writer& w, ValueId old, ValueId added, const RaggedPast& past
   const ValueId joined = w.Concat({old, added}, 2);
   const ValueId index = w.Op("Expand", {w.Unsqueeze(from, {1, 3}), w.Ints(w.DimsOf(joined))});
   return w.Op("GatherElements", {joined, index}, {{"axis", std::int64_t{2}}});
+}
+
+// The buffer `old` [B,N,keys,H] with the new keys [B,N,rows,H] at their positions.
+ValueId JoinBuffer(Writer& w, ValueId old, ValueId added, const RaggedPast& past) {
+  const ValueId index =
+      w.Op("Expand", {w.Unsqueeze(past.positions, {1, 3}), w.Ints(w.DimsOf(added))});
+  return w.Op("ScatterElements", {old, index, added}, {{"axis", std::int64_t{2}}});
 }
 
 // As KeepBand, for each row of the batch.
@@ -118,22 +139,23 @@ void ExpandGroupQuery(Writer& w) {
   }
   HeadAttention heads = GroupedHeads(w);
   const std::int64_t rows = w.Dim(heads.q, 2);
-  const std::int64_t past = CheckedPast(w, rows);
+  const GroupedPast past = CheckedPast(w, rows);
   const std::int64_t batch = w.Dim(heads.q, 0);
   const std::int64_t window = std::max<std::int64_t>(w.node().Int("local_window_size", -1), 0);
-  if (past > 0 && batch != 1) {
-    const RaggedPast ragged = RaggedPastOf(w, batch, rows);
-    RotateGrouped(w, heads, past, &ragged);
-    heads.k = JoinRagged(w, w.In(3), heads.k, ragged);
-    heads.v = JoinRagged(w, w.In(4), heads.v, ragged);
-    heads.keep = KeepRagged(w, past + rows, ragged, window);
+  if (past.keys > 0 && (batch != 1 || past.buffer)) {
+    const RaggedPast ragged = RaggedPastOf(w, batch, rows, past.buffer && past.first);
+    RotateGrouped(w, heads, past.keys, &ragged);
+    const auto join = past.buffer ? JoinBuffer : JoinRagged;
+    heads.k = join(w, w.In(3), heads.k, ragged);
+    heads.v = join(w, w.In(4), heads.v, ragged);
+    heads.keep = KeepRagged(w, w.Dim(heads.k, 2), ragged, window);
   } else {
-    RotateGrouped(w, heads, past, nullptr);
-    if (past > 0) {
+    RotateGrouped(w, heads, past.keys, nullptr);
+    if (past.keys > 0) {
       heads.k = w.Concat({w.In(3), heads.k}, 2);
       heads.v = w.Concat({w.In(4), heads.v}, 2);
     }
-    heads.keep = KeepBand(w, {rows, past + rows, past, window - 1, 0});
+    heads.keep = KeepBand(w, {rows, past.keys + rows, past.keys, window - 1, 0});
   }
   heads.bias = w.In(10);
   heads.scale = ScaleOf(w, heads.q);
