@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
 
 #include "base/testing/paths.h"
+#include "base/testing/test_folder.h"
 
 namespace lagoon {
 namespace {
@@ -75,10 +75,10 @@ TEST(GpuModel, TheDocumentListsEveryConstantOfEveryDevice) {
 }
 
 TEST(GpuModel, AFileIsReadLikeOneThatIsBuiltIn) {
-  const std::string path = ::testing::TempDir() + "lagoon_sim_profile.json";
+  const TestFolder folder;
+  const std::string path = folder / "profile.json";
   std::ofstream(path) << With(Text(), "\"units\": {\"value\": 60", "\"units\": {\"value\": 7");
   const Result<GpuModel> gpu = LoadGpuModel(path);
-  std::remove(path.c_str());
   ASSERT_TRUE(gpu.has_value()) << gpu.error().message;
   EXPECT_EQ(gpu->constants.units, 7);
 }

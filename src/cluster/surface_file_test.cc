@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "base/testing/test_folder.h"
 #include "sim/surfaces/v100_surfaces.h"
 
 namespace lagoon {
@@ -46,12 +45,12 @@ TEST(SurfaceFile, PointsAreReadBackAsWritten) {
       Surface::FromPoints({{1, 8}, {0.1, 1.0 / 3, 1}, {{50, 30, 1.0 / 7}, {51, 33, 20.1}}});
   ASSERT_TRUE(surface);
   const NamedSurface named{"m", "d", "s", *surface};
-  const std::string path = ::testing::TempDir() + "surface_file_test.json";
+  const TestFolder folder;
+  const std::string path = folder / "surface.json";
   ASSERT_TRUE(WriteSurfaceFile(path, named));
   const auto read = ReadSurfaceFile(path);
   ASSERT_TRUE(read) << read.error().message;
   ExpectSame(*read, named);
-  std::filesystem::remove(path);
 }
 
 TEST(SurfaceFile, AFileThatIsNotThereIsNamed) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/test_folder.h"
 #include "engine/engine_host.h"
 
 namespace lagoon {
@@ -31,7 +32,8 @@ TEST(OnnxRuntime, NamesAPathThatIsMissing) {
 }
 
 TEST(OnnxRuntime, RefusesAFileThatIsNoLibrary) {
-  const std::string path = ::testing::TempDir() + "no_library.so";
+  const TestFolder folder;
+  const std::string path = folder / "no_library.so";
   std::ofstream(path) << "not a library";
   const Error error = ErrorOf(path);
   EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
@@ -59,22 +61,21 @@ TEST(OnnxRuntime, SurvivesALibraryThatCrashesAtLoad) {
 
 TEST(OnnxRuntime, IsFoundInAVirtualEnvironment) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(::testing::TempDir()) / "lagoon_find_engine";
+  const TestFolder test_folder;
+  const fs::path& folder = test_folder.path();
   const fs::path capi = folder / ".venv/lib/python3.11/site-packages/onnxruntime/capi";
-  fs::remove_all(folder);
   EXPECT_EQ(FindOnnxRuntime(folder.string()), "");
   fs::create_directories(capi);
   std::ofstream(capi / "libonnxruntime.so.1.31.1") << "";
   EXPECT_EQ(FindOnnxRuntime(folder.string()), (capi / "libonnxruntime.so.1.31.1").string());
-  fs::remove_all(folder);
 }
 
 // Anybody can put a library into the working directory of a server, or into /tmp.
 TEST(OnnxRuntime, IsLookedForAroundTheProgramOnly) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / "lagoon_around";
+  const TestFolder folder;
+  const fs::path& root = folder.path();
   const fs::path checkout = root / "open" / "checkout";
-  fs::remove_all(root);
   const auto install = [](const fs::path& packages) {
     const fs::path capi = packages / "onnxruntime/capi";
     fs::create_directories(capi);
@@ -92,7 +93,6 @@ TEST(OnnxRuntime, IsLookedForAroundTheProgramOnly) {
   const std::string beside = install(packages);
   fs::create_directories(packages / "lagoon/bin");
   EXPECT_EQ(FindOnnxRuntimeAround(packages / "lagoon/bin/lagoon"), beside);
-  fs::remove_all(root);
 }
 
 /// Number of values of the fake library "leak" that are not released.

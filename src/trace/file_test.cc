@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/testing/test_folder.h"
 #include "sched/testing/sim_scenario.h"
 #include "trace/testing/read_trace.h"
 
@@ -16,7 +17,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(TraceFile, WritesWhatWasRecorded) {
-  const std::string path = ::testing::TempDir() + "/lagoon_trace_test.json";
+  const TestFolder folder;
+  const std::string path = folder / "trace.json";
   const auto device = FigureDevice(2, SimAbort::kCheck);
   TraceRecorder recorder;
   recorder.Attach(*device);
@@ -33,7 +35,6 @@ TEST(TraceFile, WritesWhatWasRecorded) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(), TraceText(recorder));
-  std::filesystem::remove(path);
 }
 
 TEST(TraceFile, SaysAtOnceThatItCannotBeWritten) {

@@ -33,7 +33,8 @@ inline std::vector<pid_t> ThreadsNamed(const std::string& name) {
   return threads;
 }
 
-/// Stops threads by a signal whose handler waits: anywhere.
+/// Stops threads by a signal whose handler waits: anywhere. The handler stays for the rest of the
+/// process: on a busy machine a thread may get its signal long after Resume().
 class Stopper {
  public:
   Stopper() {
@@ -47,9 +48,8 @@ class Stopper {
       errno = error;
     };
     action.sa_flags = SA_RESTART;
-    sigaction(SIGUSR2, &action, &before_);
+    sigaction(SIGUSR2, &action, nullptr);
   }
-  ~Stopper() { sigaction(SIGUSR2, &before_, nullptr); }
 
   /// Under ThreadSanitizer a signal may wait until its thread calls the system: then it is not
   /// stopped now.
@@ -67,7 +67,6 @@ class Stopper {
  private:
   static inline std::atomic<bool> stop_{false};
   static inline std::atomic<int> stopped_{0};
-  struct sigaction before_ {};
 };
 
 }  // namespace lagoon

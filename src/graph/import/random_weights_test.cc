@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/testing/test_folder.h"
 #include "onnx/onnx_pb.h"
 
 namespace lagoon {
@@ -17,15 +18,11 @@ using ::testing::HasSubstr;
 
 class RandomWeights : public ::testing::Test {
  protected:
-  RandomWeights()
-      : folder_(std::filesystem::path(::testing::TempDir()) /
-                ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::create_directories(folder_);
+  RandomWeights() {
     Add("small", {10, 10}, "normal 5 0", 0);
     Add("large", {300, 1000}, "normal -0.5 2", 4096);
     model_.mutable_graph()->add_initializer()->set_name("inside");
   }
-  ~RandomWeights() override { std::filesystem::remove_all(folder_); }
 
   void Add(const std::string& name, std::vector<std::int64_t> dims, const std::string& doc,
            int offset) {
@@ -70,7 +67,8 @@ class RandomWeights : public ::testing::Test {
     EXPECT_FALSE(std::filesystem::exists(folder_ / "weights.bin")) << "half of it is written";
   }
 
-  const std::filesystem::path folder_;
+  const TestFolder test_folder_;
+  const std::filesystem::path folder_ = test_folder_.path();
   onnx::ModelProto model_;
 };
 

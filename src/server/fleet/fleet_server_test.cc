@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/folders.h"
+#include "base/testing/test_folder.h"
 #include "server/fleet/repository.h"
 #include "server/testing/http_server_test_base.h"
 
@@ -197,11 +198,11 @@ TEST(Repository, FoldersOfTheServerAreCutAndNamesInModelsAreNot) {
             "'model.onnx': node '/layer/0/Add' (x.so)");
   EXPECT_EQ(WithoutFolders("a/b, / and //x /tmp"), "a/b, / and //x /tmp");
   EXPECT_EQ(WithoutFolders("/usr/secret/"), "");
-  const std::filesystem::path spaced = std::filesystem::path(::testing::TempDir()) / "my models: a";
+  const TestFolder folder;
+  const std::filesystem::path spaced = folder.path() / "my models: a";
   std::filesystem::create_directories(spaced / "1");
   EXPECT_EQ(WithoutFolders((spaced / "1" / "model.onnx").string() + ": x"), "model.onnx: x");
   EXPECT_EQ(WithoutFolders((spaced / "2" / "model.onnx").string() + ": x"), "model.onnx: x");
-  std::filesystem::remove_all(spaced);
   EXPECT_EQ(WithoutFolders(""), "");
 }
 

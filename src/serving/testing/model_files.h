@@ -2,15 +2,12 @@
 
 // For tests: repositories in temporary folders, and small ONNX models for them.
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/testing/test_folder.h"
 #include "onnx/onnx_pb.h"
 #include "plan/tensor.h"
 
@@ -19,27 +16,12 @@ namespace lagoon::testing {
 /// A folder that is removed at the end of the test.
 class TestRepository {
  public:
-  TestRepository() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string("lagoon_") + test->test_suite_name() + "_" + test->name() + "_" +
-                       std::to_string(getpid());
-    std::ranges::replace(name, '/', '_');  // of parameterised tests
-    root_ = std::filesystem::path(::testing::TempDir()) / name;
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-  }
-  ~TestRepository() {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
-  }
-  TestRepository(const TestRepository&) = delete;
-  TestRepository& operator=(const TestRepository&) = delete;
-
-  std::string path() const { return root_.string(); }
+  std::string path() const { return folder_.path().string(); }
 
   void WriteFile(const std::string& name, const std::string& content) {
-    std::filesystem::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name, std::ios::binary) << content;
+    const std::filesystem::path file = folder_.path() / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << content;
   }
   void AddModel(const std::string& name, const onnx::ModelProto& model,
                 const std::string& config = "", int version = 1) {
@@ -48,7 +30,7 @@ class TestRepository {
   }
 
  private:
-  std::filesystem::path root_;
+  TestFolder folder_;
 };
 
 /// Builds an ONNX model of opset 13, node by node.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/testing/paths.h"
+#include "base/testing/test_folder.h"
 
 namespace lagoon::cuda {
 namespace {
@@ -17,17 +18,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A folder for one test, removed with it.
 class SourceProgramTest : public ::testing::Test {
  protected:
-  SourceProgramTest()
-      : folder_(fs::path(::testing::TempDir()) /
-                (std::string("lagoon-images-") +
-                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(folder_);
-  }
-  ~SourceProgramTest() override { fs::remove_all(folder_); }
-
   std::string Read(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
     std::ostringstream text;
@@ -38,7 +30,8 @@ class SourceProgramTest : public ::testing::Test {
     std::ofstream(file, std::ios::binary) << text;
   }
 
-  const fs::path folder_;
+  const TestFolder test_folder_;
+  const fs::path folder_ = test_folder_.path() / "images";  // not made yet
 };
 
 TEST_F(SourceProgramTest, AnImageIsFoundUnderItsKeyOnly) {
