@@ -67,6 +67,8 @@ GROUPS = {
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
                      sources_of("src/plan"),
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
+    "attention": [f"src/kernels/{name}.cc" for name in ("sequence/attention_test", "sequence/attention", "checks", "cpu_level")] +
+                 ["src/base/check.cc", "src/base/status.cc"],
     "bytes": ["src/kernels/conv/int8/byte_conv_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
               "src/base/check.cc", "src/base/status.cc"] + sources_of("src/kernels/conv/int8"),
     "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
@@ -124,7 +126,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"attention": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -419,6 +421,8 @@ MUTANTS = [
      "  front_.OnShareMoved();\n  background_.OnShareMoved();\n", "", ["conformance"]),
     ("letter-overlooked", "a letter that came while a worker looked for work is not read", LOOP,
      "    if (HasLetters()) --worker.seen_epoch;", "    if (false) --worker.seen_epoch;", ["conformance"]),
+    ("attention-floor-ignored", "scores below the floor stay", "src/kernels/sequence/attention.cc",
+     "    if (args_.has_floor) {", "    if (false) {", ["attention"]),
     ("waits-for-polled-events", "a wait for many launches counts events that were polled before", DEVICE,
      "front_.retired() + background_.retired() >= launches;",
      "front_.pending() + background_.pending() >= 3 * launches;", ["cpu-device"]),

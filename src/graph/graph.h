@@ -40,8 +40,9 @@
 //     the scales. Those of x are one number, those of w one number or one for each column.
 //   - FakeQuantize: an 8-bit QuantizeLinear and the DequantizeLinear behind it, with the attributes
 //     scale and low (plan/elementwise_list.h).
-//   - Attention: q, k, v, [mask], [keep] of rank 4, with the attributes q_order, k_order,
-//     v_order, y_order (which axes are batch, head, row and column), scale, kept and fill
+//   - Attention: q, k, v, [mask], [keep], with the attributes q_dims and so on (of rank 4, as which
+//     an operand is read; those of mask and keep broadcast), q_order, k_order, v_order, y_order
+//     (which axes are batch, head, row and column), scale, kept, fill and [floor]
 //     (kernels/sequence/attention.h).
 //   - ChannelAffine: scale [C], shift [C], then one or more parts of rank 2 or 4, joined along
 //     axis 1: y = joined * scale + shift. It replaces a BatchNormalization that has no Conv, Gemm

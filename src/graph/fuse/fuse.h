@@ -70,7 +70,8 @@ void FuseNormalizations(Graph& graph);
 /// x * f(x) becomes a Gelu or a Swish, depending on f.
 void FuseGatedActivations(Graph& graph);
 
-/// softmax(q * transposed(k)) * v of rank 4, with scale and mask, becomes an Attention.
+/// softmax(q * transposed(k)) * v of rank 4, with scale and masks, becomes an Attention. Batch and
+/// heads may also be merged into one axis.
 void FuseAttention(Graph& graph);
 /// FuseAttention leaves longer rows of scores unfused.
 inline constexpr std::int64_t kMaxFusedKeys = 8192;

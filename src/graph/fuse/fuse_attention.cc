@@ -1,8 +1,11 @@
 // Attention as exporters write it out: softmax(scale * q * transposed(k) + mask) * v.
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
+#include "graph/fuse/attention_scores.h"
 #include "graph/fuse/formula.h"
 #include "graph/fuse/fuse.h"
 
@@ -10,91 +13,47 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kRank = 4;  // batch, heads, rows, columns
+/// Heads that an exporter has merged with the batch may be no deeper: GPUs have no deeper attention,
+/// but the two products.
+constexpr std::int64_t kMaxMergedDepth = 128;
 using Order = std::vector<std::int64_t>;
 
-/// A tensor of rank 4 with its axes read in another order.
+/// A tensor read as `dims` with its axes in another order.
 struct Permuted {
   ValueId of = kNoValue;
+  Dims dims;
   Order order = {0, 1, 2, 3};
 };
 
-/// Looks through the Transposes that compute `value`.
-Permuted PermutedOf(const GraphEditor& editor, ValueId value) {
-  Permuted result{value};
-  while (const Node* const node = ComputedBy(editor, result.of, "Transpose")) {
-    const Order perm = node->Ints("perm", {});
-    if (perm.size() != kRank) break;
+/// Looks through the Transposes that compute `value`, and a Reshape that merges batch and heads.
+/// Nothing if the value has no batch and heads that `split` describes.
+std::optional<Permuted> PermutedOf(const GraphEditor& editor, ValueId value,
+                                   const HeadSplit& split) {
+  const std::optional<Dims> heads = HeadDims(editor, value, split);
+  if (!heads || (*heads)[0] != split.batch || (*heads)[1] != split.heads) return std::nullopt;
+  Permuted result{value, *heads};
+  bool merged = editor.value(value).dims.size() < kRank;
+  for (;;) {
+    if (const auto behind = BehindHeadReshape(editor, result.of); merged && behind) {
+      const Dims& dims = editor.value(*behind).dims;
+      if (dims.size() == kRank && dims != result.dims) return result;
+      result.of = *behind;
+      merged = dims.size() < kRank;
+      continue;
+    }
+    const Node* const node = ComputedBy(editor, result.of, "Transpose");
+    if (node == nullptr) return result;
+    Order perm = node->Ints("perm", {});
+    if (merged && perm.size() + 1 == kRank && perm[0] == 0) {
+      for (std::int64_t& axis : perm) ++axis;
+      perm.insert(perm.begin(), 0);
+    }
+    if (perm.size() != kRank) return result;
+    const std::optional<Dims> dims = HeadDims(editor, node->inputs[0], split);
+    if (!dims) return result;
     for (std::int64_t& axis : result.order) axis = perm[static_cast<std::size_t>(axis)];
     result.of = node->inputs[0];
-  }
-  return result;
-}
-
-bool HasHeads(const GraphEditor& editor, ValueId value) {
-  return editor.value(value).type == DataType::kFloat32 && editor.value(value).dims.size() == kRank;
-}
-
-/// True if a value of `dims` broadcasts to the scores without making them larger.
-bool BroadcastsTo(const Dims& dims, const Dims& scores) {
-  if (dims.size() > scores.size()) return false;
-  for (std::size_t back = 1; back <= dims.size(); ++back) {
-    const std::int64_t size = dims[dims.size() - back];
-    if (size != 1 && size != scores[scores.size() - back]) return false;
-  }
-  return true;
-}
-
-/// What is known about the scores while the formula is read backwards.
-struct Scores {
-  ValueId value = kNoValue;
-  ValueId mask = kNoValue;  // added to the scores
-  ValueId keep = kNoValue;  // bool; the score is `fill` where an element differs from `kept`
-  bool kept = true;
-  double fill = 0;
-  double scale = 1;
-};
-
-bool IsProduct(const GraphEditor& editor, ValueId value) {
-  return ComputedBy(editor, ScaledOf(editor, value).of, "MatMul") != nullptr;
-}
-
-/// True if a mask may be added to `value`: it is a product, or a choice between a product and a
-/// number.
-bool IsScores(const GraphEditor& editor, ValueId value) {
-  const Node* const where = ComputedBy(editor, value, "Where");
-  if (where == nullptr) return IsProduct(editor, value);
-  return IsProduct(editor, where->inputs[1]) || IsProduct(editor, where->inputs[2]);
-}
-
-/// Removes the addition of a mask.
-void TakeMask(const GraphEditor& editor, Scores& scores) {
-  const Node* const sum = ComputedBy(editor, scores.value, "Add");
-  if (sum == nullptr) return;
-  const Dims& dims = editor.value(scores.value).dims;
-  for (std::size_t side = 0; side < 2; ++side) {
-    const ValueId rest = sum->inputs[1 - side], mask = sum->inputs[side];
-    if (!IsScores(editor, rest) || editor.value(rest).dims != dims) continue;
-    if (!BroadcastsTo(editor.value(mask).dims, dims)) continue;
-    scores.mask = mask;
-    scores.value = rest;
-    return;
-  }
-}
-
-/// Removes a choice between the scores and a number.
-void TakeChoice(const GraphEditor& editor, Scores& scores) {
-  const Node* const where = ComputedBy(editor, scores.value, "Where");
-  if (where == nullptr) return;
-  const Dims& dims = editor.value(scores.value).dims;
-  if (!BroadcastsTo(editor.value(where->inputs[0]).dims, dims)) return;
-  for (const std::size_t side : {1U, 2U}) {
-    const std::optional<double> fill = NumberOf(editor, where->inputs[3 - side]);
-    if (!fill || editor.value(where->inputs[side]).dims != dims) continue;
-    scores.keep = where->inputs[0];
-    scores.kept = side == 1;
-    scores.fill = *fill;
-    scores.value = where->inputs[side];
-    return;
+    result.dims = *dims;
   }
 }
 
@@ -104,77 +63,134 @@ void TakeScale(const GraphEditor& editor, ValueId& value, double& scale) {
   scale *= scaled.factor;
 }
 
-/// The product of two computed matrices that gives the scores, or null.
-const Node* ProductOf(const GraphEditor& editor, Scores& scores) {
-  TakeMask(editor, scores);
-  TakeChoice(editor, scores);
-  TakeScale(editor, scores.value, scores.scale);
-  const Node* const product = ComputedBy(editor, scores.value, "MatMul");
-  return product != nullptr && !product->packed ? product : nullptr;
-}
-
-/// True if batch and heads are those of the product, without broadcasting.
-bool SameHeads(const GraphEditor& editor, ValueId value, const Dims& dims) {
-  const Dims& own = editor.value(value).dims;
-  return own[0] == dims[0] && own[1] == dims[1];
-}
-
-std::optional<Scores> ReadScores(const GraphEditor& editor, ValueId probabilities) {
+/// What computes the probabilities, which only this attention may read: otherwise they must be
+/// computed anyway.
+const Node* SoftmaxOf(const GraphEditor& editor, ValueId probabilities) {
+  std::optional<std::size_t> producer = editor.SoleProducer(probabilities);
+  while (const auto behind = BehindHeadReshape(editor, probabilities)) {
+    if (!producer) return nullptr;
+    probabilities = *behind;
+    producer = editor.SoleProducer(probabilities);
+  }
   const Node* const softmax = ComputedBy(editor, probabilities, "Softmax");
-  if (softmax == nullptr || !HasHeads(editor, probabilities) ||
-      softmax->Int("axis", -1) != static_cast<std::int64_t>(kRank) - 1 ||
-      editor.value(probabilities).dims.back() > kMaxFusedKeys) {
-    return std::nullopt;
-  }
-  Scores scores;
-  scores.value = softmax->inputs[0];
-  return scores;
+  if (softmax == nullptr || !producer) return nullptr;
+  const Dims& dims = editor.value(probabilities).dims;
+  const auto last = static_cast<std::int64_t>(dims.size()) - 1;
+  const std::int64_t axis = softmax->Int("axis", -1);
+  if (last < 2 || last > 3 || (axis != -1 && axis != last)) return nullptr;
+  return dims.back() > kMaxFusedKeys ? nullptr : softmax;
 }
 
-void TryAttention(GraphEditor& editor, std::size_t i) {
-  Node& node = editor.node(i);
-  // If other nodes read the probabilities, these must be computed anyway.
-  if (node.op != "MatMul" || node.packed || !editor.SoleProducer(node.inputs[0])) return;
-  std::optional<Scores> scores = ReadScores(editor, node.inputs[0]);
-  if (!scores) return;
-  const Node* const product = ProductOf(editor, *scores);
-  if (product == nullptr) return;
-  ValueId q = product->inputs[0], k = product->inputs[1];
-  for (ValueId* const side : {&q, &k}) TakeScale(editor, *side, scores->scale);
-  const Dims& dims = editor.value(node.outputs[0]).dims;
-  for (const ValueId side : {q, k, node.inputs[1]}) {
-    if (!HasHeads(editor, side) || !SameHeads(editor, side, dims)) return;
+struct AttentionParts {
+  AttentionScores scores;
+  HeadSplit split;
+  Permuted q, k, v;
+};
+
+/// Batch and heads of q if no tensor of the scores says them: q may be a merged tensor.
+HeadSplit SplitOf(const GraphEditor& editor, ValueId q) {
+  for (ValueId value = q;;) {
+    const Dims& dims = editor.value(value).dims;
+    if (dims.size() == kRank) return {dims[0], dims[1]};
+    const auto behind = BehindHeadReshape(editor, value);
+    if (!behind) return {dims[0], 1};
+    value = *behind;
   }
-  const Permuted from_q = PermutedOf(editor, q), from_k = PermutedOf(editor, k);
-  const Permuted from_v = PermutedOf(editor, node.inputs[1]);
-  if (from_v.order.back() != static_cast<std::int64_t>(kRank) - 1) return;
-  Order k_order = from_k.order;
-  std::swap(k_order[2], k_order[3]);  // k is the transposed right operand
+}
+
+std::optional<AttentionParts> ReadAttention(const GraphEditor& editor, const Node& node) {
+  const Node* const softmax = SoftmaxOf(editor, node.inputs[0]);
+  if (softmax == nullptr) return std::nullopt;
+  const std::optional<AttentionScores> scores = ReadAttentionScores(editor, softmax->inputs[0]);
+  if (!scores) return std::nullopt;
+  AttentionParts parts{*scores, {}, {}, {}, {}};
+  ValueId q = scores->product->inputs[0], k = scores->product->inputs[1];
+  for (ValueId* const side : {&q, &k}) TakeScale(editor, *side, parts.scores.scale);
+  const bool merged = editor.value(q).dims.size() < kRank;
+  if (merged && editor.value(q).dims.back() > kMaxMergedDepth) return std::nullopt;
+  if (editor.value(q).dims.size() + 1 < kRank) return std::nullopt;
+  parts.split = scores->split.value_or(SplitOf(editor, q));
+  const auto from_q = PermutedOf(editor, q, parts.split);
+  const auto from_k = PermutedOf(editor, k, parts.split);
+  const auto from_v = PermutedOf(editor, node.inputs[1], parts.split);
+  if (!from_q || !from_k || !from_v) return std::nullopt;
+  if (from_v->order.back() != static_cast<std::int64_t>(kRank) - 1) return std::nullopt;
+  if (!HeadDims(editor, node.outputs[0], parts.split)) return std::nullopt;
+  parts.q = *from_q;
+  parts.k = *from_k;
+  std::swap(parts.k.order[2], parts.k.order[3]);  // k is the transposed right operand
+  parts.v = *from_v;
+  return parts;
+}
+
+/// The sums of two masks that attentions add, by the two.
+using MaskSums = std::map<std::pair<ValueId, ValueId>, ValueId>;
+
+/// The sum of both masks: of an attention before, or what the Add of one of them becomes.
+ValueId MaskOf(Graph& graph, GraphEditor& editor, const AttentionScores& scores, MaskSums& sums) {
+  if (!scores.mask_sum) return scores.mask;
+  const auto both = std::minmax(scores.mask, scores.second_mask);
+  Node& add = editor.node(*scores.mask_sum);
+  const auto [known, is_new] = sums.emplace(both, add.outputs[0]);
+  if (is_new) {
+    add.inputs = {scores.mask, scores.second_mask};
+    graph.value(add.outputs[0]).dims = scores.mask_dims;
+  }
+  return known->second;
+}
+
+void TryAttention(Graph& graph, GraphEditor& editor, std::size_t i, MaskSums& sums) {
+  Node& node = editor.node(i);
+  if (node.op != "MatMul" || node.packed) return;
+  const std::optional<AttentionParts> parts = ReadAttention(editor, node);
+  if (!parts) return;
+  const auto& [scores, split, q, k, v] = *parts;
+  const ValueId mask = MaskOf(graph, editor, scores, sums);
   node.op = "Attention";
-  node.inputs = {from_q.of, from_k.of, from_v.of, scores->mask, scores->keep};
-  node.attributes = {{"q_order", from_q.order},
-                     {"k_order", k_order},
-                     {"v_order", from_v.order},
+  node.inputs = {q.of, k.of, v.of, mask, scores.keep};
+  node.attributes = {{"q_dims", q.dims},
+                     {"k_dims", k.dims},
+                     {"v_dims", v.dims},
+                     {"y_dims", *HeadDims(editor, node.outputs[0], split)},
+                     {"mask_dims", scores.mask_dims},
+                     {"keep_dims", scores.keep_dims},
+                     {"q_order", q.order},
+                     {"k_order", k.order},
+                     {"v_order", v.order},
                      {"y_order", Order{0, 1, 2, 3}},
-                     {"scale", static_cast<float>(scores->scale)},
-                     {"kept", std::int64_t{scores->kept ? 1 : 0}},
-                     {"fill", static_cast<float>(scores->fill)}};
+                     {"scale", static_cast<float>(scores.scale)},
+                     {"kept", std::int64_t{scores.kept ? 1 : 0}},
+                     {"fill", static_cast<float>(scores.fill)}};
+  if (scores.floor) node.attributes["floor"] = static_cast<float>(*scores.floor);
+}
+
+/// The attention whose output only node `i` reads, in the order of its own axes.
+std::optional<std::size_t> AttentionBefore(const GraphEditor& editor, std::size_t i) {
+  const std::optional<std::size_t> producer = editor.SoleProducer(editor.node(i).inputs[0]);
+  return producer && editor.node(*producer).op == "Attention" ? producer : std::nullopt;
 }
 
 /// Merges a following Transpose that keeps the columns together into the order in which y is
-/// written.
+/// written. A Reshape that splits batch and heads before it changes nothing in memory.
 void TryOutput(GraphEditor& editor, std::size_t i) {
-  const Node& transpose = editor.node(i);
-  if (transpose.op != "Transpose") return;
-  const std::optional<std::size_t> producer = editor.SoleProducer(transpose.inputs[0]);
-  if (!producer || editor.node(*producer).op != "Attention") return;
-  const Order perm = transpose.Ints("perm", {});
-  if (perm.back() != static_cast<std::int64_t>(kRank) - 1) return;
+  const Node& reader = editor.node(i);
+  if (reader.op != "Transpose" && reader.op != "Reshape") return;
+  const std::optional<std::size_t> producer = AttentionBefore(editor, i);
+  if (!producer) return;
+  Node& attention = editor.node(*producer);
+  const Dims& dims = editor.value(reader.outputs[0]).dims;
+  if (reader.op == "Reshape") {
+    if (dims == attention.Ints("y_dims", {})) editor.Absorb(*producer, i);
+    return;
+  }
+  const Order perm = reader.Ints("perm", {});
+  if (perm.size() != kRank || perm.back() != static_cast<std::int64_t>(kRank) - 1) return;
   Order order(kRank);
   for (std::size_t axis = 0; axis < kRank; ++axis) {
     order[static_cast<std::size_t>(perm[axis])] = static_cast<std::int64_t>(axis);
   }
-  editor.node(*producer).attributes["y_order"] = order;
+  attention.attributes["y_order"] = order;
+  attention.attributes["y_dims"] = dims;
   editor.Absorb(*producer, i);
 }
 
@@ -182,8 +198,9 @@ void TryOutput(GraphEditor& editor, std::size_t i) {
 
 void FuseAttention(Graph& graph) {
   GraphEditor editor(graph);
+  MaskSums sums;
   for (std::size_t i = 0; i < editor.size(); ++i) {
-    TryAttention(editor, i);
+    TryAttention(graph, editor, i, sums);
     TryOutput(editor, i);
   }
   editor.Finish();

@@ -102,6 +102,26 @@ TEST(FuseGated, GeluIsRecognisedByItsConstants) {
   EXPECT_THAT(Ops(Loaded(Gelu(1.5F))), ::testing::HasSubstr("Erf"));
 }
 
+/// The approximation with tanh; the cubic term is ((0.044715 x) x) x, as JAX writes it, or one of a
+/// formula that is no Gelu.
+TEST(FuseGated, GeluWithTanhInAnyOrderOfProducts) {
+  for (const std::string last : {"x", "half"}) {
+    ModelBuilder m;
+    m.Input("x", {3, 5}).Floats("c", {}, {0.044715F}).Floats("half", {}, {0.5F});
+    m.Floats("root", {}, {0.7978845608F}).Floats("one", {}, {1}).Output("y");
+    m.Add("Mul", {"c", "x"}, {"a"});
+    m.Add("Mul", {"x", "a"}, {"b"});
+    m.Add("Mul", {last, "b"}, {"d"});
+    m.Add("Add", {"x", "d"}, {"e"});
+    m.Add("Mul", {"root", "e"}, {"f"});
+    m.Add("Tanh", {"f"}, {"t"});
+    m.Add("Add", {"one", "t"}, {"g"});
+    m.Add("Mul", {"half", "g"}, {"h"});
+    m.Add("Mul", {"x", "h"}, {"y"});
+    EXPECT_EQ(Ops(Loaded(m)) == "Gelu", last == "x");
+  }
+}
+
 TEST(FuseGated, SwishGoesBehindAConvolution) {
   ModelBuilder m;
   m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");
@@ -163,6 +183,56 @@ TEST(FuseAttention, TakesScaleMaskAndTranspositions) {
   EXPECT_THAT(node.Ints("q_order", {}), ElementsAre(0, 2, 1, 3));
   EXPECT_THAT(node.Ints("k_order", {}), ElementsAre(0, 2, 1, 3));
   EXPECT_THAT(node.Ints("y_order", {}), ElementsAre(0, 2, 1, 3));
+}
+
+/// Two attentions as Attention(), with batch and heads merged for the products, and two masks.
+ModelBuilder MergedAttentions() {
+  ModelBuilder m;
+  m.Input("q", {2, 7, 3, 16}).Input("k", {2, 13, 3, 16}).Input("v", {6, 13, 11});
+  m.Input("mask", {2, 1, 1, 13}).Input("bias", {1, 3, 7, 13});
+  m.Ints("q3", {6, 7, 16}).Ints("k3", {6, 13, 16}).Ints("s4", {2, 3, 7, 13}).Ints("s3", {6, 7, 13});
+  m.Ints("y4", {2, 3, 7, 11});
+  m.Add("Transpose", {"q"}, {"qt"}).Ints("perm", {0, 2, 1, 3});
+  m.Add("Transpose", {"k"}, {"kt"}).Ints("perm", {0, 2, 1, 3});
+  m.Add("Reshape", {"qt", "q3"}, {"qr"});
+  m.Add("Reshape", {"kt", "k3"}, {"kr"});
+  m.Add("Transpose", {"kr"}, {"ks"}).Ints("perm", {0, 2, 1});
+  for (const std::string n : {"1", "2"}) {
+    m.Add("MatMul", {"qr", "ks"}, {"s" + n});
+    m.Add("Reshape", {"s" + n, "s4"}, {"a" + n});
+    m.Add("Add", {"a" + n, "bias"}, {"b" + n});
+    m.Add("Add", {"mask", "b" + n}, {"c" + n});
+    m.Add("Reshape", {"c" + n, "s3"}, {"d" + n});
+    m.Add("Softmax", {"d" + n}, {"p" + n}).Int("axis", -1);
+    m.Add("MatMul", {"p" + n, "v"}, {"o" + n});
+    m.Add("Reshape", {"o" + n, "y4"}, {"r" + n});
+    m.Add("Transpose", {"r" + n}, {"y" + n}).Ints("perm", {0, 2, 1, 3});
+    m.Output("y" + n);
+  }
+  return m;
+}
+
+TEST(FuseAttention, ReadsMergedHeadsAsTheyLieAndAddsTwoMasksOnce) {
+  const Graph graph = Loaded(MergedAttentions());
+  ASSERT_EQ(Ops(graph), "Add Attention Attention");
+  for (const std::size_t i : {1U, 2U}) {
+    const Node& node = graph.nodes[i];
+    EXPECT_EQ(graph.value(node.inputs[0]).name, "q");
+    EXPECT_EQ(graph.value(node.inputs[1]).name, "k");
+    EXPECT_EQ(node.inputs[3], graph.nodes[0].outputs[0]);
+    EXPECT_THAT(node.Ints("q_order", {}), ElementsAre(0, 2, 1, 3));
+    EXPECT_THAT(node.Ints("k_order", {}), ElementsAre(0, 2, 1, 3));
+    EXPECT_THAT(node.Ints("v_dims", {}), ElementsAre(2, 3, 13, 11));
+    EXPECT_THAT(node.Ints("mask_dims", {}), ElementsAre(2, 3, 7, 13));
+    EXPECT_THAT(node.Ints("y_dims", {}), ElementsAre(2, 7, 3, 11));
+  }
+}
+
+/// Another reader of the scores with the mask needs them without the sum of two masks.
+TEST(FuseAttention, KeepsScoresThatAreReadToo) {
+  ModelBuilder m = MergedAttentions();
+  m.Output("c2");
+  EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("Softmax MatMul"));
 }
 
 TEST(FuseAttention, StaysOpenWhereItsProbabilitiesAreReadToo) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "graph/fuse/formula.h"
 #include "graph/fuse/fuse.h"
@@ -16,26 +17,47 @@ struct Gelu {
   const char* approximate = "";
 };
 
-/// x, if `value` is x to the power of three.
-std::optional<ValueId> CubeOf(const GraphEditor& editor, ValueId value) {
-  const Node* const power = ComputedBy(editor, value, "Pow");
-  if (power != nullptr && IsNumber(editor, power->inputs[1], 3)) return power->inputs[0];
-  const Node* const product = ComputedBy(editor, value, "Mul");
-  for (std::size_t side = 0; product != nullptr && side < 2; ++side) {
-    const Node* const square = ComputedBy(editor, product->inputs[side], "Mul");
-    const ValueId x = product->inputs[1 - side];
-    if (square != nullptr && square->inputs[0] == x && square->inputs[1] == x) return x;
+/// A product of a number and values, in whatever order the exporter multiplied them.
+struct Product {
+  ValueId leaf = kNoValue;  // is a factor, whatever computes it
+  double number = 1;
+  std::vector<ValueId> factors = {};
+  std::size_t nodes = 0;  // looked through
+};
+
+constexpr std::size_t kMostNodes = 4;
+
+void Multiply(const GraphEditor& editor, ValueId value, Product& product) {
+  if (const std::optional<double> number = NumberOf(editor, value)) {
+    product.number *= *number;
+    return;
   }
-  return std::nullopt;
+  const Node* const power = ComputedBy(editor, value, "Pow");
+  if (power != nullptr && IsNumber(editor, power->inputs[1], 3)) {
+    product.factors.insert(product.factors.end(), 3, power->inputs[0]);
+    return;
+  }
+  const Node* const node = ComputedBy(editor, value, "Mul");
+  if (node == nullptr || value == product.leaf || product.nodes == kMostNodes) {
+    product.factors.push_back(value);
+    return;
+  }
+  ++product.nodes;
+  for (const ValueId input : node->inputs) Multiply(editor, input, product);
 }
 
 /// x, if `value` is x + 0.044715 x^3.
 std::optional<ValueId> CubicOf(const GraphEditor& editor, ValueId value) {
+  constexpr double kFactor = 0.044715, kPrecision = 1e-6;
   const Node* const sum = ComputedBy(editor, value, "Add");
   for (std::size_t side = 0; sum != nullptr && side < 2; ++side) {
     const ValueId x = sum->inputs[1 - side];
-    const std::optional<ValueId> cube = OtherThan(editor, sum->inputs[side], "Mul", 0.044715);
-    if (cube && CubeOf(editor, *cube) == x) return x;
+    Product cube{.leaf = x};
+    if (const Node* const scaled = ComputedBy(editor, sum->inputs[side], "Mul")) {
+      for (const ValueId input : scaled->inputs) Multiply(editor, input, cube);
+    }
+    if (std::abs(cube.number - kFactor) > kPrecision * kFactor) continue;
+    if (cube.factors == std::vector<ValueId>(3, x)) return x;
   }
   return std::nullopt;
 }

@@ -23,13 +23,18 @@ template <typename From, typename To>
 void CastRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
   const Column<From> a(x[0]);
   To* const out = reinterpret_cast<To*>(y);
-  for (std::size_t i = 0; i < count; ++i) {
+  const auto convert = [](auto element) {
     if constexpr (std::is_same_v<To, Flag>) {
-      out[i] = rows::Store<Flag>(ConvertElement<bool>(a[i]));
+      return rows::Store<Flag>(ConvertElement<bool>(element));
     } else {
-      out[i] = ConvertElement<To>(a[i]);
+      return ConvertElement<To>(element);
     }
+  };
+  if (a.stride == 1) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = convert(rows::Load(a.data[i]));
+    return;
   }
+  for (std::size_t i = 0; i < count; ++i) out[i] = convert(a[i]);
 }
 
 template <typename T>
@@ -43,11 +48,27 @@ void CopyRow(const RowOperand* x, std::byte* y, std::size_t count, const RowPara
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i];
 }
 
+/// A choice by dense conditions, between elements that lie side by side or are all the same.
+template <typename T, std::size_t kA, std::size_t kB>
+void DenseWhereRow(const Flag* condition, const T* a, const T* b, T* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T one = a[i * kA], other = b[i * kB];
+    out[i] = condition[i].byte != 0 ? one : other;
+  }
+}
+
 template <typename T>
 void WhereRow(const RowOperand* x, std::byte* y, std::size_t count, const RowParams&) {
   const Column<Flag> condition(x[0]);
   const Column<T> a(x[1]), b(x[2]);
   T* const out = reinterpret_cast<T*>(y);
+  const auto simple = [](std::ptrdiff_t stride) { return stride == 0 || stride == 1; };
+  if (condition.stride == 1 && simple(a.stride) && simple(b.stride)) {
+    constexpr decltype(&DenseWhereRow<T, 0, 0>) kRows[2][2] = {
+        {&DenseWhereRow<T, 0, 0>, &DenseWhereRow<T, 0, 1>},
+        {&DenseWhereRow<T, 1, 0>, &DenseWhereRow<T, 1, 1>}};
+    return kRows[a.stride][b.stride](condition.data, a.data, b.data, out, count);
+  }
   for (std::size_t i = 0; i < count; ++i) out[i] = condition[i] ? a[i] : b[i];
 }
 

@@ -72,6 +72,9 @@ void Binary(const RowOperand* x, std::byte* y, std::size_t count, const RowParam
   } else if (a.stride == 1 && b.stride == 0) {
     const auto same = b[0];
     for (std::size_t i = 0; i < count; ++i) out[i] = Store<Out>(F(Load(a.data[i]), same));
+  } else if (a.stride == 0 && b.stride == 1) {
+    const auto same = a[0];
+    for (std::size_t i = 0; i < count; ++i) out[i] = Store<Out>(F(same, Load(b.data[i])));
   } else {
     for (std::size_t i = 0; i < count; ++i) out[i] = Store<Out>(F(a[i], b[i]));
   }

@@ -24,32 +24,46 @@ using simd::D;
 using simd::V;
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Interleave3 {
+/// Rows become neighbours: planes to pixels. The last vector may write again what the one before it
+/// has written.
+template <size_t kRows>
+struct Interleave {
   static HWY_INLINE void Run(const FlipTile& t) {
     const size_t lanes = simd::Lanes();
-    const float *x0 = t.x, *x1 = t.x + t.x_row, *x2 = t.x + 2 * t.x_row;
-    size_t c = 0;
-    for (; c + lanes <= t.columns; c += lanes) {
-      hn::StoreInterleaved3(hn::LoadU(D(), x0 + c), hn::LoadU(D(), x1 + c), hn::LoadU(D(), x2 + c),
-                            D(), t.y + 3 * c);
-    }
-    FlipPlain(t, {0, 3}, {c, t.columns});
+    if (t.columns < lanes) return FlipPlain(t, {0, kRows}, {0, t.columns});
+    for (size_t c = 0; c < t.columns; c += lanes) Store(t, std::min(c, t.columns - lanes));
+  }
+
+ private:
+  static HWY_INLINE void Store(const FlipTile& t, size_t c) {
+    const auto row = [&](size_t r) HWY_ATTR { return hn::LoadU(D(), t.x + r * t.x_row + c); };
+    float* const y = t.y + kRows * c;
+    if constexpr (kRows == 2) hn::StoreInterleaved2(row(0), row(1), D(), y);
+    if constexpr (kRows == 3) hn::StoreInterleaved3(row(0), row(1), row(2), D(), y);
+    if constexpr (kRows == 4) hn::StoreInterleaved4(row(0), row(1), row(2), row(3), D(), y);
   }
 };
 
-struct Deinterleave3 {
+/// Neighbours become rows: pixels to planes.
+template <size_t kColumns>
+struct Deinterleave {
   static HWY_INLINE void Run(const FlipTile& t) {
     const size_t lanes = simd::Lanes();
-    float *y0 = t.y, *y1 = t.y + t.y_column, *y2 = t.y + 2 * t.y_column;
-    size_t r = 0;
-    for (; r + lanes <= t.rows; r += lanes) {
-      V a, b, c;
-      hn::LoadInterleaved3(D(), t.x + 3 * r, a, b, c);
-      hn::StoreU(a, D(), y0 + r);
-      hn::StoreU(b, D(), y1 + r);
-      hn::StoreU(c, D(), y2 + r);
-    }
-    FlipPlain(t, {r, t.rows}, {0, 3});
+    if (t.rows < lanes) return FlipPlain(t, {0, t.rows}, {0, kColumns});
+    for (size_t r = 0; r < t.rows; r += lanes) Load(t, std::min(r, t.rows - lanes));
+  }
+
+ private:
+  static HWY_INLINE void Load(const FlipTile& t, size_t r) {
+    const float* const x = t.x + kColumns * r;
+    V a, b, c, d;
+    if constexpr (kColumns == 2) hn::LoadInterleaved2(D(), x, a, b);
+    if constexpr (kColumns == 3) hn::LoadInterleaved3(D(), x, a, b, c);
+    if constexpr (kColumns == 4) hn::LoadInterleaved4(D(), x, a, b, c, d);
+    hn::StoreU(a, D(), t.y + r);
+    hn::StoreU(b, D(), t.y + t.y_column + r);
+    if constexpr (kColumns >= 3) hn::StoreU(c, D(), t.y + 2 * t.y_column + r);
+    if constexpr (kColumns >= 4) hn::StoreU(d, D(), t.y + 3 * t.y_column + r);
   }
 };
 
@@ -86,37 +100,46 @@ bool TransposeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   return true;
 }
 
-template <class Tile>
-bool BytePixelsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+template <class Tile, class T = float>
+bool PixelsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
-  const auto& args = *static_cast<const ByteTransposeArgs*>(raw);
+  const auto& args = *static_cast<const TransposeArgsOf<T>*>(raw);
   const Range pixels = Share(args.tasks, args.blocks, block);
-  const size_t bytes = args.rows * args.columns;
-  FlipTileOfBytes pixel;
-  pixel.x = args.x + pixels.begin * bytes;
-  pixel.y = args.y + pixels.begin * bytes;
+  const size_t elements = args.rows * args.columns;
+  FlipTileOf<T> pixel;
+  pixel.x = args.x + pixels.begin * elements;
+  pixel.y = args.y + pixels.begin * elements;
   pixel.rows = args.rows;
   pixel.columns = args.columns;
   pixel.x_row = args.x_row;
   pixel.y_column = args.y_column;
   for (size_t i = pixels.begin; i < pixels.end; ++i) {
     Tile::Run(pixel);
-    pixel.x += bytes;
-    pixel.y += bytes;
+    pixel.x += elements;
+    pixel.y += elements;
   }
   return true;
 }
 
 template <class Tile>
 constexpr Body kByteBody = &TransposeBody<Tile, std::uint8_t>;
+template <class Tile>
+constexpr Body kBytePixels = &PixelsBody<Tile, std::uint8_t>;
 
 }  // namespace
 
 TransposeBodies PickTransposeBodies() {
   return {.runs = &TransposeBody<CopyRun>,
           .matrices = &TransposeBody<Flip>,
-          .interleave3 = &TransposeBody<Interleave3>,
-          .deinterleave3 = &TransposeBody<Deinterleave3>};
+          .interleave = {&TransposeBody<Interleave<2>>, &TransposeBody<Interleave<3>>,
+                         &TransposeBody<Interleave<4>>},
+          .deinterleave = {&TransposeBody<Deinterleave<2>>, &TransposeBody<Deinterleave<3>>,
+                           &TransposeBody<Deinterleave<4>>},
+          .pixels = &PixelsBody<Flip>,
+          .interleave_pixels = {&PixelsBody<Interleave<2>>, &PixelsBody<Interleave<3>>,
+                                &PixelsBody<Interleave<4>>},
+          .deinterleave_pixels = {&PixelsBody<Deinterleave<2>>, &PixelsBody<Deinterleave<3>>,
+                                  &PixelsBody<Deinterleave<4>>}};
 }
 
 ByteTransposeBodies PickByteTransposeBodies() {
@@ -124,10 +147,9 @@ ByteTransposeBodies PickByteTransposeBodies() {
           .matrices = kByteBody<FlipBytes>,
           .interleave = {kByteBody<InterleaveBytes<2>>, kByteBody<InterleaveBytes<3>>,
                          kByteBody<InterleaveBytes<4>>},
-          .pixels = &BytePixelsBody<FlipBytes>,
-          .interleave_pixels = {&BytePixelsBody<InterleaveBytes<2>>,
-                                &BytePixelsBody<InterleaveBytes<3>>,
-                                &BytePixelsBody<InterleaveBytes<4>>}};
+          .pixels = kBytePixels<FlipBytes>,
+          .interleave_pixels = {kBytePixels<InterleaveBytes<2>>, kBytePixels<InterleaveBytes<3>>,
+                                kBytePixels<InterleaveBytes<4>>}};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -32,22 +32,22 @@ constexpr std::size_t kNarrow = 8;
 constexpr double kFarElements = 1 << 19;
 constexpr double kFarRuns = 1.5;  // runs of 256 bytes, relative to one stream
 constexpr double kNsPerTask = 8;
+constexpr std::size_t kMostOfPixel = 4096;  // elements
 
 constexpr std::size_t kFlipTile = 32;    // 4 KB on each side
 constexpr std::size_t kRunPiece = 4096;  // 2 us
-constexpr std::size_t kTriples = 1024;
+constexpr std::size_t kInterleaved = 1024;
+constexpr double kNsPerPixel = 3;  // beside its elements
 
 // Bytes: instructions counted and rounded up, not measured.
 constexpr double kNsPerFlippedByte = 0.3;
 constexpr double kNsPerFarFlippedByte = 0.8;
 constexpr double kNsPerPlainByte = 1.2;  // a side is shorter than a vector
 constexpr double kNsPerInterleavedByte = 0.15;
-constexpr double kNsPerPixel = 3;
 constexpr double kFarBytes = 1 << 21;
 constexpr std::size_t kByteTile = 64;
 constexpr std::size_t kRunBytes = 16'384;
 constexpr std::size_t kInterleavedColumns = 2048;
-constexpr std::size_t kMostOfPixel = 4096;  // bytes
 
 /// An axis of the output: its size, and its strides in both tensors.
 struct Axis {
@@ -122,38 +122,56 @@ Args Layout(const std::vector<Axis>& axes) {
   return args;
 }
 
-/// Picks the body and its tiles.
-Body Choose(const TransposeBodies& bodies, TransposeArgs& args) {
-  args.tile_rows = args.tile_columns = kFlipTile;
-  if (args.rows == 1) {
-    args.tile_columns = kRunPiece;
-    return bodies.runs;
-  }
-  if (args.rows == 3 && args.y_column == 3) {
-    args.tile_columns = kTriples;
-    return bodies.interleave3;
-  }
-  if (args.columns == 3 && args.x_row == 3) {
-    args.tile_rows = kTriples;
-    return bodies.deinterleave3;
-  }
-  return bodies.matrices;
+/// Whether there are many small matrices that follow each other in both tensors.
+template <class Args>
+bool HasPixels(const Args& args) {
+  const std::size_t elements = args.rows * args.columns;
+  return args.outer.rank == 1 && args.outer.strides[0][0] == elements &&
+         args.outer.strides[1][0] == elements && args.x_row == args.columns &&
+         args.y_column == args.rows && elements <= kMostOfPixel;
 }
 
-double TotalNs(const TransposeArgs& args, double count) {
-  const double tasks_ns = kNsPerTask * static_cast<double>(args.tasks);
-  const double stream_ns = MoveNs(2 * sizeof(float) * count);
-  if (args.rows == 1) return tasks_ns + kFarRuns * stream_ns;
-  if (args.tile_rows != kFlipTile || args.tile_columns != kFlipTile) return tasks_ns + stream_ns;
-  double each_ns = count > kFarElements ? kNsPerFarFlipped : kNsPerFlipped;
+/// How a transposition is computed: the time beside reading and writing.
+struct Way {
+  Body body = nullptr;
+  double ns_per_element = 0, ns_per_task = kNsPerTask;
+};
+
+/// Picks the body and its tiles.
+Way Choose(const TransposeBodies& bodies, double count, TransposeArgs& args) {
+  const double stream_ns = MoveNs(2 * sizeof(float) * count) / count;
+  if (args.rows == 1) {
+    args.tile_columns = kRunPiece;
+    return {bodies.runs, kFarRuns * stream_ns};
+  }
+  const bool pixels = HasPixels(args);
+  const bool interleaves = args.rows <= 4 && args.y_column == args.rows && args.columns >= kNarrow;
+  const bool deinterleaves =
+      args.columns <= 4 && args.x_row == args.columns && args.rows >= kNarrow;
+  args.tile_rows = pixels || interleaves ? args.rows : deinterleaves ? kInterleaved : kFlipTile;
+  args.tile_columns = pixels || deinterleaves ? args.columns
+                      : interleaves           ? kInterleaved
+                                              : kFlipTile;
+  const double ns_per_task = pixels ? kNsPerPixel : kNsPerTask;
+  if (interleaves) {
+    return {(pixels ? bodies.interleave_pixels : bodies.interleave)[args.rows - 2], stream_ns,
+            ns_per_task};
+  }
+  if (deinterleaves) {
+    return {(pixels ? bodies.deinterleave_pixels : bodies.deinterleave)[args.columns - 2],
+            stream_ns, ns_per_task};
+  }
+  double each_ns = count > kFarElements && !pixels ? kNsPerFarFlipped : kNsPerFlipped;
   if (std::min(args.rows, args.columns) < kNarrow) each_ns = std::max(each_ns, kNsPerNarrowFlipped);
-  return tasks_ns + count * each_ns;
+  return {pixels ? bodies.pixels : bodies.matrices, each_ns, ns_per_task};
 }
 
 template <class Args>
-void SetTasks(Args& args) {
+void SetBlocks(const Way& way, double count, Args& args) {
   args.tasks = args.outer.count() * CeilDivide(args.rows, args.tile_rows) *
                CeilDivide(args.columns, args.tile_columns);
+  const double ns = way.ns_per_element * count + way.ns_per_task * static_cast<double>(args.tasks);
+  args.blocks = BlocksFor(ns, args.tasks);
 }
 
 template <class Args>
@@ -169,25 +187,11 @@ Kernel KernelOf(Body body, const Args& args, double count) {
   return kernel;
 }
 
-/// Whether there are many small matrices that follow each other in both tensors.
-bool HasPixels(const ByteTransposeArgs& args) {
-  const std::size_t bytes = args.rows * args.columns;
-  return args.outer.rank == 1 && args.outer.strides[0][0] == bytes &&
-         args.outer.strides[1][0] == bytes && args.x_row == args.columns &&
-         args.y_column == args.rows && bytes <= kMostOfPixel;
-}
-
 /// The longest side of a tile, if a side is cut evenly into as few tiles as possible.
 std::size_t EvenTile(std::size_t side) { return CeilDivide(side, CeilDivide(side, kByteTile)); }
 
-/// How a transposition of bytes is computed.
-struct ByteWay {
-  Body body = nullptr;
-  double ns_per_byte = 0, ns_per_task = kNsPerTask;
-};
-
 /// Picks the body and its tiles.
-ByteWay ChooseForBytes(const ByteTransposeBodies& bodies, double count, ByteTransposeArgs& args) {
+Way ChooseForBytes(const ByteTransposeBodies& bodies, double count, ByteTransposeArgs& args) {
   if (args.rows == 1) {
     args.tile_columns = kRunBytes;
     return {bodies.runs, kFarRuns * MoveNs(2 * count) / count};
@@ -218,10 +222,8 @@ Result<Kernel> MakeTransposeOfBytes(std::span<const std::int64_t> dims,
   LAGOON_ASSIGN_OR_RETURN(const std::size_t elements, CheckElements(kName, "x", dims));
   const auto count = static_cast<double>(elements);
   auto args = Layout<ByteTransposeArgs>(JoinedAxes(dims, permutation));
-  const ByteWay way = ChooseForBytes(LAGOON_DISPATCH(PickByteTransposeBodies)(), count, args);
-  SetTasks(args);
-  const double ns = way.ns_per_byte * count + way.ns_per_task * static_cast<double>(args.tasks);
-  args.blocks = BlocksFor(ns, args.tasks);
+  const Way way = ChooseForBytes(LAGOON_DISPATCH(PickByteTransposeBodies)(), count, args);
+  SetBlocks(way, count, args);
   return KernelOf(way.body, args, count);
 }
 
@@ -262,10 +264,9 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   LAGOON_ASSIGN_OR_RETURN(const std::size_t elements, CheckElements(kName, "x", dims));
   const auto count = static_cast<double>(elements);
   auto args = Layout<TransposeArgs>(JoinedAxes(dims, permutation));
-  const Body body = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), args);
-  SetTasks(args);
-  args.blocks = BlocksFor(TotalNs(args, count), args.tasks);
-  return KernelOf(body, args, count);
+  const Way way = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), count, args);
+  SetBlocks(way, count, args);
+  return KernelOf(way.body, args, count);
 }
 
 }  // namespace lagoon

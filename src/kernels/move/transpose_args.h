@@ -27,19 +27,22 @@ struct TransposeArgsOf {
 using TransposeArgs = TransposeArgsOf<float>;
 using ByteTransposeArgs = TransposeArgsOf<std::uint8_t>;
 
+/// `pixels` and so on: for whole matrices that follow each other in both tensors, as the channels of
+/// pixels do. A task is one matrix.
 struct TransposeBodies {
   Body runs = nullptr;  // for rows == 1
   Body matrices = nullptr;
-  Body interleave3 = nullptr;    // for rows == 3, y_column == 3: three planes to pixels
-  Body deinterleave3 = nullptr;  // for columns == 3, x_row == 3: pixels to three planes
+  Body interleave[3] = {};    // for 2, 3 and 4 rows, y_column == rows: planes to pixels
+  Body deinterleave[3] = {};  // for 2, 3 and 4 columns, x_row == columns: pixels to planes
+  Body pixels = nullptr;
+  Body interleave_pixels[3] = {};
+  Body deinterleave_pixels[3] = {};
 };
 
 struct ByteTransposeBodies {
   Body runs = nullptr;  // for rows == 1
   Body matrices = nullptr;
   Body interleave[3] = {};  // for 2, 3 and 4 rows, y_column == rows
-  /// The same for whole matrices that follow each other in both tensors, as the channels of pixels
-  /// do: a task is one matrix.
   Body pixels = nullptr;
   Body interleave_pixels[3] = {};
 };

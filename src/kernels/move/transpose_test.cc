@@ -92,6 +92,20 @@ TEST(Transpose, SixAxesAndAxesOfOne) {
   Check({7}, {0});
 }
 
+TEST(Transpose, ShuffledChannels) {
+  for (const std::int64_t groups : {2, 3, 4, 5, 8, 17}) {
+    for (const std::int64_t each : {1, 2, 7, 8, 9, 15, 16, 17, 24, 48}) {
+      Check({11, groups, each}, {0, 2, 1});
+      Check({11, each, groups}, {0, 2, 1});
+      Check({each, groups}, {1, 0});
+    }
+  }
+  Check({5000, 2, 24}, {0, 2, 1});  // several blocks
+  Check({3, 2, 2'500}, {0, 2, 1});  // more than a pixel's channels
+  Check({3, 2'500, 4}, {0, 2, 1});
+  Check({2, 2, 12, 5, 5}, {0, 2, 1, 3, 4});  // channels first
+}
+
 TEST(Transpose, LongRunsAreCut) { Check({2, 3, 20'000}, {1, 0, 2}); }
 
 TEST(Transpose, BytesOfImages) {

@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t kAttentionDepth = 256;
 /// The widest panel of two vectors.
 constexpr std::size_t kPanelFloats = 32;
+/// So few rows do not pay for packing the keys: scores are then sums over the columns.
+constexpr std::size_t kFewRows = 3;
+constexpr std::size_t kKeysPerCheck = 256;
 
 /// A task is some rows of one head.
 struct AttentionArgs {
@@ -33,8 +36,9 @@ struct AttentionArgs {
   std::size_t heads = 1, rows = 1, keys = 1, depth = 1, value_depth = 1, sharing = 1;
   std::size_t tile_rows = 1, row_tiles = 1, tasks = 1, blocks = 1;
   std::size_t score_pitch = 1, value_pitch = 1;  // in floats; multiples of whole panels
-  float scale = 1, fill = 0;
-  bool kept = true;
+  float scale = 1, fill = 0, floor = 0;
+  bool kept = true, has_floor = false;
+  bool few_rows = false;
 };
 
 inline std::size_t Offset(const AttentionView& view, std::size_t batch, std::size_t head,
@@ -103,11 +107,46 @@ class AttentionTile {
   }
 
   bool Scores() {
+    if (args_.few_rows) return DotScores();
     const float* const q = args_.q + Offset(args_.q_view, batch_, head_, rows_.begin);
     const float* const k = args_.k + Offset(args_.k_view, batch_, KeyHead(), 0);
     return Multiply({q, args_.q_view.row, args_.q_view.column, rows_.size()},
                     {k, args_.k_view.column, args_.k_view.row, args_.keys}, args_.depth, args_.keys,
                     {scores_, args_.score_pitch});
+  }
+
+  /// For few rows, where the columns of q and k lie side by side.
+  bool DotScores() {
+    const float* const k = args_.k + Offset(args_.k_view, batch_, KeyHead(), 0);
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const float* const q = args_.q + Offset(args_.q_view, batch_, head_, rows_.begin + row);
+      float* const scores = scores_ + row * args_.score_pitch;
+      size_t key = 0;
+      for (; key + 4 <= args_.keys; key += 4) {
+        if (key % kKeysPerCheck == 0 && Leaves()) return false;
+        Dot<4>(q, k + key * args_.k_view.row, scores + key);
+      }
+      for (; key < args_.keys; ++key) Dot<1>(q, k + key * args_.k_view.row, scores + key);
+    }
+    return true;
+  }
+
+  template <size_t kKeys>
+  HWY_INLINE void Dot(const float* q, const float* k, float* scores) const {
+    V sums[kKeys];
+    LAGOON_UNROLL for (size_t i = 0; i < kKeys; ++i) sums[i] = hn::Zero(D());
+    const auto add = [&](const auto& io, size_t c) HWY_ATTR {
+      const V factor = io.Load(q + c);
+      LAGOON_UNROLL for (size_t i = 0; i < kKeys; ++i) {
+        sums[i] = hn::MulAdd(factor, io.Load(k + i * args_.k_view.row + c), sums[i]);
+      }
+    };
+    size_t c = 0;
+    for (; c + simd::Lanes() <= args_.depth; c += simd::Lanes()) add(simd::Whole(), c);
+    if (c < args_.depth) add(simd::Part(args_.depth - c), c);
+    LAGOON_UNROLL for (size_t i = 0; i < kKeys; ++i) {
+      scores[i] = hn::GetLane(hn::SumOfLanes(D(), sums[i]));
+    }
   }
 
   bool WeighValues() {
@@ -127,8 +166,17 @@ class AttentionTile {
         if ((keep[j * args_.keep_view.column] != 0) != args_.kept) scores[j] = args_.fill;
       }
     }
-    if (args_.mask == nullptr) return;
-    const float* const mask = args_.mask + Offset(args_.mask_view, batch_, head_, at);
+    if (args_.mask != nullptr) {
+      AddMask(args_.mask + Offset(args_.mask_view, batch_, head_, at), scores);
+    }
+    if (args_.has_floor) {
+      for (size_t j = 0; j < args_.keys; ++j) {
+        if (scores[j] < args_.floor) scores[j] = args_.floor;
+      }
+    }
+  }
+
+  HWY_INLINE void AddMask(const float* mask, float* scores) const {
     if (args_.mask_view.column == 1) return Add(mask, scores);
     for (size_t j = 0; j < args_.keys; ++j) scores[j] += mask[j * args_.mask_view.column];
   }
@@ -285,6 +333,9 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   args.scale = spec.scale;
   args.fill = spec.fill;
   args.kept = spec.kept;
+  args.floor = spec.floor;
+  args.has_floor = spec.floor != -std::numeric_limits<float>::infinity();
+  args.few_rows = spec.rows <= kFewRows && spec.q.column == 1 && spec.k.column == 1;
   args.score_pitch = WholePanels(spec.keys);
   args.value_pitch = WholePanels(spec.value_depth);
   const auto rows = static_cast<std::size_t>(std::max(1.0, kTaskNs / RowNs(spec)));

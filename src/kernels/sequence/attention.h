@@ -3,6 +3,7 @@
 // Attention over several heads as one kernel: scores and probabilities stay in scratch memory.
 
 #include <cstddef>
+#include <limits>
 
 #include "kernels/kernel.h"
 
@@ -16,7 +17,7 @@ struct AttentionView {
   std::size_t batch = 0, head = 0, row = 0, column = 1;
 };
 
-/// y = softmax(scale * q * transposed(k) + mask, over the keys) * v for every head.
+/// y = softmax(max(scale * q * transposed(k) + mask, floor), over the keys) * v for every head.
 struct AttentionSpec {
   std::size_t batch = 1, heads = 1, rows = 1;  // sizes of q and y; each row is one query
   std::size_t keys = 1;                        // rows of k and v
@@ -33,6 +34,8 @@ struct AttentionSpec {
   AttentionView keep_view;
   bool kept = true;
   float fill = 0;
+  /// The least score: what is below becomes it, after the mask is added.
+  float floor = -std::numeric_limits<float>::infinity();
 };
 
 /// Inputs: q, k, v, then mask and keep if the spec has them. Output: y, which must not overlap an

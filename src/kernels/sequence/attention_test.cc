@@ -84,6 +84,7 @@ std::vector<double> ScoresOf(const AttentionSpec& s, const Operands& o, std::siz
     score *= s.scale;
     if (s.keep && (o.keep[At(s.keep_view, batch, head, row, key)] != 0) != s.kept) score = s.fill;
     if (s.mask) score += o.mask[At(s.mask_view, batch, head, row, key)];
+    score = std::max(score, double{s.floor});
     scores.push_back(score);
   }
   return scores;
@@ -164,6 +165,26 @@ TEST(Attention, AddsAMaskAndKeepsScores) {
   spec.fill = -5;
   Check(spec);
   spec.kept = false;
+  Check(spec);
+}
+
+TEST(Attention, FewRowsReadTheKeysAsTheyLie) {
+  for (const std::size_t rows : {1u, 2u, 3u, 4u}) {
+    for (const std::size_t depth : {1u, 15u, 16u, 64u, 67u}) {
+      AttentionSpec spec = DenseSpec(2, 6, rows, 301, depth, 19);
+      spec.sharing = 2;
+      spec.k = SideBySide(3, 301, depth);
+      spec.v = SideBySide(3, 301, 19);
+      Check(spec);
+    }
+  }
+}
+
+TEST(Attention, ScoresBelowTheFloorAreTheFloor) {
+  AttentionSpec spec = DenseSpec(1, 2, 7, 21, 16, 16);
+  spec.mask = true;
+  spec.mask_view = {.batch = 21, .head = 0, .row = 0, .column = 1};
+  spec.floor = -1;
   Check(spec);
 }
 

@@ -35,17 +35,36 @@ HWY_INLINE void FlipPlain(const FlipTileOf<T>& t, Range rows, Range columns) {
 }
 
 #if HWY_TARGET == HWY_SCALAR
-constexpr size_t kFlip = 1;
+constexpr size_t kFlip = 1, kFlipRows = 1;
 
-HWY_INLINE void FlipSquare(const float* x, size_t, float* y, size_t) { *y = *x; }
+template <size_t kRows>
+HWY_INLINE void FlipStrip(const float* x, size_t, float* y, size_t) {
+  *y = *x;
+}
 #else
 constexpr size_t kFlip = 4;
 
-/// Transposes a 4x4 square in registers.
-HWY_INLINE void FlipSquare(const float* x, size_t x_row, float* y, size_t y_column) {
-  const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, x), r1 = hn::LoadU(d, x + x_row);
-  const auto r2 = hn::LoadU(d, x + 2 * x_row), r3 = hn::LoadU(d, x + 3 * x_row);
+/// Rows of a strip: a vector holds four elements of every fourth of them.
+constexpr size_t kFlipRows = HWY_MIN(16, hn::MaxLanes(simd::D()));
+
+template <size_t kRows>
+HWY_INLINE auto LoadFours(const float* x, size_t x_row) {
+  const hn::FixedTag<float, kRows> d;
+  if constexpr (kRows == kFlip) {
+    return hn::LoadU(d, x);
+  } else {
+    return hn::Combine(d, LoadFours<kRows / 2>(x + kRows / 2 * x_row, x_row),
+                       LoadFours<kRows / 2>(x, x_row));
+  }
+}
+
+/// Transposes `kRows` rows of four columns in registers.
+template <size_t kRows>
+HWY_INLINE void FlipStrip(const float* x, size_t x_row, float* y, size_t y_column) {
+  const hn::FixedTag<float, kRows> d;
+  const auto r0 = LoadFours<kRows>(x, x_row), r1 = LoadFours<kRows>(x + x_row, x_row);
+  const auto r2 = LoadFours<kRows>(x + 2 * x_row, x_row);
+  const auto r3 = LoadFours<kRows>(x + 3 * x_row, x_row);
   const auto a = hn::InterleaveLower(d, r0, r2), b = hn::InterleaveLower(d, r1, r3);
   const auto c = hn::InterleaveUpper(d, r0, r2), e = hn::InterleaveUpper(d, r1, r3);
   hn::StoreU(hn::InterleaveLower(d, a, b), d, y);
@@ -59,8 +78,14 @@ struct Flip {
   static HWY_INLINE void Run(const FlipTile& t) {
     const size_t rows = t.rows / kFlip * kFlip, columns = t.columns / kFlip * kFlip;
     for (size_t c = 0; c < columns; c += kFlip) {
-      for (size_t r = 0; r < rows; r += kFlip) {
-        FlipSquare(t.x + r * t.x_row + c, t.x_row, t.y + c * t.y_column + r, t.y_column);
+      const float* const x = t.x + c;
+      float* const y = t.y + c * t.y_column;
+      size_t r = 0;
+      for (; r + kFlipRows <= rows; r += kFlipRows) {
+        FlipStrip<kFlipRows>(x + r * t.x_row, t.x_row, y + r, t.y_column);
+      }
+      if constexpr (kFlipRows != kFlip) {
+        for (; r < rows; r += kFlip) FlipStrip<kFlip>(x + r * t.x_row, t.x_row, y + r, t.y_column);
       }
     }
     FlipPlain(t, {rows, t.rows}, {0, columns});

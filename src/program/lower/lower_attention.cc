@@ -39,7 +39,7 @@ Result<Heads> HeadsOf(const Dims& dims, const std::vector<std::int64_t>& order) 
   return heads;
 }
 
-/// The view of an operand that broadcasts to the scores.
+/// The view of an operand of these dims that broadcasts to the scores.
 AttentionView MaskView(const Dims& dims, const AttentionSpec& spec) {
   const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   const Dims scores{size(spec.batch), size(spec.heads), size(spec.rows), size(spec.keys)};
@@ -52,14 +52,16 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   std::vector<Operand> operands;
   std::array<Heads, 3> heads;
   for (std::size_t i = 0; i < 3; ++i) {
-    constexpr const char* kOrders[] = {"q_order", "k_order", "v_order"};
+    const std::string name(1, "qkv"[i]);
     LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[i], Layout::kPlain));
-    LAGOON_ASSIGN_OR_RETURN(heads[i], HeadsOf(x.dims, node.Ints(kOrders[i], {})));
+    LAGOON_ASSIGN_OR_RETURN(heads[i],
+                            HeadsOf(node.Ints(name + "_dims", {}), node.Ints(name + "_order", {})));
     operands.push_back(builder.All(x));
   }
   const auto& [q, k, v] = heads;
   const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain);
-  LAGOON_ASSIGN_OR_RETURN(const Heads out, HeadsOf(y.dims, node.Ints("y_order", {})));
+  LAGOON_ASSIGN_OR_RETURN(const Heads out,
+                          HeadsOf(node.Ints("y_dims", {}), node.Ints("y_order", {})));
   AttentionSpec spec;
   spec.batch = q.dims[0];
   spec.heads = q.dims[1];
@@ -74,16 +76,17 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   spec.scale = node.Float("scale", 1);
   spec.kept = node.Int("kept", 1) != 0;
   spec.fill = node.Float("fill", 0);
+  spec.floor = node.Float("floor", spec.floor);
   if (node.inputs[3] != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor mask, builder.Use(node.inputs[3], Layout::kPlain));
     spec.mask = true;
-    spec.mask_view = MaskView(mask.dims, spec);
+    spec.mask_view = MaskView(node.Ints("mask_dims", {}), spec);
     operands.push_back(builder.All(mask));
   }
   if (node.inputs[4] != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor keep, builder.Use(node.inputs[4], Layout::kPlain));
     spec.keep = true;
-    spec.keep_view = MaskView(keep.dims, spec);
+    spec.keep_view = MaskView(node.Ints("keep_dims", {}), spec);
     operands.push_back(builder.All(keep));
   }
   builder.Define(node.outputs[0], y);

@@ -369,7 +369,7 @@ struct AttentionArgs {
   u32 row_tiles;
   u32 pitch;  // pitch of rows in shared memory; odd, so that keys are on different banks
   u32 kept;
-  float scale, fill;
+  float scale, fill, floor;
 };
 
 LAGOON_SHARED_CONSTEXPR u32 AttentionSharedBytes(u32 pitch) {

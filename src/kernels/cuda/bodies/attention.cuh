@@ -104,7 +104,8 @@ class AttentionWalk {
         (args_.keep[PlaceOf(args_.keep_view, row, key)] != 0) != (args_.kept != 0)) {
       score = args_.fill;
     }
-    return args_.mask != nullptr ? score + args_.mask[PlaceOf(args_.mask_view, row, key)] : score;
+    if (args_.mask != nullptr) score += args_.mask[PlaceOf(args_.mask_view, row, key)];
+    return score < args_.floor ? args_.floor : score;
   }
 
   LAGOON_DEVICE i64 PlaceOf(const AttentionOperand& view, u32 row, u32 key) const {

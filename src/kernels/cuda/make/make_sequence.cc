@@ -63,6 +63,7 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
   args.kept = spec.kept ? 1 : 0;
   args.scale = spec.scale;
   args.fill = spec.fill;
+  args.floor = spec.floor;
   CudaKernel kernel = KernelLike(cpu, "attention", BodyId::kAttention,
                                  U32(spec.batch * spec.heads) * args.row_tiles, args);
   kernel.shared_bytes = AttentionSharedBytes(args.pitch);

@@ -1,0 +1,174 @@
+// Attention in the forms that exporters write, as one kernel and op by op: where the probabilities
+// are an output too, nothing is fused.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "program/testing/run_model.h"
+
+namespace lagoon {
+namespace {
+
+using testing::Bytes;
+using testing::ModelBuilder;
+using testing::Ops;
+using testing::RunModel;
+using Floats = std::vector<float>;
+using Form = std::function<void(ModelBuilder&)>;
+
+constexpr std::size_t kBatch = 2, kHeads = 3, kRows = 5, kKeys = 7, kDepth = 8;
+
+Bytes Numbers(std::size_t count, std::size_t seed) {
+  Floats numbers(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    numbers[i] = static_cast<float>((i * 37 + seed) % 101) / 50.0f - 1.0f;
+  }
+  Bytes bytes(count * sizeof(float));
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+/// "q", "k" and "v" of rank 3, heads and batch merged, from inputs with the heads side by side; and
+/// "s", the scores.
+void AddMergedScores(ModelBuilder& m) {
+  m.Input("x", {kBatch, kRows, kHeads * kDepth}).Input("z", {kBatch, kKeys, kHeads * kDepth});
+  m.Ints("x4", {kBatch, kRows, kHeads, kDepth}).Ints("z4", {kBatch, kKeys, kHeads, kDepth});
+  m.Ints("x3", {kBatch * kHeads, kRows, kDepth}).Ints("z3", {kBatch * kHeads, kKeys, kDepth});
+  m.Ints("s4", {kBatch, kHeads, kRows, kKeys}).Ints("s3", {kBatch * kHeads, kRows, kKeys});
+  m.Ints("y4", {kBatch, kHeads, kRows, kDepth});
+  const auto heads = [&](const std::string& from, const std::string& to, const std::string& as) {
+    m.Add("Reshape", {from, as + "4"}, {to + "a"});
+    m.Add("Transpose", {to + "a"}, {to + "b"}).Ints("perm", {0, 2, 1, 3});
+    m.Add("Reshape", {to + "b", as + "3"}, {to});
+  };
+  heads("x", "q", "x");
+  heads("z", "k", "z");
+  heads("z", "v", "z");
+  m.Add("Transpose", {"k"}, {"kt"}).Ints("perm", {0, 2, 1});
+  m.Add("MatMul", {"q", "kt"}, {"s"});
+}
+
+/// Adds `form`, which computes the operand "t" of the Softmax from "s"; compares "y" of the fused
+/// graph with that of the ops.
+void Check(const Form& form, const std::vector<Bytes>& more) {
+  std::vector<Bytes> inputs{Numbers(kBatch * kRows * kHeads * kDepth, 1),
+                            Numbers(kBatch * kKeys * kHeads * kDepth, 2)};
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  std::vector<Floats> results;
+  for (const bool fused : {true, false}) {
+    ModelBuilder m;
+    AddMergedScores(m);
+    form(m);
+    m.Add("Softmax", {"t"}, {"p"}).Int("axis", -1);
+    m.Add("MatMul", {"p", "v"}, {"o"});
+    m.Add("Reshape", {"o", "y4"}, {"o4"});
+    m.Add("Transpose", {"o4"}, {"y"}).Ints("perm", {0, 2, 1, 3});
+    m.Output("y");
+    if (!fused) m.Output("p");
+    const Result<Graph> graph = m.Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    const bool has = Ops(*graph).find("Attention") != std::string::npos;
+    ASSERT_EQ(has, fused) << Ops(*graph);
+    ASSERT_EQ(Ops(*graph).find("MatMul") == std::string::npos, fused) << Ops(*graph);
+    const Bytes y = RunModel(m, inputs)[0];
+    Floats floats(y.size() / sizeof(float));
+    std::memcpy(floats.data(), y.data(), y.size());
+    results.push_back(std::move(floats));
+  }
+  ASSERT_EQ(results[0].size(), kBatch * kRows * kHeads * kDepth);
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    ASSERT_NEAR(results[0][i], results[1][i], 2e-6) << "element " << i;
+  }
+}
+
+TEST(AttentionForms, MergedHeadsWithAScale) {
+  Check(
+      [](ModelBuilder& m) {
+        m.Floats("eight", {}, {8});
+        m.Add("Div", {"s", "eight"}, {"t"});
+      },
+      {});
+}
+
+TEST(AttentionForms, AMaskWhereBatchAndHeadsAreSplit) {
+  Check(
+      [](ModelBuilder& m) {
+        m.Input("mask", {kBatch, 1, kRows, kKeys});
+        m.Add("Reshape", {"s", "s4"}, {"a"});
+        m.Add("Add", {"a", "mask"}, {"b"});
+        m.Add("Reshape", {"b", "s3"}, {"t"});
+      },
+      {Numbers(kBatch * kRows * kKeys, 3)});
+}
+
+TEST(AttentionForms, AMaskOfMergedHeads) {
+  Check(
+      [](ModelBuilder& m) {
+        m.Input("mask", {kBatch * kHeads, 1, kKeys});
+        m.Add("Add", {"mask", "s"}, {"t"});
+      },
+      {Numbers(kBatch * kHeads * kKeys, 3)});
+}
+
+TEST(AttentionForms, TwoMasksAndALeastScore) {
+  Check(
+      [](ModelBuilder& m) {
+        m.Input("bias", {1, kHeads, kRows, 1}).Input("mask", {kBatch, 1, 1, kKeys});
+        m.Floats("least", {}, {-0.5F});
+        m.Add("Reshape", {"s", "s4"}, {"a"});
+        m.Add("Add", {"a", "bias"}, {"b"});
+        m.Add("Add", {"b", "mask"}, {"c"});
+        m.Add("Max", {"c", "least"}, {"d"});
+        m.Add("Reshape", {"d", "s3"}, {"t"});
+      },
+      {Numbers(kHeads * kRows, 3), Numbers(kBatch * kKeys, 4)});
+}
+
+TEST(AttentionForms, AChoiceBeforeAMaskAndASummandOfZeros) {
+  Check(
+      [](ModelBuilder& m) {
+        m.Input("mask", {kBatch, 1, 1, kKeys}).Floats("low", {}, {-3});
+        m.Floats("zeros", {1}, {0}).Floats("none", {1, 1, 1}, {0});
+        m.Add("Add", {"s", "none"}, {"n"});
+        m.Add("Reshape", {"n", "s4"}, {"a"});
+        m.Add("Greater", {"mask", "zeros"}, {"keep"});
+        m.Add("Where", {"keep", "a", "low"}, {"b"});
+        m.Add("Add", {"b", "mask"}, {"c"});
+        m.Add("Reshape", {"c", "s3"}, {"t"});
+      },
+      {Numbers(kBatch * kKeys, 4)});
+}
+
+/// Heads of which each has two rows of the queries are no heads of the keys.
+TEST(AttentionForms, OperandsThatDivideOtherwiseAreReadMerged) {
+  ModelBuilder m;
+  m.Input("q", {4, 5, 8}).Input("z", {2, 2, 7, 8}).Input("w", {4, 1, 7, 8}).Output("y");
+  m.Ints("z3", {4, 7, 8}).Ints("s4", {1, 4, 5, 7}).Ints("s3", {4, 5, 7});
+  m.Input("mask", {1, 4, 1, 7});
+  m.Add("Reshape", {"z", "z3"}, {"k"});
+  m.Add("Reshape", {"w", "z3"}, {"v"});
+  m.Add("Transpose", {"k"}, {"kt"}).Ints("perm", {0, 2, 1});
+  m.Add("MatMul", {"q", "kt"}, {"s"});
+  m.Add("Reshape", {"s", "s4"}, {"a"});
+  m.Add("Add", {"a", "mask"}, {"b"});
+  m.Add("Reshape", {"b", "s3"}, {"t"});
+  m.Add("Softmax", {"t"}, {"p"}).Int("axis", -1);
+  m.Add("MatMul", {"p", "v"}, {"y"});
+  std::vector<Bytes> inputs{Numbers(160, 1), Numbers(224, 2), Numbers(224, 3), Numbers(28, 4)};
+  const Bytes fused = RunModel(m, inputs)[0];
+  m.Output("p");
+  const Bytes open = RunModel(m, inputs)[0];
+  ASSERT_EQ(fused.size(), open.size());
+  for (std::size_t i = 0; i < fused.size(); i += sizeof(float)) {
+    float a = 0, b = 0;
+    std::memcpy(&a, fused.data() + i, sizeof(float));
+    std::memcpy(&b, open.data() + i, sizeof(float));
+    ASSERT_NEAR(a, b, 2e-6) << "byte " << i;
+  }
+}
+
+}  // namespace
+}  // namespace lagoon
