@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kNsPerEntry = 12;
 constexpr double kNsPerTarget = 2;
+constexpr double kNsPerSingle = 1.5;             // an entry of one element, found by one index
 constexpr std::size_t kGatherPiece = 4096;       // bytes of a run that a task copies
 constexpr std::size_t kScatterRange = 64 << 10;  // bytes of y that a block owns
 constexpr std::int64_t kCombinePiece = 1024;     // elements between two guard checks
@@ -86,6 +87,21 @@ class EntryWalk {
     }
   }
 
+  /// Next() `count` times, within the line: the entries along the last axis.
+  void Skip(std::int64_t count) {
+    const std::size_t last = indexing_.entry_axes - 1;
+    at_[last] += count - 1;
+    index_ += (count - 1) * indexing_.index_strides[last];
+    base_ += (count - 1) * indexing_.base_strides[last];
+    Next();
+  }
+  std::int64_t line_left() const {
+    const std::size_t last = indexing_.entry_axes - 1;
+    return indexing_.entries[last] - at_[last];
+  }
+  std::int64_t index() const { return index_; }
+  std::int64_t base() const { return base_; }
+
   /// Where the entry's run begins in the indexed tensor, or -1 if an index is out of range.
   std::int64_t Target(const std::byte* indices) const {
     std::int64_t target = base_;
@@ -139,6 +155,59 @@ bool GatherBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     walk.Next();
   }
   return true;
+}
+
+/// For entries of one element each, found by one index; T: an unsigned integer of its size.
+template <typename T, typename Index>
+bool GatherSingles(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const GatherArgs*>(raw);
+  const Indexing& indexing = args.indexing;
+  const Range entries = Share(args.tasks, args.blocks, block);
+  const auto* const x = reinterpret_cast<const T*>(args.x);
+  const auto* const indices = reinterpret_cast<const Index*>(args.indices);
+  T* const y = reinterpret_cast<T*>(args.y);
+  const std::size_t last = indexing.entry_axes - 1;
+  const std::int64_t step = indexing.index_strides[last], base_step = indexing.base_strides[last];
+  const std::int64_t size = indexing.sizes[0], stride = indexing.strides[0];
+  EntryWalk walk(indexing, static_cast<std::int64_t>(entries.begin));
+  for (std::size_t entry = entries.begin; entry < entries.end;) {
+    const auto left = static_cast<std::int64_t>(entries.end - entry);
+    const std::int64_t count = std::min(walk.line_left(), left);
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t index = indices[walk.index() + i * step];
+      index += index < 0 ? size : 0;
+      const bool inside = index >= 0 && index < size;
+      const T element = x[walk.base() + i * base_step + (inside ? index : 0) * stride];
+      y[entry + static_cast<std::size_t>(i)] = inside ? element : T{0};
+    }
+    entry += static_cast<std::size_t>(count);
+    walk.Skip(count);
+  }
+  return true;
+}
+
+template <typename T>
+Body SinglesBody(bool wide) {
+  return wide ? &GatherSingles<T, std::int64_t> : &GatherSingles<T, std::int32_t>;
+}
+
+/// Null if an entry is more than one element, or has another number of indices than one.
+Body SinglesBodyOf(const GatherArgs& args) {
+  const Indexing& indexing = args.indexing;
+  if (indexing.run != 1 || indexing.tuple != 1 || indexing.entry_axes == 0) return nullptr;
+  switch (args.element_bytes) {
+    case 1:
+      return SinglesBody<std::uint8_t>(indexing.wide);
+    case 2:
+      return SinglesBody<std::uint16_t>(indexing.wide);
+    case 4:
+      return SinglesBody<std::uint32_t>(indexing.wide);
+    case 8:
+      return SinglesBody<std::uint64_t>(indexing.wide);
+    default:
+      return nullptr;
+  }
 }
 
 /// Checks the guards of a block after a certain amount of work.
@@ -311,11 +380,12 @@ Result<Kernel> MakeGather(const IndexSpec& spec) {
   args.pieces = CeilDivide(run * args.element_bytes, kGatherPiece);
   args.tasks = entries * args.pieces;
   const double bytes = 2.0 * static_cast<double>(entries * run * args.element_bytes);
-  args.blocks =
-      BlocksFor(kNsPerEntry * static_cast<double>(args.tasks) + MoveNs(bytes), args.tasks);
+  const Body singles = SinglesBodyOf(args);
+  const double task_ns = singles != nullptr ? kNsPerSingle : kNsPerEntry;
+  args.blocks = BlocksFor(task_ns * static_cast<double>(args.tasks) + MoveNs(bytes), args.tasks);
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = &GatherBody;
+  kernel.body = singles != nullptr ? singles : &GatherBody;
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(GatherArgs, x), offsetof(GatherArgs, indices)};

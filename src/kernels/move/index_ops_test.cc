@@ -42,6 +42,39 @@ TEST(Gather, TakesRowsFromBothEndsAndZerosFromOutside) {
   ExpectTyped(MakeGather(narrow), {ToBytes(x), ToBytes(I32{1, -3})}, I32{3, 4, 1, 2});
 }
 
+/// GatherElements and ScatterElements have such entries: x is [3, 5, 11], y [3, 5, 700].
+template <typename T, typename Index>
+void CheckSingles(DataType type, DataType index_type) {
+  IndexSpec spec;
+  spec.entries = {3, 5, 700};
+  spec.index_strides = {3500, 700, 1};
+  spec.base_strides = {55, 11, 0};
+  spec.sizes = {11};
+  spec.strides = {1};
+  spec.tensor = 165;
+  spec.type = type;
+  spec.index_type = index_type;
+  std::vector<T> x, expected;
+  std::vector<Index> indices;
+  for (int i = 0; i < 165; ++i) x.push_back(static_cast<T>(i + 1));
+  for (std::size_t i = 0; i < 10'500; ++i) {
+    const int index = static_cast<int>(i * 7 % 26) - 13;  // -13, -12, 11 and 12 are outside
+    indices.push_back(static_cast<Index>(index));
+    const bool inside = index >= -11 && index < 11;
+    const std::size_t at = i / 700 * 11 + static_cast<std::size_t>(index < 0 ? index + 11 : index);
+    expected.push_back(inside ? x[at] : T{0});
+  }
+  ExpectTyped(MakeGather(spec), {ToBytes(x), ToBytes(indices)}, expected);
+}
+
+TEST(Gather, SingleElementsOfEverySizeByLines) {
+  CheckSingles<std::uint8_t, std::int64_t>(DataType::kUInt8, DataType::kInt64);
+  CheckSingles<std::int16_t, std::int32_t>(DataType::kInt16, DataType::kInt32);
+  CheckSingles<float, std::int64_t>(DataType::kFloat32, DataType::kInt64);
+  CheckSingles<float, std::int32_t>(DataType::kFloat32, DataType::kInt32);
+  CheckSingles<double, std::int64_t>(DataType::kFloat64, DataType::kInt64);
+}
+
 TEST(Gather, LongRunsAreManyBlocks) {
   I32 x(2 * 100'003), expected;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::int32_t>(i);
