@@ -63,6 +63,10 @@ void FuseResiduals(Graph& graph);
 /// other, have more. Exporters write rows that are gathered or scattered as a whole in this way.
 void FuseExpandedIndices(Graph& graph);
 
+/// A Slice of exactly the elements that a ScatterND with constant indices has written is a Reshape of
+/// the updates. Exporters write masks in this way.
+void FuseScatteredSlices(Graph& graph);
+
 /// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)
 /// becomes a LayerNormalization. A scale and a bias that follow become parameters of the new node.
 void FuseNormalizations(Graph& graph);

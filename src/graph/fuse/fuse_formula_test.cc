@@ -87,6 +87,25 @@ ModelBuilder Gelu(float divisor) {
   return m;
 }
 
+/// x [3, 4] with the updates u at [1..2, 0..1], of which [1..2, 0..end) is taken.
+ModelBuilder ScatteredSlice(std::int64_t end, std::int64_t third) {
+  ModelBuilder m;
+  m.Input("x", {3, 4}).Input("u", {4}).Output("y");
+  *m.graph().add_initializer() = testing::RawTensor<std::int64_t>(
+      "i", onnx::TensorProto::INT64, {4, 2}, {1, 0, 1, 1, third, 0, 2, 1});
+  m.Ints("from", {1, 0}).Ints("to", {3, end});
+  m.Add("ScatterND", {"x", "i", "u"}, {"s"});
+  m.Add("Slice", {"s", "from", "to"}, {"y"});
+  return m;
+}
+
+TEST(FuseIndices, ASliceOfWhatWasScatteredIsTheUpdates) {
+  EXPECT_EQ(Ops(Loaded(ScatteredSlice(2, 2))), "Reshape");
+  EXPECT_THAT(Ops(Loaded(ScatteredSlice(3, 2))), ::testing::HasSubstr("ScatterND Slice"));
+  EXPECT_THAT(Ops(Loaded(ScatteredSlice(1, 2))), ::testing::HasSubstr("ScatterND Slice"));
+  EXPECT_THAT(Ops(Loaded(ScatteredSlice(2, 0))), ::testing::HasSubstr("ScatterND Slice"));
+}
+
 TEST(FuseResidual, OverOneAxisToo) {
   ModelBuilder m;
   m.Input("x", {1, 4, 9}).Weights("w", {4, 4, 1}).Weights("k", {4, 1}).Output("y");
