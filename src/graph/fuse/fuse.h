@@ -63,8 +63,8 @@ void FuseResiduals(Graph& graph);
 /// other, have more. Exporters write rows that are gathered or scattered as a whole in this way.
 void FuseExpandedIndices(Graph& graph);
 
-/// A Slice of exactly the elements that a ScatterND with constant indices has written is a Reshape of
-/// the updates. Exporters write masks in this way.
+/// A Slice of exactly the elements that a ScatterND with constant indices has written is a Reshape
+/// of the updates. Exporters write masks in this way.
 void FuseScatteredSlices(Graph& graph);
 
 /// x / sqrt(mean(x^2) + epsilon) becomes an RMSNormalization; the same formula on x - mean(x)

@@ -13,8 +13,8 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kRank = 4;  // batch, heads, rows, columns
-/// Heads that an exporter has merged with the batch may be no deeper: GPUs have no deeper attention,
-/// but the two products.
+/// Heads that an exporter has merged with the batch may be no deeper: GPUs have no deeper
+/// attention, but the two products.
 constexpr std::int64_t kMaxMergedDepth = 128;
 using Order = std::vector<std::int64_t>;
 

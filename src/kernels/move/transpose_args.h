@@ -27,8 +27,8 @@ struct TransposeArgsOf {
 using TransposeArgs = TransposeArgsOf<float>;
 using ByteTransposeArgs = TransposeArgsOf<std::uint8_t>;
 
-/// `pixels` and so on: for whole matrices that follow each other in both tensors, as the channels of
-/// pixels do. A task is one matrix.
+/// `pixels` and so on: for whole matrices that follow each other in both tensors, as the channels
+/// of pixels do. A task is one matrix.
 struct TransposeBodies {
   Body runs = nullptr;  // for rows == 1
   Body matrices = nullptr;
