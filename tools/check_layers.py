@@ -109,9 +109,10 @@ FOLDERS = {
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/model",
-    "server": "base plan policies sched serving/config serving/core server/http server/fleet server/shares "
+    "server": "base plan policies sched serving/config serving/core server/http server/fleet server/generate server/shares "
               "server/grpc/grpc_edge.h",
     "server/fleet": "base serving/core server server/http",
+    "server/generate": "base plan serving/core server server/http",
     "server/shares": "base cluster serving/core server server/http",
     "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
     "server/http": f"base plan serving/core {EDGE}",

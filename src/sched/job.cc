@@ -4,6 +4,11 @@
 
 namespace lagoon {
 
+void JobClient::Sent(std::span<const std::span<const std::byte>> /*outputs*/,
+                     std::function<void()> /*taken*/) {
+  CheckFailed("a client that takes answers", __FILE__, __LINE__);
+}
+
 std::string_view Name(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone:

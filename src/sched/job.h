@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,6 +61,12 @@ class JobClient {
   /// the JobSpec pointed to is not used any more: the client may free it. Must be short (hand
   /// longer work to a thread of your own) and must not block; it may call Post().
   virtual void Finished(const JobResult& result) = 0;
+  /// A job program gives an answer before its end (JobContext::Send): its outputs, valid during
+  /// this call. Any number of times, and not after Finished(). Must not block. `taken` is called
+  /// once, on any thread, after this call: when the answer needs no room any more. Only clients of
+  /// decoupled programs get answers.
+  virtual void Sent(std::span<const std::span<const std::byte>> outputs,
+                    std::function<void()> taken);
 };
 
 class CostTable;

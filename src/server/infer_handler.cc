@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "server/http/charged_room.h"
 #include "server/memory_budget.h"
 #include "serving/core/scheduler_control.h"
 
@@ -57,24 +58,6 @@ HttpResponse LaneIsFull(std::string_view what) {
                        "binary data",
                        JsonLane::kMaxWaiting, what));
 }
-
-}  // namespace
-
-namespace {
-
-// Charges outputs to the connection from when the core allocates them.
-class ChargedRoom final : public AnswerRoom {
- public:
-  explicit ChargedRoom(std::shared_ptr<MemoryCharge> charge) : charge_(std::move(charge)) {}
-
-  Status Take(std::size_t bytes) override {
-    if (charge_->Hold(bytes, Now())) return {};
-    return tl::unexpected<Error>(charge_->NoRoom(bytes));
-  }
-
- private:
-  const std::shared_ptr<MemoryCharge> charge_;
-};
 
 }  // namespace
 

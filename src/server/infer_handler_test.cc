@@ -22,6 +22,7 @@ class FakeReply final : public HttpReply {
  public:
   explicit FakeReply(IoPool& pool) : strand_(boost::asio::make_strand(pool.context())) {}
 
+  void SendPart(HttpPart /*part*/) override { FAIL() << "an answer of an inference is whole"; }
   void Send(HttpResponse response) override { answer_.set_value(std::move(response)); }
   void OnClientGone(std::function<void()> cancel) override { cancel_ = std::move(cancel); }
   const Strand& executor() const override { return strand_; }

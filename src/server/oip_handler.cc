@@ -16,6 +16,10 @@ namespace {
 
 namespace http = boost::beast::http;
 
+bool IsGenerate(Route::Kind kind) {
+  return kind == Route::Kind::kModelGenerate || kind == Route::Kind::kModelGenerateStream;
+}
+
 template <typename T, typename Render>
 HttpResponse JsonOr(const Result<T>& result, Render render) {
   return result ? HttpResponse::Json(render(*result)) : HttpResponse::Failure(result.error());
@@ -56,15 +60,15 @@ bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& 
 }
 
 std::size_t OipHandler::MaxBodyBytes(http::verb /*method*/, std::string_view target) const {
-  return ParseRoute(target).kind == Route::Kind::kModelInfer
-             ? std::numeric_limits<std::size_t>::max()
-             : SchedulerHandler::kMaxBodyBytes;
+  const Route::Kind kind = ParseRoute(target).kind;
+  if (kind == Route::Kind::kModelInfer) return std::numeric_limits<std::size_t>::max();
+  return IsGenerate(kind) ? GenerateHandler::kMaxBodyBytes : SchedulerHandler::kMaxBodyBytes;
 }
 
 bool OipHandler::Changes(http::verb method, std::string_view target) const {
   const Route::Kind kind = ParseRoute(target).kind;
   return HttpHandler::Changes(method, target) && kind != Route::Kind::kModelInfer &&
-         kind != Route::Kind::kRepositoryIndex;
+         !IsGenerate(kind) && kind != Route::Kind::kRepositoryIndex;
 }
 
 void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
@@ -81,6 +85,7 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
   const bool changes = request.method == http::verb::post && !endpoint->change.empty();
   if (changes && !options_.admin) return reply->Send(OnAdminPort(endpoint->change));
   if (route.kind == Route::Kind::kModelInfer) return infer_.Handle(route, request, reply);
+  if (IsGenerate(route.kind)) return generate_.Handle(route, request, reply);
   if (!handlers_.Handle(route, request, reply)) reply->Send(Get(route));
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "server/fleet/fleet_handler.h"
+#include "server/generate/generate_handler.h"
 #include "server/http/http_message.h"
 #include "server/infer_handler.h"
 #include "server/route.h"
@@ -35,9 +36,9 @@ class OipHandler final : public HttpHandler {
   };
 
   /// All are borrowed.
-  OipHandler(Inference& core, InferHandler& infer, const AdminHandlers& handlers,
-             const Options& options)
-      : core_(core), infer_(infer), handlers_(handlers), options_(options) {}
+  OipHandler(Inference& core, InferHandler& infer, GenerateHandler& generate,
+             const AdminHandlers& handlers, const Options& options)
+      : core_(core), infer_(infer), generate_(generate), handlers_(handlers), options_(options) {}
 
   /// The port that accepts such changes, to be named when this port refuses one. Must be called
   /// before the first request.
@@ -56,6 +57,7 @@ class OipHandler final : public HttpHandler {
 
   Inference& core_;
   InferHandler& infer_;
+  GenerateHandler& generate_;
   const AdminHandlers handlers_;
   const Options options_;
   int admin_port_ = 0;

@@ -29,6 +29,8 @@ struct Route {
     kModelConfig,
     kModelStatistics,
     kModelInfer,
+    kModelGenerate,
+    kModelGenerateStream,
     kModelResize,
     kMetrics,
     kUnserved,  // belongs to an extension of Triton that Lagoon does not have
@@ -60,6 +62,10 @@ struct Endpoint {
 inline constexpr Endpoint kEndpoints[] = {
     {Route::Kind::kModelInfer, "/v2/models/{model}/infer", "POST", Endpoint::Ports::kClients, "",
      "an inference"},
+    {Route::Kind::kModelGenerate, "/v2/models/{model}/generate", "POST", Endpoint::Ports::kClients,
+     "", "an inference whose inputs and outputs are members of plain JSON; one answer"},
+    {Route::Kind::kModelGenerateStream, "/v2/models/{model}/generate_stream", "POST",
+     Endpoint::Ports::kClients, "", "the same for any number of answers: events of an SSE stream"},
     {Route::Kind::kStatistics, "/v2/models/stats", "GET", Endpoint::Ports::kClients, "",
      "statistics of all models"},
     {Route::Kind::kModel, "/v2/models/{model}", "GET", Endpoint::Ports::kClients, "",

@@ -110,8 +110,6 @@ TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
       {"/v2/models/digits/trace/setting", "trace"},
       {"/v2/models/digits/versions/1/trace/setting", "trace"},
       {"/v2/logging", "logging"},
-      {"/v2/models/digits/generate", "generate"},
-      {"/v2/models/digits/versions/1/generate_stream", "streaming"},
   };
   for (const auto& c : cases) {
     const Route route = ParseRoute(c.target);

@@ -55,10 +55,11 @@ class EdgeServer final : public Server {
         pool_(ThreadsOf(options)),
         low_(pool_),
         infer_(core, pool_, lane_),
+        generate_(core, pool_),
         scheduler_(core, pool_),
         shares_(core),
         fleet_(core, pool_, options.model_control),
-        oip_(core, infer_, {scheduler_, shares_, fleet_},
+        oip_(core, infer_, generate_, {scheduler_, shares_, fleet_},
              {options.admin_on_http, options.strict_readiness}),
         scrapes_(core, {scheduler_, shares_, fleet_}),
         memory_{BufferPool::Create(kMaxRetainedBytes),
@@ -94,6 +95,7 @@ class EdgeServer final : public Server {
   JsonLane lane_;
   LowLane low_;
   InferHandler infer_;
+  GenerateHandler generate_;
   SchedulerHandler scheduler_;
   ShareHandler shares_;
   FleetHandler fleet_;

@@ -20,8 +20,6 @@ constexpr std::array kUnserved = {
                 "send tensors with the request"},
     UnservedRow{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
     UnservedRow{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
-    UnservedRow{"generate", "generate", "", "use infer"},
-    UnservedRow{"streaming", "generate_stream", "ModelStreamInfer", "use ModelInfer, or infer"},
 };
 
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
@@ -40,9 +38,8 @@ std::span<const UnservedRow> UnservedExtensions() { return kUnserved; }
 std::string_view UnservedExtension(std::span<const std::string> segments) {
   const auto of_model = AfterModel(segments);
   for (const UnservedRow& extension : kUnserved) {
-    const bool model_only = extension.path.starts_with("generate");
-    if (!model_only && !segments.empty() && segments[0] == extension.path) return extension.name;
-    const bool of_models = model_only || extension.path == "trace";
+    if (!segments.empty() && segments[0] == extension.path) return extension.name;
+    const bool of_models = extension.path == "trace";
     if (of_models && !of_model.empty() && of_model[0] == extension.path) return extension.name;
   }
   return "";

@@ -277,6 +277,12 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCa
     model.recorder().RecordRefused(error.code, now - request.arrival);
     return tl::unexpected<Error>(std::move(error));
   };
+  if (model.settings().decoupled && request.stream == nullptr) {
+    return refuse({ErrorCode::kUnimplemented,
+                   fmt::format("model '{}' is decoupled, it has any number of answers: ask by "
+                               "ModelStreamInfer or generate_stream",
+                               model.name())});
+  }
   Result<RequestBinding> binding = BindRequest(request, model.signature());
   if (!binding) return refuse(std::move(binding).error());
   Result<RequestPadding> padding = model.buckets().Pad(model.signature(), *binding);

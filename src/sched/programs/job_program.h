@@ -26,16 +26,32 @@ namespace lagoon {
 
 class JobContext;
 
-/// What a coroutine can await: one operation, a stream, or all that it has issued.
+/// Lets coroutines of one program wait for each other. Owned by the program, and used by its
+/// coroutines only.
+class JobSignal {
+ public:
+  /// Resumes all coroutines that wait for the signal now (JobContext::Wait).
+  void Notify() { ++count_; }
+  std::uint64_t count() const { return count_; }
+
+ private:
+  std::uint64_t count_ = 0;
+};
+
+/// What a coroutine can await: one operation, a stream, all that it has issued, room for another
+/// answer, or a signal.
 class JobWait {
  public:
-  enum class Kind : std::uint8_t { kOperation, kStream, kAll };
+  enum class Kind : std::uint8_t { kOperation, kStream, kAll, kRoom, kSignal };
 
   JobWait(JobContext& job, Kind kind, std::uint64_t index)
       : job_(&job), kind_(kind), index_(index) {}
+  JobWait(JobContext& job, const JobSignal& signal)
+      : job_(&job), kind_(Kind::kSignal), index_(signal.count()), signal_(&signal) {}
 
   Kind kind() const { return kind_; }
   std::uint64_t index() const { return index_; }  // number of the operation or stream
+  bool signalled() const { return signal_->count() != index_; }  // kSignal only
 
   // For the compiler.
   inline bool await_ready() const;
@@ -46,6 +62,7 @@ class JobWait {
   JobContext* job_;
   Kind kind_;
   std::uint64_t index_;
+  const JobSignal* signal_ = nullptr;
 };
 
 /// What JobProgram::Run returns. The program's host owns it; it starts suspended.
@@ -111,6 +128,8 @@ class JobContext {
   static constexpr std::size_t kMaxStreams = 32;
   /// Most operations of one job that may be issued and not complete.
   static constexpr std::size_t kMaxOperations = 1024;
+  /// Most answers of one job that may be sent while the client has not taken them.
+  static constexpr std::uint32_t kMaxSent = 8;
 
   virtual ~JobContext() = default;
 
@@ -150,6 +169,15 @@ class JobContext {
   virtual JobWait Run(const JobModel& model, std::span<const void* const> inputs,
                       std::span<void* const> outputs,
                       JobStream stream = Waitlist::kDefaultStream) = 0;
+
+  /// Sends the outputs, as they are now, as an answer: for models that the configuration declares
+  /// as decoupled, whose clients get any number of answers and no last one. Await it: the coroutine
+  /// continues when there is room for another answer, so that it pauses for a client that does not
+  /// read.
+  virtual JobWait Send() = 0;
+  /// Waits until another coroutine notifies the signal. Every coroutine that can be ended (by its
+  /// client, by its deadline) while others rely on it must notify them in a destructor.
+  JobWait Wait(const JobSignal& signal) { return {*this, signal}; }
 
   /// Waits for all operations of a stream, or of the job, that were issued so far.
   JobWait Sync(JobStream stream) { return {*this, JobWait::Kind::kStream, stream}; }
@@ -194,7 +222,7 @@ class JobProgram {
 };
 
 /// Raised with every change of this file that is not compatible with compiled libraries.
-inline constexpr std::uint32_t kJobProgramAbi = 1;
+inline constexpr std::uint32_t kJobProgramAbi = 2;
 
 }  // namespace lagoon
 

@@ -3,24 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <new>
-#include <set>
 #include <thread>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/thread.h"
-#include "sched/programs/program_run.h"
+#include "sched/programs/program_host_impl.h"
 
 namespace lagoon {
 namespace {
-
-// Most kernels and copies of all jobs of a host that run at once. Other active ones wait.
-constexpr std::size_t kPlaces = 16;
-// Most threads that a host may lose to coroutines that do not return.
-constexpr std::size_t kMaxGivenUp = 4;
 
 // Ids for the jobs of all hosts. Those of dispatchers count from 1, so that the two never meet.
 JobId NextId() {
@@ -28,188 +20,7 @@ JobId NextId() {
   return JobId{next.fetch_add(1, std::memory_order_relaxed)};
 }
 
-// The plan of the instances of a host's queue. It never runs, so that its instances need no arena:
-// only its names are shown to people.
-std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
-  auto loaded = std::make_shared<LoadedPlan>();
-  loaded->plan.model = name;
-  PlanOp& op = loaded->plan.ops.emplace_back();
-  op.name = op.kernel_name = "kernel";
-  op.blocks = 1;
-  return loaded;
-}
-
-/// An event for the thread that owns the host's state.
-struct News {
-  enum class Kind : std::uint8_t { kArrived, kCancelled, kFinished } kind{};
-  std::shared_ptr<ProgramRun> job;    // kArrived
-  JobId id{};                         // kCancelled
-  JobOperation* operation = nullptr;  // kFinished
-};
-
-class ProgramHostImpl final : public ProgramHost, public JobServices, private JobSetup {
- public:
-  ~ProgramHostImpl() override;
-  Status Open(ProgramHostOptions options_in, std::unique_ptr<JobProgram> program, Device& device_in,
-              Dispatcher& dispatcher_in);
-
-  // ProgramHost
-  Result<JobId> Post(const JobSpec& spec) override;
-  void Cancel(JobId job) override;
-  std::size_t Pending() const override { return pending_.load(std::memory_order_relaxed); }
-
-  /// Most jobs that may have news: jobs that wait, have arrived since, run, or were given up.
-  std::size_t MostJobs() const {
-    return 4 * options.max_pending + 2 * options.max_jobs + kMaxGivenUp + 1;
-  }
-  std::size_t MostNews() const { return MostJobs() * (2 + JobContext::kMaxOperations); }
-
-  // JobServices
-  void Tell(JobOperation& operation) override {
-    Tell({.kind = News::Kind::kFinished, .job = {}, .operation = &operation});
-  }
-  CostTable& CostsOf(KernelHandle kernel, std::uint32_t blocks) override;
-  const KernelSpec* FindKernel(KernelHandle kernel) const override {
-    const auto found = kernels_.find(kernel);
-    return found == kernels_.end() ? nullptr : &found->second;
-  }
-
- private:
-  // JobSetup
-  Result<KernelHandle> LoadKernel(const std::string& name, Body body,
-                                  const KernelSpec& spec) override;
-  Result<const JobModel*> FindModel(const std::string& role) override;
-  std::optional<std::string> Parameter(const std::string& name) const override;
-
-  Status Initialise();
-  void Tell(News news);
-  void Forget(const ProgramRun& job);
-  void StartThread();
-  void Loop(ProgramThread& thread);
-  bool WaitForNews();
-  bool TakeNews();
-  bool HandleAll(ProgramThread& thread);
-  bool Handle(const News& news, ProgramThread& thread);
-  bool StartWaiting(ProgramThread& thread);
-  void ExpireWaiting();
-  bool Advance(const std::shared_ptr<ProgramRun>& job, ProgramThread& thread);
-  void Drop(const std::shared_ptr<ProgramRun>& job);
-  void CancelAll();
-  void Watch(const std::stop_token& stop);
-  void GiveUp();
-
-  std::shared_ptr<JobProgram> program_;
-  std::vector<std::unique_ptr<Instance>> places_;
-  std::map<KernelHandle, KernelSpec> kernels_;
-  std::atomic<std::size_t> pending_{0};  // jobs posted and not started
-  std::atomic<std::size_t> given_up_{0};
-
-  Mutex mutex_;
-  CondVar wake_;
-  // At most MostNews(): one kArrived for each job that has not started, one kCancelled for each
-  // job, and one kFinished for each operation that was posted.
-  std::vector<News> news_ GUARDED_BY(mutex_);
-  std::set<JobId> cancellable_ GUARDED_BY(mutex_);  // neither answered nor cancelled
-  bool ending_ GUARDED_BY(mutex_) = false;
-  bool ended_ GUARDED_BY(mutex_) = false;
-
-  // The state. Owned by the one thread that is not given up; if the host has no thread
-  // (on_callers_thread), by the caller that handles news.
-  std::deque<News> todo_;                              // taken from news_, with the same bound
-  std::map<JobId, std::shared_ptr<ProgramRun>> jobs_;  // started, or given up with operations left
-  std::deque<std::shared_ptr<ProgramRun>> waiting_;    // at most max_pending: Post counts them
-  std::map<std::pair<KernelHandle, std::uint32_t>, std::unique_ptr<CostTable>> costs_;
-  CostTable no_costs_{Plan{}};
-  std::shared_ptr<ProgramRun> advancing_;
-  std::uint32_t running_ = 0;
-  bool handling_ = false;   // a caller handles news
-  bool cancelled_ = false;  // CancelAll() has run
-
-  std::shared_ptr<ProgramThread> current_;  // changed by the watch's thread only
-  std::thread thread_;
-  std::jthread watch_;
-};
-
-// ---- Setting up
-
-Status ProgramHostImpl::Open(ProgramHostOptions options_in, std::unique_ptr<JobProgram> program,
-                             Device& device_in, Dispatcher& dispatcher_in) {
-  options = std::move(options_in);
-  program_ = std::move(program);
-  device = &device_in;
-  dispatcher = &dispatcher_in;
-  copy_costs = &no_costs_;
-  for (const ProgramModel& hosted : options.models) {
-    JobModel& model = models.emplace_back();
-    model.index = static_cast<std::uint32_t>(models.size() - 1);
-    for (const PlanTensor& input : hosted.plan->inputs) model.inputs.push_back(input.spec);
-    for (const PlanTensor& output : hosted.plan->outputs) model.outputs.push_back(output.spec);
-  }
-  if (Status status = Initialise(); !status) {
-    return Annotate(fmt::format("job program '{}'", options.name), std::move(status).error());
-  }
-  QueueOptions places;
-  places.name = options.name;
-  places.job_class = options.job_class;
-  const std::shared_ptr<const LoadedPlan> plan = PlacePlan(options.name);
-  for (std::size_t i = 0; i < kPlaces; ++i) {
-    places.instances.push_back(places_.emplace_back(Instance::CreateOver(nullptr, plan)).get());
-  }
-  places.max_pending = options.max_jobs * JobContext::kMaxStreams;  // most active operations
-  LAGOON_ASSIGN_OR_RETURN(queue, dispatcher->AddQueue(std::move(places)));
-  current_ = std::make_shared<ProgramThread>();
-  if (options.on_callers_thread) return {};
-  StartThread();
-  watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
-  return {};
-}
-
-Status ProgramHostImpl::Initialise() {
-  try {
-    return program_->Init(*this);
-  } catch (const std::exception& error) {
-    return Fail(ErrorCode::kInternal, fmt::format("Init() threw: {}", error.what()));
-  } catch (...) {
-    return Fail(ErrorCode::kInternal, "Init() threw something that is not a std::exception");
-  }
-}
-
-Result<KernelHandle> ProgramHostImpl::LoadKernel(const std::string& name, Body body,
-                                                 const KernelSpec& spec) {
-  if (name.empty() || body == nullptr) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("kernel '{}' has no {}", name, name.empty() ? "name" : "body"));
-  }
-  LAGOON_ASSIGN_OR_RETURN(const KernelHandle kernel, device->Load({name, body}, spec));
-  kernels_.emplace(kernel, spec);
-  return kernel;
-}
-
-Result<const JobModel*> ProgramHostImpl::FindModel(const std::string& role) {
-  const auto found = std::ranges::find(options.models, role, &ProgramModel::role);
-  if (found == options.models.end()) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("no model has the role '{}': name one by the parameter "
-                            "'lagoon.model.{}'",
-                            role, role));
-  }
-  return &models[static_cast<std::size_t>(found - options.models.begin())];
-}
-
-std::optional<std::string> ProgramHostImpl::Parameter(const std::string& name) const {
-  const auto found = options.parameters.find(name);
-  return found == options.parameters.end() ? std::nullopt : std::optional(found->second);
-}
-
-CostTable& ProgramHostImpl::CostsOf(KernelHandle kernel, std::uint32_t blocks) {
-  std::unique_ptr<CostTable>& costs = costs_[{kernel, blocks}];
-  if (costs == nullptr) {
-    Plan plan;
-    plan.ops.emplace_back();
-    costs = std::make_unique<CostTable>(plan);
-  }
-  return *costs;
-}
+}  // namespace
 
 // ---- Any thread
 
@@ -243,7 +54,7 @@ Result<JobId> ProgramHostImpl::Post(const JobSpec& spec) {
       const MutexLock lock(mutex_);
       cancellable_.insert(id);
     }
-    Tell({.kind = News::Kind::kArrived, .job = std::move(job)});
+    Tell({.kind = ProgramNews::Kind::kArrived, .job = std::move(job)});
   } catch (const std::bad_alloc&) {  // nothing has the job
     pending_.fetch_sub(1);
     const MutexLock lock(mutex_);
@@ -259,7 +70,23 @@ void ProgramHostImpl::Cancel(JobId job) {
     const MutexLock lock(mutex_);
     if (cancellable_.erase(job) == 0) return;
   }
-  Tell({.kind = News::Kind::kCancelled, .job = {}, .id = job});
+  Tell({.kind = ProgramNews::Kind::kCancelled, .job = {}, .id = job});
+}
+
+std::function<void()> ProgramHostImpl::TakenBy(JobId job) {
+  return [link = link_, job] {
+    const MutexLock lock(link->mutex);
+    if (link->host != nullptr) link->host->Taken(job);
+  };
+}
+
+// Jobs that are answered, or will be because they were cancelled, need no room.
+void ProgramHostImpl::Taken(JobId job) {
+  {
+    const MutexLock lock(mutex_);
+    if (!cancellable_.contains(job)) return;
+  }
+  Tell({.kind = ProgramNews::Kind::kTaken, .job = {}, .id = job});
 }
 
 // Called when a job is about to be answered.
@@ -268,7 +95,7 @@ void ProgramHostImpl::Forget(const ProgramRun& job) {
   cancellable_.erase(job.id());
 }
 
-void ProgramHostImpl::Tell(News news) {
+void ProgramHostImpl::Tell(ProgramNews news) {
   {
     const MutexLock lock(mutex_);
     LAGOON_CHECK(news_.size() < MostNews());
@@ -302,6 +129,9 @@ void ProgramHostImpl::Loop(ProgramThread& thread) {
 bool ProgramHostImpl::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());
+  for (const auto& [id, job] : jobs_) {
+    if (job->idle()) until = std::min(until, job->deadline());
+  }
   const MutexLock lock(mutex_);
   while (news_.empty() && todo_.empty() && device->Now() < until && (!ending_ || cancelled_)) {
     if (until == kNoDeadline) {
@@ -323,22 +153,42 @@ bool ProgramHostImpl::TakeNews() {
 bool ProgramHostImpl::HandleAll(ProgramThread& thread) {
   TakeNews();
   while (!todo_.empty()) {
-    const News news = std::move(todo_.front());
+    const ProgramNews news = std::move(todo_.front());
     todo_.pop_front();
-    if (!Handle(news, thread)) return false;
+    if (!Handle(news, thread) || !ResumeSignalled(thread)) return false;
   }
   ExpireWaiting();
-  return StartWaiting(thread);
+  ExpireIdle();
+  while (ResumeSignalled(thread)) {  // which may end jobs, so that others may start
+    if (waiting_.empty() || running_ >= options.max_jobs) return true;
+    if (!StartWaiting(thread)) return false;
+  }
+  return false;
+}
+
+// Resumes the coroutines whose signals were notified, also those that these notify. False: the
+// thread was given up.
+bool ProgramHostImpl::ResumeSignalled(ProgramThread& thread) {
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    if (!next->second->resumable()) {
+      ++next;
+      continue;
+    }
+    const std::shared_ptr<ProgramRun> job = next->second;
+    if (!Advance(job, thread)) return false;
+    next = jobs_.begin();
+  }
+  return true;
 }
 
 // Returns false if the thread was given up.
-bool ProgramHostImpl::Handle(const News& news, ProgramThread& thread) {
+bool ProgramHostImpl::Handle(const ProgramNews& news, ProgramThread& thread) {
   switch (news.kind) {
-    case News::Kind::kArrived:
+    case ProgramNews::Kind::kArrived:
       LAGOON_CHECK(waiting_.size() < options.max_pending);
       waiting_.push_back(news.job);
       return true;
-    case News::Kind::kCancelled: {
+    case ProgramNews::Kind::kCancelled: {
       const auto waiting = std::ranges::find(waiting_, news.id, &ProgramRun::id);
       if (waiting != waiting_.end()) (*waiting)->End(Outcome::kCancelled);
       const auto found = jobs_.find(news.id);
@@ -347,7 +197,14 @@ bool ProgramHostImpl::Handle(const News& news, ProgramThread& thread) {
       job->End(Outcome::kCancelled);
       return Advance(job, thread);
     }
-    case News::Kind::kFinished: {
+    case ProgramNews::Kind::kTaken: {
+      const auto found = jobs_.find(news.id);
+      if (found == jobs_.end() || found->second->abandoned()) return true;
+      const std::shared_ptr<ProgramRun> job = found->second;
+      job->OnTaken();
+      return Advance(job, thread);
+    }
+    case ProgramNews::Kind::kFinished: {
       const std::shared_ptr<ProgramRun> job = jobs_.at(news.operation->job->id());
       job->OnFinished(*news.operation);
       return Advance(job, thread);
@@ -369,6 +226,19 @@ void ProgramHostImpl::ExpireWaiting() {
     job = waiting_.erase(job);
     Forget(*over);
     over->Answer(now);
+  }
+}
+
+// Jobs with operations end with these.
+void ProgramHostImpl::ExpireIdle() {
+  const TimePoint now = device->Now();
+  std::vector<std::shared_ptr<ProgramRun>> expired;
+  for (const auto& [id, job] : jobs_) {
+    if (job->idle() && job->deadline() <= now && !job->abandoned()) expired.push_back(job);
+  }
+  for (const auto& job : expired) {
+    job->End(Outcome::kExpired);
+    if (job->over()) Drop(job);
   }
 }
 
@@ -449,6 +319,10 @@ void ProgramHostImpl::GiveUp() {
 }
 
 ProgramHostImpl::~ProgramHostImpl() {
+  {
+    const MutexLock lock(link_->mutex);
+    link_->host = nullptr;
+  }
   if (!watch_.joinable()) {  // not opened, or on the callers' thread
     LAGOON_CHECK(jobs_.empty() && waiting_.empty());
     return;
@@ -462,16 +336,6 @@ ProgramHostImpl::~ProgramHostImpl() {
   watch_.request_stop();
   watch_.join();
   thread_.join();
-}
-
-}  // namespace
-
-Result<std::unique_ptr<ProgramHost>> ProgramHost::Create(ProgramHostOptions options,
-                                                         std::unique_ptr<JobProgram> program,
-                                                         Device& device, Dispatcher& dispatcher) {
-  auto host = std::make_unique<ProgramHostImpl>();
-  LAGOON_RETURN_IF_ERROR(host->Open(std::move(options), std::move(program), device, dispatcher));
-  return host;
 }
 
 }  // namespace lagoon

@@ -24,6 +24,7 @@ struct ProgramHostOptions {
   std::string name;  // for messages: the model
   JobClass job_class = JobClass::kBestEffort;
   std::vector<TensorSpec> inputs, outputs;  // of one request
+  bool decoupled = false;                   // its coroutines may send answers
   std::vector<ProgramModel> models;
   std::map<std::string, std::string> parameters;
   std::uint32_t max_jobs = 16;   // jobs that have started, each a coroutine; others wait

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/guard.h"
 
 namespace lagoon {
 namespace {
@@ -153,6 +154,33 @@ JobWait ProgramRun::Run(const JobModel& model, std::span<const void* const> inpu
   return FromProgram(run, NoWait());
 }
 
+JobWait ProgramRun::Send() {
+  const auto send = [&]() -> JobWait {
+    if (!services_.options.decoupled) {
+      return Refuse(
+          "it sent an answer: its configuration needs model_transaction_policy { "
+          "decoupled: true }");
+    }
+    if (untaken_ == kMaxSent) {
+      return Refuse(
+          fmt::format("it sent an answer while {} are not taken: await Send()", untaken_));
+    }
+    if (failing_ || !MayIssue()) return NoWait();
+    const std::vector<std::span<const std::byte>> outputs(outputs_.begin(), outputs_.end());
+    ++untaken_;
+    Status sent = WithoutExceptions([&]() -> Status {
+      client_->Sent(outputs, services_.TakenBy(id_));
+      return {};
+    });
+    if (!sent) {
+      End(Outcome::kFailed, std::move(sent).error());
+      return NoWait();
+    }
+    return {*this, JobWait::Kind::kRoom, 0};
+  };
+  return FromProgram(send, NoWait());
+}
+
 bool ProgramRun::Ready(const JobWait& wait) {
   return FromProgram([&] { return !failing_ && IsComplete(wait); }, false);
 }
@@ -165,6 +193,10 @@ bool ProgramRun::IsComplete(const JobWait& wait) const {
       return waitlist_.IsStreamComplete(static_cast<JobStream>(wait.index()));
     case JobWait::Kind::kAll:
       return waitlist_.incomplete() == 0;
+    case JobWait::Kind::kRoom:
+      return untaken_ < kMaxSent;
+    case JobWait::Kind::kSignal:
+      return wait.signalled();
   }
   CheckFailed("a known JobWait", __FILE__, __LINE__);
 }
@@ -193,10 +225,7 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
                     "some of them",
                     kMaxOperations));
   }
-  if (++issued_ > services_.options.max_operations) {
-    return Refuse(fmt::format("it has issued {} operations, which is the most for a job",
-                              services_.options.max_operations));
-  }
+  if (!MayIssue()) return NoWait();
   const Waitlist::Op number = waitlist_.Add(stream);
   operation->job = this;
   operation->number = number;
@@ -207,6 +236,14 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
   issued.spec.outputs = issued.outputs;
   if (waitlist_.active(number)) Post(issued);
   return {*this, JobWait::Kind::kOperation, number};
+}
+
+/// Counts an operation or answer. Returns false, and ends the job, if it is one too many.
+bool ProgramRun::MayIssue() {
+  if (++issued_ <= services_.options.max_operations) return true;
+  Refuse(fmt::format("it has issued {} operations, which is the most for a job",
+                     services_.options.max_operations));
+  return false;
 }
 
 JobWait ProgramRun::Refuse(std::string message) {

@@ -3,6 +3,7 @@
 // One request of a program and its coroutine. Internal to ProgramHost.
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,8 @@ class JobServices {
   /// host. The dispatcher reads and refines them.
   virtual CostTable& CostsOf(KernelHandle kernel, std::uint32_t blocks) = 0;
   virtual const KernelSpec* FindKernel(KernelHandle kernel) const = 0;
+  /// What the client of a job calls when it has taken an answer. May outlive the host.
+  virtual std::function<void()> TakenBy(JobId job) = 0;
 
   ProgramHostOptions options;
   std::vector<JobModel> models;  // in the order of options.models
@@ -109,6 +112,14 @@ class ProgramRun final : public JobContext {
   bool Advance(ProgramThread& thread);
   /// The operation has left the dispatcher.
   void OnFinished(JobOperation& operation);
+  /// The client has taken an answer.
+  void OnTaken() { --untaken_; }
+  /// Whether the coroutine awaits something that is complete and can be resumed.
+  bool resumable() const {
+    return started_ && !failing_ && !returned_ && wait_ && IsComplete(*wait_);
+  }
+  /// Whether no operation runs, so that only the host can see that the deadline has passed.
+  bool idle() const { return posted_ == 0; }
   /// Whether nothing of the job runs or will run, so that the job can be answered.
   bool over() const { return failing_ ? posted_ == 0 : returned_ && waitlist_.incomplete() == 0; }
   /// Makes the job end with this outcome, once the posted operations have finished. Later calls
@@ -133,6 +144,7 @@ class ProgramRun final : public JobContext {
   JobWait CopyToHost(void* to, const std::byte* from, std::size_t bytes, JobStream stream) override;
   JobWait Run(const JobModel& model, std::span<const void* const> inputs,
               std::span<void* const> outputs, JobStream stream) override;
+  JobWait Send() override;
 
  private:
   friend struct JobOperation;
@@ -145,6 +157,7 @@ class ProgramRun final : public JobContext {
   std::unique_ptr<JobOperation> MakeCall(std::byte* arena, Plan plan, CostTable& costs);
   JobWait Issue(std::unique_ptr<JobOperation> operation, JobStream stream);
   JobWait Refuse(std::string message);
+  bool MayIssue();
   JobWait NoWait() { return {*this, JobWait::Kind::kAll, 0}; }
   void Post(JobOperation& operation);
   void Resume(ProgramThread& thread);
@@ -166,6 +179,7 @@ class ProgramRun final : public JobContext {
   std::map<Waitlist::Op, std::unique_ptr<JobOperation>> operations_;  // incomplete operations
   std::size_t posted_ = 0;                                            // how many of them are posted
   std::uint64_t issued_ = 0;
+  std::uint32_t untaken_ = 0;  // answers that were sent and not taken
   JobResult result_;
 };
 

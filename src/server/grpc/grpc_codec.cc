@@ -28,6 +28,8 @@ void FillTensors(std::span<const TensorSpec> specs, TensorMessages& messages) {
   }
 }
 
+// Whether a decoupled model's answer is the last one.
+constexpr const char* kFinalKey = "triton_final_response";
 // Readers of protobuf refuse messages from 2 GiB on. The rest of an answer is far below 1 MiB.
 constexpr std::size_t kMostAnswerBytes = (std::size_t{2} << 30) - (std::size_t{1} << 20);
 
@@ -37,6 +39,9 @@ std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) 
   message.set_model_name(response.model);
   message.set_model_version(response.version);
   message.set_id(response.id);
+  if (response.part != AnswerPart::kOnly) {
+    (*message.mutable_parameters())[kFinalKey].set_bool_param(response.part == AnswerPart::kEnd);
+  }
   if (stamps != nullptr) {
     for (const Stage& stage : Stages(*stamps, response, Now())) {
       (*message.mutable_parameters())[std::string(stage.name)].set_double_param(stage.us);
@@ -51,13 +56,12 @@ std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) 
   return message.SerializeAsString();
 }
 
-/// The tag and the length that come before `bytes` bytes of an output.
-void AppendDataHead(std::size_t bytes, std::string& text) {
+/// The tag and the length that come before `bytes` bytes of a field.
+void AppendHead(int field, std::size_t bytes, std::string& text) {
   using Wire = google::protobuf::internal::WireFormatLite;
   google::protobuf::io::StringOutputStream stream(&text);
   google::protobuf::io::CodedOutputStream out(&stream);
-  out.WriteTag(Wire::MakeTag(inference::ModelInferResponse::kRawOutputContentsFieldNumber,
-                             Wire::WIRETYPE_LENGTH_DELIMITED));
+  out.WriteTag(Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED));
   out.WriteVarint32(static_cast<std::uint32_t>(bytes));
 }
 
@@ -89,7 +93,8 @@ Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamp
   std::string text = RenderHead(response, stamps);
   std::vector<grpc::Slice> slices;
   for (OutputTensor& output : response.outputs) {
-    AppendDataHead(output.data.size(), text);
+    AppendHead(inference::ModelInferResponse::kRawOutputContentsFieldNumber, output.data.size(),
+               text);
     if (output.data.size() < kReferredBytes) {
       text.append(reinterpret_cast<const char*>(output.data.data()), output.data.size());
       continue;
@@ -99,6 +104,28 @@ Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamp
   }
   if (!text.empty() || slices.empty()) slices.emplace_back(text);
   return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer) {
+  std::string head;
+  AppendHead(inference::ModelStreamInferResponse::kInferResponseFieldNumber, answer.Length(), head);
+  std::vector<grpc::Slice> slices;
+  if (const grpc::Status dumped = answer.Dump(&slices); !dumped.ok()) {
+    return Fail(ErrorCode::kInternal, "the answer cannot be read: " + dumped.error_message());
+  }
+  slices.insert(slices.begin(), grpc::Slice(head));
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id) {
+  inference::ModelStreamInferResponse message;
+  const grpc::Status status = GrpcStatus(error);
+  message.set_error_message(status.error_message());
+  inference::ModelInferResponse& answer = *message.mutable_infer_response();
+  answer.set_id(id);
+  (*answer.mutable_parameters())["lagoon_code"].set_int64_param(status.error_code());
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
 }
 
 void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message) {

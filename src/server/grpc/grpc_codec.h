@@ -3,6 +3,9 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
+#include <memory>
+#include <string>
+
 #include "server/grpc/grpc_service.pb.h"
 #include "server/stages.h"
 #include "serving/core/models.h"
@@ -13,6 +16,8 @@ namespace lagoon {
 struct GrpcInfer {
   InferRequest request;  // the caller sets `arrival`
   bool stages = false;   // report Stages() as parameters
+  /// The end of a decoupled model's answers is sent as a message of its own.
+  bool empty_final = false;
 };
 
 /// Tensors stay in `message`, which the request's payload keeps alive. Errors: kInvalidArgument or
@@ -23,6 +28,11 @@ Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequ
 /// buffer owns the outputs. Null `stamps`: no stages are reported. kResourceExhausted: the answer
 /// is larger than any message can be.
 Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps);
+
+/// A serialized ModelStreamInferResponse with this ModelInferResponse.
+Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer);
+/// The same with an error. Its code, which the message has no field for, is a parameter.
+grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id);
 
 /// A copy of fewer bytes costs less than the memory that a reference to them takes.
 inline constexpr std::size_t kReferredBytes = std::size_t{16} << 10;

@@ -104,6 +104,7 @@ void GrpcEdge::SetServing(bool serving) {
 void GrpcEdge::Stop(TimePoint until) {
   listener_->Close();
   handing_over_->Join();  // gRPC would not close a socket that it gets after Shutdown()
+  service_->EndStreams();
   const auto left = std::max(until - Now(), Nanoseconds::zero());
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::duration_cast<std::chrono::system_clock::duration>(

@@ -4,15 +4,13 @@
 #include <optional>
 
 #include "base/mutex.h"
+#include "server/grpc/grpc_message.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
-#include "server/grpc/message_pool.h"
 #include "server/io_pool.h"
 #include "server/stages.h"
 #include "serving/core/inference.h"
 
 namespace lagoon {
-
-using InferMessagePool = MessagePool<inference::ModelInferRequest>;
 
 /// One ModelInfer call in progress. Deletes itself in OnDone(), when gRPC is done with the call.
 /// Reads and writes raw messages, so that parsing can be timed, can report its own errors, and uses

@@ -202,6 +202,8 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, Grpc
                           WholeNumber(message.parameters(), "timeout"));
   LAGOON_ASSIGN_OR_RETURN(request.timeout, TimeoutFromMicroseconds(timeout_us));
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
+  LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
+                          Flag(message.parameters(), "triton_enable_empty_final_response"));
   request.payload = std::move(payload);
   return {};
 }

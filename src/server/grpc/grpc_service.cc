@@ -72,6 +72,11 @@ grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context* context, const grpc::
   return call;
 }
 
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcService::ModelStreamInfer(
+    Context* context) {
+  return GrpcStreamCall::Start({core_, pool_, *messages_, streams_}, *context);
+}
+
 grpc::ServerUnaryReactor* GrpcService::ModelConfig(Context* context,
                                                    const inference::ModelConfigRequest* request,
                                                    inference::ModelConfigResponse* response) {

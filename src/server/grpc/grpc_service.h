@@ -1,14 +1,30 @@
 #pragma once
 
 #include "server/grpc/grpc_infer_call.h"
+#include "server/grpc/grpc_stream_call.h"
 #include "serving/core/inference.h"
 
 namespace lagoon {
 
-/// The methods of the service; they run on gRPC's threads. ModelInfer works on raw messages (see
-/// GrpcInferCall).
-class GrpcService final : public inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
-                              inference::GRPCInferenceService::CallbackService> {
+namespace grpc_methods {
+
+using Service = inference::GRPCInferenceService;
+// The methods one by one: ModelStreamInfer has raw messages only.
+using Server = Service::WithCallbackMethod_ServerLive<Service::WithCallbackMethod_ServerReady<
+    Service::WithCallbackMethod_ServerMetadata<Service::Service>>>;
+using Models = Service::WithCallbackMethod_ModelReady<Service::WithCallbackMethod_ModelMetadata<
+    Service::WithCallbackMethod_ModelConfig<Service::WithCallbackMethod_ModelStatistics<Server>>>>;
+using Repository =
+    Service::WithCallbackMethod_RepositoryIndex<Service::WithCallbackMethod_RepositoryModelLoad<
+        Service::WithCallbackMethod_RepositoryModelUnload<Models>>>;
+using All = Service::WithRawCallbackMethod_ModelInfer<
+    Service::WithRawCallbackMethod_ModelStreamInfer<Repository>>;
+
+}  // namespace grpc_methods
+
+/// The methods of the service; they run on gRPC's threads. ModelInfer and ModelStreamInfer work on
+/// raw messages (see GrpcInferCall).
+class GrpcService final : public grpc_methods::All {
  public:
   struct Options {
     bool model_control = false;     // clients may load and unload models
@@ -20,6 +36,9 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
         pool_(pool),
         options_(options),
         messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
+
+  /// Lets streams end when their requests are answered, and refuses new ones.
+  void EndStreams() { streams_.End(); }
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -36,6 +55,8 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
                          inference::ModelMetadataResponse* response) override;
   Reactor* ModelInfer(Context* context, const grpc::ByteBuffer* request,
                       grpc::ByteBuffer* response) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ModelStreamInfer(
+      Context* context) override;
   Reactor* ModelConfig(Context* context, const inference::ModelConfigRequest* request,
                        inference::ModelConfigResponse* response) override;
   Reactor* ModelStatistics(Context* context, const inference::ModelStatisticsRequest* request,
@@ -63,6 +84,7 @@ class GrpcService final : public inference::GRPCInferenceService::WithRawCallbac
   IoPool& pool_;
   const Options options_;
   const std::shared_ptr<InferMessagePool> messages_;
+  GrpcStreamCalls streams_;
 };
 
 }  // namespace lagoon

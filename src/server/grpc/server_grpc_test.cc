@@ -235,7 +235,6 @@ TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
       {"CudaSharedMemoryStatus", "'cuda_shared_memory'"},
       {"TraceSetting", "'trace'"},
       {"LogSettings", "'logging'"},
-      {"ModelStreamInfer", "'streaming'"},
       {"Frobnicate", "method '/inference.GRPCInferenceService/Frobnicate' is not served"},
   };
   for (const auto& c : cases) {

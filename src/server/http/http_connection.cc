@@ -94,6 +94,8 @@ void HttpConnection::OnDeadline() {
       return;
     case Phase::kWriting:
       return OnWriteDeadline();
+    case Phase::kStreaming:
+      return ClientGone();
     default:
       return Close();
   }
@@ -342,17 +344,19 @@ void HttpConnection::Handle() {
     // Refuse() closes the connection: if the handler still sends an answer, that must not become
     // the answer to the next request.
     if (phase_ == Phase::kHandling) return Refuse(500, "the server could not handle the request");
+    if (phase_ == Phase::kStreaming) return ClientGone();
   }
   body_.reset();  // the handler holds the bytes as long as it needs them
-  if (phase_ == Phase::kHandling) WatchClient();
+  if (phase_ == Phase::kHandling || phase_ == Phase::kStreaming) WatchClient();
 }
 
 void HttpConnection::WatchClient() {
-  socket_.async_wait(Socket::wait_read,
-                     [self = shared_from_this(), request = request_](ErrorCodeIo error) {
-                       if (error || self->request_ != request) return;
-                       if (self->phase_ == Phase::kHandling) self->OnClientReadable();
-                     });
+  socket_.async_wait(
+      Socket::wait_read, [self = shared_from_this(), request = request_](ErrorCodeIo error) {
+        if (error || self->request_ != request) return;
+        const bool busy = self->phase_ == Phase::kHandling || self->phase_ == Phase::kStreaming;
+        if (busy) self->OnClientReadable();
+      });
 }
 
 void HttpConnection::OnClientReadable() {
@@ -367,7 +371,8 @@ void HttpConnection::OnClientReadable() {
 }
 
 void HttpConnection::ClientGone() {
-  const auto cancel = phase_ == Phase::kHandling ? std::move(client_gone_) : nullptr;
+  const bool busy = phase_ == Phase::kHandling || phase_ == Phase::kStreaming;
+  const auto cancel = busy ? std::move(client_gone_) : nullptr;
   client_gone_ = nullptr;
   Close();
   if (cancel) cancel();
@@ -478,6 +483,7 @@ void HttpConnection::Close() {
   // Last: a read into the body, or a write of the answer, may have been under way.
   body_.reset();
   EndAnswer();
+  DropParts();
 }
 
 void HttpConnection::Reset() {

@@ -5,6 +5,7 @@
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ class HttpConnection final : public HttpReply,
   void OnRevoked() override;
 
   void Send(HttpResponse response) override;
+  void SendPart(HttpPart part) override;
   void OnClientGone(std::function<void()> cancel) override { client_gone_ = std::move(cancel); }
   std::shared_ptr<MemoryCharge> NewCharge() override;
   const Strand& executor() const override { return strand_; }
@@ -73,6 +75,7 @@ class HttpConnection final : public HttpReply,
     kBody,
     kHandling,
     kWriting,
+    kStreaming,  // an answer in parts has begun
     kLingering,
     kClosed
   };
@@ -108,6 +111,11 @@ class HttpConnection final : public HttpReply,
   void Write(HttpResponse response);
   void EndAnswer();
   void OnWritten(ErrorCodeIo error);
+  // http_connection_stream.cc:
+  void AddPart(HttpPart part);
+  void WritePart();
+  void OnPartWritten(ErrorCodeIo error);
+  void DropParts();
   // http_connection_answer.cc:
   void WriteRest();
   std::vector<iovec> RestOfAnswer();
@@ -158,7 +166,9 @@ class HttpConnection final : public HttpReply,
   std::uint64_t request_ = 0;  // number of the request: identifies watches of earlier requests
   std::function<void()> client_gone_;
 
-  std::string head_;
+  std::deque<HttpPart> parts_;  // the first one is being written if writing_part_
+  bool writing_part_ = false, chunked_ = false;
+  std::string head_;  // of an answer; the bytes of the part that is being written
   HttpResponse response_;
   std::size_t written_ = 0;                          // of both, without a write in progress
   std::shared_ptr<LowLane::Piece> piece_;            // on the lane; null: none

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "server/http/http_message.h"
 #include "server/http/infer_json.h"
@@ -44,6 +45,9 @@ Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMeta
 
 /// The number of elements of `response` that an answer in `format` carries as text.
 std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format);
+
+/// Appends an output's elements as JSON, separated by commas.
+void AppendElements(std::string& out, const OutputTensor& output);
 
 /// The answer. Values that JSON does not have are written as NaN, Infinity and -Infinity.
 HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,

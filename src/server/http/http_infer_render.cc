@@ -48,18 +48,6 @@ void AppendBools(std::string& out, std::span<const std::byte> data) {
   }
 }
 
-void AppendElements(std::string& out, const OutputTensor& output) {
-  const auto append = [&]<typename T>(std::type_identity<T>) {
-    if constexpr (std::is_same_v<T, bool>) {
-      AppendBools(out, output.data);
-    } else {
-      AppendNumbers<T>(out, output.data);
-    }
-  };
-  // The core refused other types before it computed (OutputForm::kText).
-  WithNativeType(output.type, append, [] {});
-}
-
 bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
   for (const JsonOutput& output : format.outputs) {
     if (output.name == name) return output.binary.value_or(format.binary);
@@ -97,6 +85,18 @@ void AppendOutput(std::string& out, OutputTensor& output, bool binary,
 }
 
 }  // namespace
+
+void AppendElements(std::string& out, const OutputTensor& output) {
+  const auto append = [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      AppendBools(out, output.data);
+    } else {
+      AppendNumbers<T>(out, output.data);
+    }
+  };
+  // The core refused other types before it computed (OutputForm::kText).
+  WithNativeType(output.type, append, [] {});
+}
 
 std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& format) {
   std::size_t elements = 0;

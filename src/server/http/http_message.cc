@@ -74,4 +74,11 @@ std::string RenderHead(const HttpResponse& response, bool keep_alive) {
   return head;
 }
 
+std::string RenderStreamHead(bool chunked, bool keep_alive) {
+  return fmt::format(
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: "
+      "no-cache\r\n{}Connection: {}\r\n\r\n",
+      chunked ? "Transfer-Encoding: chunked\r\n" : "", keep_alive ? "keep-alive" : "close");
+}
+
 }  // namespace lagoon

@@ -81,6 +81,16 @@ struct HttpResponse {
 /// Status line and header, up to the empty line. `keep_alive` false announces that the connection
 /// closes.
 std::string RenderHead(const HttpResponse& response, bool keep_alive);
+/// The same for an answer in parts: in chunks, or up to the end of the connection.
+std::string RenderStreamHead(bool chunked, bool keep_alive);
+
+/// A piece of an answer whose length is not known when it begins.
+struct HttpPart {
+  std::string text;
+  bool last = false;
+  /// Called once, on any thread: the part was written, or never will be. May be empty.
+  std::function<void()> written = {};
+};
 
 /// Takes the handler's answer to one request.
 class HttpReply {
@@ -88,8 +98,11 @@ class HttpReply {
   virtual ~HttpReply() = default;
   /// Must be called exactly once per request, on any thread.
   virtual void Send(HttpResponse response) = 0;
-  /// `cancel` is called on executor() if the client goes away before Send(). A second call replaces
-  /// the first. Only on executor(), before Send().
+  /// Instead of Send(): a part of a text/event-stream. The first part begins the answer, the one
+  /// that is `last` ends it. The caller bounds how many parts are not written. Any thread.
+  virtual void SendPart(HttpPart part) = 0;
+  /// `cancel` is called on executor() if the client goes away before Send(), or before the last
+  /// part was written. A second call replaces the first. Only on executor(), before either.
   virtual void OnClientGone(std::function<void()> cancel) = 0;
   /// A charge for the memory of the answer, in HttpResponse::charge. Any thread. Null: the memory
   /// is not counted.

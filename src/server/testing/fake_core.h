@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -34,6 +35,7 @@ namespace lagoon {
 /// - "vector": x FP32 [-1], of any size -> y = 2x FP32 [1,n]
 /// - "pictures": x FP32 [-1,3,-1,-1], batches of 1 to 8 of any height and width -> y = 2x FP32
 /// [1,n]
+/// - "count": x FP32 [1,4] -> x[0] answers, the i-th is y = i FP32 [1,1]; decoupled
 ///
 /// Requests are answered on a thread of the core's own; after Hold() only when Release() is called.
 class FakeCore final : public Inference,
@@ -88,6 +90,11 @@ class FakeCore final : public Inference,
   std::uint64_t Cancelled() const {
     MutexLock lock(mutex_);
     return statistics_.cancelled;
+  }
+  /// The answers of "count" that were given so far, to all requests.
+  std::uint32_t Counted() const {
+    MutexLock lock(mutex_);
+    return counted_;
   }
   /// The nice value of the thread that called Infer last.
   int SubmitNice() const {
@@ -183,11 +190,9 @@ class FakeCore final : public Inference,
   Result<ModelMetadata> Metadata(const std::string& model,
                                  const std::string& version) const override {
     static const std::map<std::string, std::pair<Dims, Dims>, std::less<>> kShapes = {
-        {"twice", {{1, 4}, {1, 4}}},
-        {"image", {{1, 3, 224, 224}, {1, 1000}}},
-        {"wide", {{1, 4}, {1, 5000}}},
-        {"vector", {{-1}, {1, -1}}},
-        {"pictures", {{-1, 3, -1, -1}, {1, -1}}}};
+        {"twice", {{1, 4}, {1, 4}}},   {"image", {{1, 3, 224, 224}, {1, 1000}}},
+        {"wide", {{1, 4}, {1, 5000}}}, {"count", {{1, 4}, {1, 1}}},
+        {"vector", {{-1}, {1, -1}}},   {"pictures", {{-1, 3, -1, -1}, {1, -1}}}};
     const auto shapes = kShapes.find(model);
     if (shapes == kShapes.end() || (!version.empty() && version != "1")) {
       return Fail(ErrorCode::kNotFound,
@@ -275,6 +280,10 @@ class FakeCore final : public Inference,
   }
   void Cancel(RequestHandle handle) override {
     MutexLock lock(mutex_);
+    if (const auto counting = counting_.find(handle); counting != counting_.end()) {
+      counting->second->cancelled = true;
+      changed_.NotifyAll();
+    }
     const auto job = jobs_.find(handle);
     if (job == jobs_.end()) return;
     job->second.error = Error{ErrorCode::kCancelled, "the request was cancelled"};
@@ -321,6 +330,60 @@ class FakeCore final : public Inference,
                             ToString(spec.dims)));
   }
 
+  // A request of "count".
+  struct Counting {
+    explicit Counting(InferRequest asked, InferCallback call)
+        : request(std::move(asked)), callback(std::move(call)) {}
+    const InferRequest request;
+    const InferCallback callback;
+    std::uint32_t wanted = 0, given = 0;
+    std::atomic<std::uint32_t> untaken{0};
+    std::atomic<bool> cancelled{false};
+  };
+
+  // Gives what may be given. True: the request is answered.
+  bool Count(const std::shared_ptr<Counting>& one) REQUIRES(mutex_) {
+    while (!one->cancelled && one->given < one->wanted &&
+           one->untaken < AnswerStream::kMostUntaken) {
+      ++one->untaken;
+      ++one->given;
+      ++counted_;
+      InferResponse answer{one->request.model, "1", one->request.id, {}, {}};
+      answer.outputs.push_back(Tensor("y", {static_cast<float>(one->given)}));
+      answer.part = AnswerPart::kMore;
+      one->request.stream->Give(std::move(answer), [one, this] {
+        --one->untaken;
+        MutexLock lock(mutex_);
+        changed_.NotifyAll();
+      });
+    }
+    if (!one->cancelled && one->given < one->wanted) return false;
+    InferResponse end{one->request.model, "1", one->request.id, {}, {}};
+    end.part = AnswerPart::kEnd;
+    if (one->cancelled) {
+      ++statistics_.cancelled;
+      one->callback(Fail(ErrorCode::kCancelled, "the request was cancelled"));
+    } else {
+      one->callback(std::move(end));
+    }
+    return true;
+  }
+
+  // True: the job is one of "count".
+  bool BeginCounting(RequestHandle handle, Job& job) REQUIRES(mutex_) {
+    if (job.request.model != "count" || job.error) return false;
+    if (job.request.stream == nullptr) {
+      job.error = Error{ErrorCode::kUnimplemented, "model 'count' is decoupled"};
+      return false;
+    }
+    float wanted = 0;
+    std::memcpy(&wanted, job.request.inputs.front().data.data(), sizeof(wanted));
+    auto one = std::make_shared<Counting>(std::move(job.request), std::move(job.callback));
+    one->wanted = static_cast<std::uint32_t>(wanted);
+    counting_.emplace(handle, std::move(one));
+    return true;
+  }
+
   // The next job that may end; end(): there is none.
   std::map<RequestHandle, Job>::iterator Next() REQUIRES(mutex_) {
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
@@ -332,13 +395,17 @@ class FakeCore final : public Inference,
   void Work(const std::stop_token& stop) {
     MutexLock lock(mutex_);
     while (!stop.stop_requested()) {
+      std::erase_if(counting_,
+                    [this](const auto& entry) REQUIRES(mutex_) { return Count(entry.second); });
       const auto next = Next();
       if (next == jobs_.end()) {
         changed_.WaitUntil(mutex_, Now() + std::chrono::milliseconds(50));
         continue;
       }
+      const RequestHandle handle = next->first;
       Job job = std::move(next->second);
       jobs_.erase(next);
+      if (BeginCounting(handle, job)) continue;
       Count(job);
       mutex_.unlock();
       End(job);
@@ -360,6 +427,7 @@ class FakeCore final : public Inference,
     last_ = job.request;
     for (InputTensor& input : last_.inputs) input.data = {};
     last_.payload.reset();
+    last_.stream.reset();
   }
 
   static void End(Job& job) {
@@ -405,6 +473,8 @@ class FakeCore final : public Inference,
     return report;
   }();
   std::map<RequestHandle, Job> jobs_ GUARDED_BY(mutex_);
+  std::map<RequestHandle, std::shared_ptr<Counting>> counting_ GUARDED_BY(mutex_);
+  std::uint32_t counted_ GUARDED_BY(mutex_) = 0;
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   int submit_nice_ GUARDED_BY(mutex_) = 0;
   ModelStatistics statistics_ GUARDED_BY(mutex_);

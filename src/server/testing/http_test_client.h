@@ -85,6 +85,17 @@ class HttpTestClient {
     return response;
   }
 
+  /// Everything up to `mark`, included; empty if the connection ended before.
+  std::string ReceiveUntil(std::string_view mark) {
+    std::size_t at = 0;
+    while ((at = received_.find(mark)) == std::string::npos) {
+      if (!ReadMore()) return {};
+    }
+    std::string text = received_.substr(0, at + mark.size());
+    received_.erase(0, text.size());
+    return text;
+  }
+
   /// True when something can be received at once.
   bool HasInput() const {
     pollfd readable{socket_, POLLIN, 0};

@@ -111,8 +111,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
         FieldCase{"sequence_batching { direct {} }", "sequence_batching"},
-        FieldCase{"model_transaction_policy { decoupled: true }",
-                  "model_transaction_policy.decoupled"},
         FieldCase{"input [ { name: \"x\" reshape { shape: [ 1, 4 ] } } ]", "input[0].reshape"},
         FieldCase{"input [ {}, { optional: true } ]", "input[1].optional"},
         FieldCase{"input [ { allow_ragged_batch: true } ]", "input[0].allow_ragged_batch"},
@@ -379,6 +377,14 @@ TEST(Settings, TakesTheNamesOfTritonAndThoseThatLagoonReports) {
   const auto program = Parse("platform: 'lagoon_job' backend: 'lagoon_job'");
   ASSERT_TRUE(program.has_value()) << program.error().message;
   EXPECT_TRUE(program->settings.program);
+}
+
+TEST(Settings, OnlyAJobProgramIsDecoupled) {
+  const std::string policy = "model_transaction_policy { decoupled: true }";
+  const auto program = Parse("backend: 'lagoon_job' " + policy);
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  EXPECT_TRUE(program->settings.decoupled);
+  EXPECT_THAT(ErrorOf(policy).message, HasSubstr("lagoon_job"));
 }
 
 TEST(Settings, InstanceGroupsAddUp) {

@@ -15,6 +15,12 @@ namespace {
 // have.
 Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& settings) {
   if (!settings.program) {
+    if (settings.decoupled) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("model_transaction_policy.decoupled: only a job program, whose "
+                              "backend is '{}', has any number of answers",
+                              kProgramBackend));
+    }
     if (settings.models.empty() && settings.parameters.empty()) return {};
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("parameters 'lagoon.model.ROLE' and 'job.NAME' are of models whose "
@@ -142,6 +148,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   ModelSettings settings;
   LAGOON_RETURN_IF_ERROR(CheckBackend(config));
   settings.program = config.backend() == kProgramBackend;
+  settings.decoupled = config.model_transaction_policy().decoupled();
   if (settings.program) {
     settings.filename = "job.so";
     settings.instances = kDefaultCoroutines;

@@ -57,6 +57,7 @@ struct ModelSettings {
   std::optional<std::uint32_t> parts;
   std::string filename = "model.onnx";            // default_model_filename, in the version's folder
   bool program = false;                           // a job program: backend kProgramBackend
+  bool decoupled = false;                         // any number of answers; programs only
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
   std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
 };

@@ -40,6 +40,8 @@ class AnswerRoom {
   virtual Status Take(std::size_t bytes) = 0;
 };
 
+class AnswerStream;
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
@@ -57,6 +59,8 @@ struct InferRequest {
   std::shared_ptr<const void> payload;
   /// Null: the memory of the answer is not counted.
   std::shared_ptr<AnswerRoom> room = {};
+  /// Takes the answers before the last one. Null: models that have such are refused.
+  std::shared_ptr<AnswerStream> stream = {};
 };
 
 struct OutputTensor {
@@ -64,6 +68,13 @@ struct OutputTensor {
   DataType type = DataType::kFloat32;
   Dims dims;
   UnfilledBytes data;
+};
+
+/// Which of the answers to a request it is.
+enum class AnswerPart : std::uint8_t {
+  kOnly,  // the model has one answer for each request
+  kMore,  // others follow (AnswerStream)
+  kEnd,   // of a model with any number of answers: the end, which has no outputs
 };
 
 struct InferResponse {
@@ -76,6 +87,22 @@ struct InferResponse {
   Nanoseconds plan_wait{0};
   /// The part of plan_wait behind job.posted: between the parts of a model.
   Nanoseconds plan_wait_between{0};
+  AnswerPart part = AnswerPart::kOnly;
+};
+
+/// Takes the answers of one request of a decoupled model (model_transaction_policy), which has any
+/// number of answers.
+class AnswerStream {
+ public:
+  /// The most answers that are given and not taken. With so many the model pauses, so that a client
+  /// that does not read stops its own request only.
+  static constexpr std::uint32_t kMostUntaken = 8;
+
+  virtual ~AnswerStream() = default;
+  /// The next answer, of AnswerPart::kMore, in order. The InferCallback ends the request and comes
+  /// after all of them. On any thread, which must not wait; must not throw. `taken` is called once
+  /// and after Give() has returned: when the answer is on its way to the client, or never will be.
+  virtual void Give(InferResponse answer, std::function<void()> taken) = 0;
 };
 
 /// Called exactly once, on any thread; hand over to a thread of your own. Must not throw. Where

@@ -3,12 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/text.h"
 #include "serving/fleet/fleet_core.h"
 
 namespace lagoon {
+
+namespace {
+
+/// Notes that an answer was given: a request that has one is not sent again.
+class WatchedStream final : public AnswerStream {
+ public:
+  WatchedStream(std::shared_ptr<AnswerStream> stream, std::shared_ptr<std::atomic<bool>> given)
+      : stream_(std::move(stream)), given_(std::move(given)) {}
+  void Give(InferResponse answer, std::function<void()> taken) override {
+    given_->store(true);
+    stream_->Give(std::move(answer), std::move(taken));
+  }
+
+ private:
+  const std::shared_ptr<AnswerStream> stream_;
+  const std::shared_ptr<std::atomic<bool>> given_;
+};
+
+}  // namespace
 
 /// A request that the fleet has taken and not answered. It belongs to the thread that sends or ends
 /// it: there is one at a time, because a member answers each request once.
@@ -17,6 +37,8 @@ struct FleetCore::Flight {
   InferCallback callback;
   RequestHandle handle{};
   bool kept = false;  // `request` is whole, so that it can be sent again
+  /// Whether an answer before the last one was given.
+  std::shared_ptr<std::atomic<bool>> given = std::make_shared<std::atomic<bool>>(false);
 };
 
 FleetRoutes::Look FleetCore::LookAt(const InferRequest& request) const {
@@ -72,6 +94,10 @@ RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
   const RequestHandle handle = begun->handle;
   const auto flight = std::make_shared<Flight>(
       Flight{std::move(request), std::move(callback), handle, /*kept=*/!begun->alone});
+  if (flight->request.stream != nullptr) {
+    flight->request.stream =
+        std::make_shared<WatchedStream>(std::move(flight->request.stream), flight->given);
+  }
   SendTo(flight, begun->member);
   return handle;
 }
@@ -131,6 +157,7 @@ std::optional<std::size_t> FleetCore::Again(const Flight& flight, std::size_t in
     return std::nullopt;
   }
   if (draining_.load()) return std::nullopt;
+  if (flight.given->load()) return std::nullopt;
   return routes_.Again(flight.handle, LookAt(flight.request));
 }
 

@@ -383,6 +383,7 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
         real_time || plan.on.lowered == nullptr ? plan.on.own.get() : plan.on.lowered.get();
     options.models.push_back(std::move(hosted));
   }
+  options.decoupled = settings().decoupled;
   options.parameters = settings().parameters;
   options.max_jobs = settings().instances;
   options.max_pending = settings().max_queue_size;

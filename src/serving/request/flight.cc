@@ -104,6 +104,17 @@ void Flight::JoinBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts) {
   tensors_.BindInBatch(*plan_, parts);
 }
 
+void Flight::Sent(std::span<const std::span<const std::byte>> outputs,
+                  std::function<void()> taken) {
+  InferResponse answer;
+  answer.model = model_.name();
+  answer.version = model_.version();
+  answer.id = response_.id;
+  answer.part = AnswerPart::kMore;
+  answer.outputs = tensors_.CopyOutputs(*plan_, outputs);
+  request_->asked.stream->Give(std::move(answer), std::move(taken));
+}
+
 // ---- The end
 
 void Flight::Finished(const JobResult& result, const StatisticsRecorder::Batch& batch) {
@@ -137,7 +148,11 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
       GoOn(result, self);
       return {};
     }
-    response_.outputs = tensors_.TakeAnswer();
+    if (model_.settings().decoupled) {
+      response_.part = AnswerPart::kEnd;
+    } else {
+      response_.outputs = tensors_.TakeAnswer();
+    }
     response_.model = model_.name();
     response_.version = model_.version();
   }

@@ -93,6 +93,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   void JoinBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts);
   /// The job has ended, or the request without a job: answers, or goes on with the next part.
   void Finished(const JobResult& result) override;
+  void Sent(std::span<const std::span<const std::byte>> outputs,
+            std::function<void()> taken) override;
   /// The batch has ended. `batch`: its place in the statistics.
   void Finished(const JobResult& result, const StatisticsRecorder::Batch& batch);
   /// Answers with the error, unless the request was answered before.

@@ -148,6 +148,18 @@ Status RequestTensors::TakeOutputs(const ServedPlan& plan,
   return {};
 }
 
+std::vector<OutputTensor> RequestTensors::CopyOutputs(
+    const ServedPlan& plan, std::span<const std::span<const std::byte>> outputs) const {
+  std::vector<OutputTensor> copies;
+  for (const std::size_t asked : request_.binding.outputs) {
+    const std::size_t index = model_.signature().output_index[asked];
+    const TensorSpec& spec = plan.loaded->plan.outputs[index].spec;
+    OutputTensor& copy = copies.emplace_back(OutputTensor{spec.name, spec.type, spec.dims, {}});
+    copy.data.assign(outputs[index].begin(), outputs[index].end());
+  }
+  return copies;
+}
+
 std::vector<OutputTensor> RequestTensors::TakeAnswer() {
   const std::vector<std::size_t>& asked = request_.binding.outputs;
   if (!model_.buckets().empty()) {

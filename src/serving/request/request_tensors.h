@@ -38,6 +38,9 @@ class RequestTensors {
   /// A job that Bind() has set has run `plan`: what it has computed becomes inputs of the next part
   /// and outputs of the answer. `made`: JobResult::made.
   Status TakeOutputs(const ServedPlan& plan, std::vector<std::shared_ptr<const MadeTensor>> made);
+  /// An answer before the last one: those of the program's `outputs` that were asked for.
+  std::vector<OutputTensor> CopyOutputs(const ServedPlan& plan,
+                                        std::span<const std::span<const std::byte>> outputs) const;
   /// The outputs of the answer, without what padding has added. Called once, at the end.
   std::vector<OutputTensor> TakeAnswer();
 

@@ -1,0 +1,130 @@
+#include "server/generate/generate_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/json.h"
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "server/http/json_lane.h"
+
+namespace lagoon {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The lengths of the nested lists, taken from the first of each.
+Dims NestingOf(const Json& value) {
+  Dims nesting;
+  for (const Json* list = &value; list->is_array(); list = &list->front()) {
+    nesting.push_back(static_cast<std::int64_t>(list->size()));
+    if (list->empty()) break;
+  }
+  return nesting;
+}
+
+/// The declared dims for `count` elements; one open dim follows from the others. Empty: there are
+/// no such.
+Dims DeclaredFor(Dims dims, std::int64_t count) {
+  std::int64_t known = 1;
+  std::int64_t* open = nullptr;
+  for (std::int64_t& dim : dims) {
+    if (dim >= 0) {
+      known *= dim;
+    } else if (open != nullptr) {
+      return {};
+    } else {
+      open = &dim;
+    }
+  }
+  if (open != nullptr && known > 0) {
+    *open = count / known;
+    known *= *open;
+  }
+  return known == count ? dims : Dims{};
+}
+
+Dims ShapeFor(const TensorSpec& input, std::int64_t max_batch, const Json& value) {
+  Dims nesting = NestingOf(value);
+  if (nesting.size() > 1) return nesting;
+  Dims declared = input.dims;
+  if (max_batch > 0 && !declared.empty()) declared.front() = 1;
+  const Dims fitting = DeclaredFor(std::move(declared), nesting.front());
+  return fitting.empty() ? nesting : fitting;
+}
+
+/// Looks into the body, then into its `parameters`.
+const Json* Member(const Json& body, std::string_view name) {
+  const auto own = body.find(name);
+  if (own != body.end()) return &*own;
+  const auto parameters = body.find("parameters");
+  if (parameters == body.end() || !parameters->is_object()) return nullptr;
+  const auto inner = parameters->find(name);
+  return inner == parameters->end() ? nullptr : &*inner;
+}
+
+/// The inputs that are named, as the infer protocol writes them.
+Result<Json> InputsOf(const Json& body, const ModelMetadata& model) {
+  Json inputs = Json::array();
+  for (const TensorSpec& input : model.inputs) {
+    const Json* const value = Member(body, input.name);
+    if (value == nullptr) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the body has no {}, an input of the model", Quoted(input.name)));
+    }
+    const Json data = value->is_array() ? *value : Json::array({*value});
+    inputs.push_back({{"name", input.name},
+                      {"datatype", OipName(input.type)},
+                      {"shape", ShapeFor(input, model.max_batch, data)},
+                      {"data", data}});
+  }
+  return inputs;
+}
+
+}  // namespace
+
+Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& model) {
+  const Result<Json> parsed = ParseJson(body);
+  if (!parsed) return Annotate("the body", Error(parsed.error()));
+  if (!parsed->is_object()) {
+    return Fail(ErrorCode::kInvalidArgument, "the body is no JSON object");
+  }
+  Json request = Json::object();
+  LAGOON_ASSIGN_OR_RETURN(request["inputs"], InputsOf(*parsed, model));
+  if (const auto id = parsed->find("id"); id != parsed->end()) {
+    request["id"] = id->is_string() ? *id : Json(DumpJson(*id));
+  }
+  for (const char* name : {"priority", "timeout"}) {
+    if (const Json* const value = Member(*parsed, name)) request["parameters"][name] = *value;
+  }
+  // The parser of infer requests checks names, types, ranges and nesting.
+  const auto text = std::make_shared<std::string>(DumpJson(request));
+  return ParseHttpInfer(std::as_bytes(std::span(*text)), std::nullopt, text);
+}
+
+Result<std::string> RenderGenerate(const InferResponse& response) {
+  std::string out = fmt::format("{{\"model_name\":{},\"model_version\":{}",
+                                JsonString(response.model), JsonString(response.version));
+  if (!response.id.empty()) out += fmt::format(",\"id\":{}", JsonString(response.id));
+  std::size_t elements = 0;
+  for (const OutputTensor& output : response.outputs) {
+    const std::size_t count = output.data.size() / std::max<std::size_t>(SizeOf(output.type), 1);
+    elements += count;
+    if (elements > kMaxEdgeElements) {
+      return Fail(
+          ErrorCode::kUnimplemented,
+          fmt::format("the outputs have more than {} elements: use infer", kMaxEdgeElements));
+    }
+    out += fmt::format(",{}:", JsonString(output.name));
+    if (count != 1) out += '[';
+    AppendElements(out, output);
+    if (count != 1) out += ']';
+  }
+  out += '}';
+  return out;
+}
+
+}  // namespace lagoon

@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/grpc/grpc_stream_call.h"
+#include "server/testing/server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+using inference::ModelInferRequest;
+using inference::ModelStreamInferResponse;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class GrpcStream : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    stub_ = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
+        fmt::format("127.0.0.1:{}", server_->grpc_port()), grpc::InsecureChannelCredentials()));
+  }
+
+  static ModelInferRequest Request(const std::string& model, const std::string& id, float value) {
+    ModelInferRequest request;
+    request.set_model_name(model);
+    request.set_id(id);
+    auto& input = *request.add_inputs();
+    input.set_name("x");
+    input.set_datatype("FP32");
+    input.add_shape(1);
+    input.add_shape(4);
+    for (int i = 0; i < 4; ++i) input.mutable_contents()->add_fp32_contents(value);
+    return request;
+  }
+  static float First(const ModelStreamInferResponse& response) {
+    float value = 0;
+    std::memcpy(&value, response.infer_response().raw_output_contents(0).data(), sizeof(value));
+    return value;
+  }
+  static bool Final(const ModelStreamInferResponse& response) {
+    return response.infer_response().parameters().at("triton_final_response").bool_param();
+  }
+
+  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+  grpc::ClientContext context_;
+};
+
+TEST_F(GrpcStream, AnswersEachRequestUnderItsId) {
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  constexpr int kRequests = 200;  // more than may be in flight at a time
+  std::thread writer([&] {
+    for (int i = 0; i < kRequests; ++i) {
+      stream->Write(Request("twice", std::to_string(i), static_cast<float>(i)));
+    }
+    stream->WritesDone();
+  });
+  std::set<std::string> ids;
+  ModelStreamInferResponse response;
+  while (stream->Read(&response)) {
+    EXPECT_EQ(response.error_message(), "");
+    EXPECT_EQ(First(response), 2 * std::stof(response.infer_response().id()));
+    EXPECT_FALSE(response.infer_response().parameters().contains("triton_final_response"));
+    ids.insert(response.infer_response().id());
+  }
+  writer.join();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(ids.size(), kRequests);
+}
+
+TEST_F(GrpcStream, AnErrorIsAnAnswerAndTheStreamGoesOn) {
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  ModelInferRequest bad = Request("twice", "bad", 1);
+  bad.mutable_inputs(0)->set_datatype("FP99");
+  ModelStreamInferResponse response;
+  for (const auto& [request, says] :
+       {std::pair(Request("nothing", "n", 1), "not in the repository"), std::pair(bad, "FP99")}) {
+    stream->Write(request);
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_THAT(response.error_message(), HasSubstr(says));
+    EXPECT_EQ(response.infer_response().id(), request.id());
+    const auto& parameters = response.infer_response().parameters();
+    EXPECT_EQ(parameters.at("lagoon_code").int64_param(), request.id() == "n"
+                                                              ? grpc::StatusCode::NOT_FOUND
+                                                              : grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  stream->Write(Request("twice", "good", 3));
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.error_message(), "");
+  EXPECT_EQ(First(response), 6);
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(GrpcStream, ADecoupledModelAnswersSeveralTimes) {
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  stream->Write(Request("count", "c", 20));
+  ModelInferRequest with_end = Request("count", "e", 1);
+  (*with_end.mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
+  stream->Write(with_end);
+  stream->WritesDone();
+  std::vector<float> counted;
+  std::vector<std::size_t> outputs;  // of the request that asks for the end
+  ModelStreamInferResponse response;
+  while (stream->Read(&response)) {
+    if (response.infer_response().id() == "c") {
+      counted.push_back(First(response));
+      EXPECT_FALSE(Final(response));
+    } else {
+      outputs.push_back(static_cast<std::size_t>(response.infer_response().outputs_size()));
+      EXPECT_EQ(Final(response), outputs.size() == 2);
+    }
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  ASSERT_EQ(counted.size(), 20);
+  for (std::size_t i = 0; i < counted.size(); ++i) EXPECT_EQ(counted[i], i + 1);
+  EXPECT_THAT(outputs, ElementsAre(1, 0));
+}
+
+TEST_F(GrpcStream, ADecoupledModelIsRefusedWhereThereIsOneAnswer) {
+  inference::ModelInferResponse response;
+  EXPECT_EQ(stub_->ModelInfer(&context_, Request("count", "", 1), &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(GrpcStream, AClientThatLeavesCancelsItsRequests) {
+  core_.Hold();
+  {
+    const auto stream = stub_->ModelStreamInfer(&context_);
+    for (int i = 0; i < 3; ++i) stream->Write(Request("twice", "", 1));
+    EXPECT_TRUE(Eventually([&] { return core_.Pending() == 3; }));
+    context_.TryCancel();
+    EXPECT_FALSE(stream->Finish().ok());
+  }
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 3; }));
+}
+
+TEST_F(GrpcStream, NoMoreRequestsAreReadThanMayBeInFlight) {
+  core_.Hold();
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  for (std::size_t i = 0; i < GrpcStreamCall::kMostInFlight + 20; ++i) {
+    stream->Write(Request("twice", "", 1));
+  }
+  stream->WritesDone();
+  EXPECT_TRUE(Eventually([&] { return core_.Pending() == GrpcStreamCall::kMostInFlight; }));
+  inference::ServerLiveResponse live;
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub_->ServerLive(&context, {}, &live).ok());
+    ASSERT_EQ(core_.Pending(), GrpcStreamCall::kMostInFlight);
+  }
+  core_.Release();
+  ModelStreamInferResponse response;
+  std::size_t answers = 0;
+  while (stream->Read(&response)) ++answers;
+  EXPECT_EQ(answers, GrpcStreamCall::kMostInFlight + 20);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(GrpcStream, AModelPausesForAClientThatDoesNotRead) {
+  grpc::ChannelArguments small;  // buffers of this client
+  small.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  small.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1 << 16);
+  const auto slow = inference::GRPCInferenceService::NewStub(
+      grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", server_->grpc_port()),
+                                grpc::InsecureChannelCredentials(), small));
+  const auto stream = slow->ModelStreamInfer(&context_);
+  stream->Write(Request("count", "", 1e9));
+  // The buffers of both sides fill up. Then nothing more is given while others are answered.
+  EXPECT_TRUE(Eventually([&] {
+    const std::uint32_t before = core_.Counted();
+    for (int i = 0; i < 100; ++i) {
+      inference::ModelInferResponse other;
+      grpc::ClientContext context;
+      if (!stub_->ModelInfer(&context, Request("twice", "", 1), &other).ok()) return false;
+    }
+    return before > 0 && core_.Counted() == before;
+  }));
+  inference::ModelInferResponse other;
+  grpc::ClientContext context;
+  EXPECT_TRUE(stub_->ModelInfer(&context, Request("twice", "", 1), &other).ok());
+  context_.TryCancel();
+  EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_TRUE(Eventually([&] { return core_.Cancelled() == 1; }));
+}
+
+TEST_F(GrpcStream, AnOpenStreamEndsWithTheServer) {
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  ModelStreamInferResponse response;
+  stream->Write(Request("twice", "", 1));
+  ASSERT_TRUE(stream->Read(&response));
+  server_->Stop(kNoDeadline);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace lagoon
