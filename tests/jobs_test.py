@@ -3,125 +3,18 @@ libraries that cannot be served."""
 
 import concurrent.futures
 import pathlib
-import shutil
 import subprocess
 
 import numpy as np
-import onnx
 import pytest
 import tritonclient.http as triton_http
-from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
 from conftest import ROOT
 from server_process import serving, triton_input
+from tiny_model import TinyModel, add_model, add_program, parameter
 
-VOCABULARY, HEADS, HEAD_SIZE, LENGTH, TOKENS = 32, 2, 4, 12, 8
-WIDTH = HEADS * HEAD_SIZE
-
-
-class TinyModel:
-    """One layer of attention over a cache of LENGTH tokens, in numpy and as the two graphs of its export."""
-
-    def __init__(self):
-        random = np.random.default_rng(7)
-        def weights(*shape):
-            return random.standard_normal(shape).astype(np.float32)
-        self.embedding, self.positions = weights(VOCABULARY, WIDTH), weights(LENGTH, WIDTH)
-        self.q, self.k, self.v = (weights(WIDTH, WIDTH) for _ in range(3))
-        self.head = weights(WIDTH, VOCABULARY)
-
-    def next_token(self, tokens):
-        """The most probable token after `tokens`, computed without a cache."""
-        x = self.embedding[tokens] + self.positions[:len(tokens)]
-        def heads(values):
-            return values.reshape(len(tokens), HEADS, HEAD_SIZE).transpose(1, 0, 2)
-        q, k, v = heads(x @ self.q), heads(x @ self.k), heads(x @ self.v)
-        scores = q[:, -1:] @ k.transpose(0, 2, 1)
-        share = np.exp(scores - scores.max())
-        share /= share.sum(-1, keepdims=True)
-        attended = (share @ v).transpose(1, 0, 2).reshape(1, WIDTH)
-        return int(np.argmax((x[-1:] + attended) @ self.head))
-
-    def generate(self, prompt):
-        tokens = list(prompt)
-        while len(tokens) <= LENGTH and len(tokens) - len(prompt) < TOKENS:
-            tokens.append(self.next_token(tokens))
-        new = tokens[len(prompt):]
-        return new + [-1] * (TOKENS - len(new))
-
-    def graph(self, queries):
-        """The graph for `queries` tokens: LENGTH (prefill of a prompt) or 1 (decode with a cache)."""
-        decode = queries == 1
-        keys = LENGTH + 1 if decode else LENGTH
-        nodes, constants = [], []
-        def constant(name, value):
-            constants.append(numpy_helper.from_array(np.asarray(value), name))
-            return name
-        def node(op, inputs, output, **attributes):
-            nodes.append(helper.make_node(op, inputs, [output], **attributes))
-            return output
-        for name in ("embedding", "positions", "q", "k", "v", "head"):
-            constant(name, getattr(self, name))
-        words = node("Gather", ["embedding", "input_ids"], "words")
-        places = node("Gather", ["positions", "position_ids"], "places") if decode else "positions"
-        x = node("Add", [words, places], "x")
-        shape = constant("shape", [1, queries, HEADS, HEAD_SIZE])
-        for name in "qkv":
-            flat = node("MatMul", [x, name], f"{name}_flat")
-            split = node("Reshape", [flat, shape], f"{name}_split")
-            node("Transpose", [split], f"{name}_new" if decode and name != "q" else f"{name}_heads",
-                 perm=[0, 2, 1, 3])
-        if decode:
-            for name in "kv":
-                node("Concat", [f"past_{name}", f"{name}_new"], f"{name}_heads", axis=2)
-        turned = node("Transpose", ["k_heads"], "k_turned", perm=[0, 1, 3, 2])
-        scores = node("MatMul", ["q_heads", turned], "scores")
-        counts = node("Cast", ["attention_mask"], "counts", to=TensorProto.FLOAT)
-        absent = node("Sub", [counts, constant("one", np.float32(1))], "absent")
-        hidden = node("Mul", [absent, constant("large", np.float32(1e4))], "hidden")
-        row = node("Reshape", [hidden, constant("row", [1, 1, 1, keys])], "hidden_row")
-        masked = node("Add", [scores, row], "masked")
-        if not decode:
-            later = np.triu(np.full((LENGTH, LENGTH), -1e4, np.float32), 1)
-            masked = node("Add", [masked, constant("later", later)], "causal")
-        share = node("Softmax", [masked], "share", axis=-1)
-        mixed = node("Transpose", [node("MatMul", [share, "v_heads"], "attended")], "mixed", perm=[0, 2, 1, 3])
-        joined = node("Reshape", [mixed, constant("joined", [1, queries, WIDTH])], "values")
-        node("MatMul", [node("Add", [x, joined], "y"), "head"], "logits")
-        node("Identity", ["k_heads"], "present_k")
-        node("Identity", ["v_heads"], "present_v")
-
-        def tensor(name, kind, *dims):
-            return helper.make_tensor_value_info(name, kind, dims)
-        inputs = [tensor("input_ids", TensorProto.INT64, 1, queries),
-                  tensor("attention_mask", TensorProto.INT64, 1, keys)]
-        if decode:
-            inputs.append(tensor("position_ids", TensorProto.INT64, 1, 1))
-            inputs += [tensor(f"past_{name}", TensorProto.FLOAT, 1, HEADS, LENGTH, HEAD_SIZE) for name in "kv"]
-        outputs = [tensor("logits", TensorProto.FLOAT, 1, queries, VOCABULARY)]
-        outputs += [tensor(f"present_{name}", TensorProto.FLOAT, 1, HEADS, keys, HEAD_SIZE) for name in "kv"]
-        graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def add_program(repository, name, library, config):
-    folder = repository / name / "1"
-    folder.mkdir(parents=True)
-    if library is not None:
-        shutil.copy(library, folder / "job.so")
-    (folder.parent / "config.pbtxt").write_text(f'backend: "lagoon_job"\n{config}')
-
-
-def add_model(repository, name, model, config=""):
-    folder = repository / name / "1"
-    folder.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
-    (folder.parent / "config.pbtxt").write_text(config)
-
-
-def parameter(key, value):
-    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+VOCABULARY, LENGTH, TOKENS = 32, 12, 8
 
 
 def generate_config(prefill="tiny_prefill", decode="tiny_decode"):
@@ -166,7 +59,7 @@ def fixture_programs(lagoon):
 
 @pytest.fixture(scope="module", name="tiny")
 def fixture_tiny():
-    return TinyModel()
+    return TinyModel(VOCABULARY, LENGTH)
 
 
 @pytest.fixture(scope="module", name="server")
@@ -211,14 +104,14 @@ def ask_scaled(client, x, steps, **words):
 @pytest.mark.parametrize("length", (1, 3, 7, LENGTH))
 def test_generates_the_tokens_that_the_model_computed_anew_gives(server, tiny, length):
     prompt = np.random.default_rng(length).integers(0, VOCABULARY, length)
-    assert ask_tokens(server.http(), prompt) == tiny.generate(prompt)
+    assert ask_tokens(server.http(), prompt) == tiny.generate(prompt, TOKENS)
 
 
 def test_clients_side_by_side_get_their_own_tokens(server, tiny):
     prompts = [np.random.default_rng(seed).integers(0, VOCABULARY, 1 + seed % 6) for seed in range(40)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # each call has its own client: it belongs to one thread
         answers = list(pool.map(lambda prompt: ask_tokens(server.http(), prompt), prompts))
-    assert answers == [tiny.generate(prompt) for prompt in prompts]
+    assert answers == [tiny.generate(prompt, TOKENS) for prompt in prompts]
 
 
 def test_a_kernel_of_a_program_runs_as_often_as_it_says(server):

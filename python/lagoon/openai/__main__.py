@@ -1,0 +1,7 @@
+"""`python -m lagoon.openai`."""
+
+import sys
+
+from lagoon.openai.command import main
+
+sys.exit(main())

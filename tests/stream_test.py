@@ -1,0 +1,202 @@
+"""Streams of answers end to end with Triton's client: ordinary models over ModelStreamInfer, and a job program that
+sends each token as an answer of its own."""
+
+import pathlib
+import queue
+import threading
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from tritonclient.utils import InferenceServerException
+
+from conftest import DIGITS
+from server_process import serving, triton_input
+from tiny_model import TinyModel, add_chat
+
+VOCABULARY, LENGTH, ROWS = 32, 24, 3
+
+
+@pytest.fixture(scope="module", name="tiny")
+def fixture_tiny():
+    return TinyModel(VOCABULARY, LENGTH)
+
+
+@pytest.fixture(scope="module", name="server")
+def fixture_server(lagoon, tiny, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    (repository / "digits").symlink_to(DIGITS)
+    library = pathlib.Path(lagoon.binary).parent.parent / "examples" / "jobs" / "job_chat.so"
+    add_chat(repository, "chat", library, tiny, ROWS)
+    add_chat(repository, "buffer", library, tiny, ROWS, in_place=True)
+    with serving(lagoon, repository, "--workers", "2") as running:
+        yield running
+
+
+def chat_inputs(prompt, most=8, temperature=0.0, top_p=1.0, seed=0, stop=()):
+    padded, stops = np.zeros(LENGTH, np.int64), np.full(4, -1, np.int64)
+    padded[:len(prompt)], stops[:len(stop)] = prompt, stop
+    def ints(name, values):
+        return triton_input(triton_grpc, name, np.array(values, np.int64), "INT64")
+    return [ints("prompt", padded), ints("length", [len(prompt)]), ints("max_tokens", [most]),
+            triton_input(triton_grpc, "sampling", np.array([temperature, top_p], np.float32)),
+            ints("seed", [seed]), ints("stop", stops)]
+
+
+class Stream:
+    """A stream of Triton's client, and what came on it."""
+
+    def __init__(self, server):
+        self.client = server.grpc()
+        self._answers = queue.Queue()
+        self.client.start_stream(lambda result, error: self._answers.put((result, error)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.stop_stream()
+        self.client.close()
+
+    def ask(self, prompt, request_id="", model="chat", **words):
+        self.client.async_stream_infer(model, chat_inputs(prompt, **words), request_id=request_id,
+                                       enable_empty_final_response=True)
+
+    def next(self):
+        result, error = self._answers.get(timeout=60)
+        if error is not None:
+            raise error
+        return result
+
+    def tokens(self, requests=1):
+        """{id: tokens} of as many requests, up to their ends."""
+        tokens = {}
+        while requests > 0:
+            answer = self.next().get_response()
+            mine = tokens.setdefault(answer.id, [])
+            if answer.parameters["triton_final_response"].bool_param:
+                assert not answer.outputs
+                requests -= 1
+            else:
+                mine.append(int(np.frombuffer(answer.raw_output_contents[0], np.int64)[0]))
+        return tokens
+
+
+def without_end(tokens):
+    return [token for token in tokens if token != -1]
+
+
+def test_an_ordinary_model_answers_on_a_stream(server):
+    image = np.random.default_rng(3).random((1, 1, 8, 8), np.float32)
+    inputs = [triton_input(triton_grpc, "image", image)]
+    expected = server.grpc().infer("digits", inputs).as_numpy("scores")
+    with Stream(server) as stream:
+        for number in range(100):
+            stream.client.async_stream_infer("digits", inputs, request_id=str(number))
+        stream.client.async_stream_infer("nothing", inputs, request_id="bad")
+        ids, errors = set(), []
+        for _ in range(101):
+            try:
+                answer = stream.next()
+                np.testing.assert_array_equal(answer.as_numpy("scores"), expected)
+                ids.add(answer.get_response().id)
+            except InferenceServerException as error:
+                errors.append(error.message())
+    assert ids == {str(number) for number in range(100)}
+    assert len(errors) == 1 and "nothing" in errors[0]
+
+
+@pytest.mark.parametrize("model", ("chat", "buffer"))
+@pytest.mark.parametrize("length", (1, 5, LENGTH))
+def test_each_token_is_an_answer(server, tiny, model, length):
+    prompt = np.random.default_rng(length).integers(0, VOCABULARY, length)
+    with Stream(server) as stream:
+        stream.ask(prompt, "a", model, most=50)
+        assert stream.tokens() == {"a": without_end(tiny.generate(prompt, 50))}
+
+
+@pytest.mark.parametrize("model", ("chat", "buffer"))
+def test_requests_decode_together_and_each_gets_its_own_text(server, tiny, model):
+    prompts = {str(seed): np.random.default_rng(seed).integers(0, VOCABULARY, 1 + seed % 9) for seed in range(14)}
+    with Stream(server) as stream:
+        for name, prompt in prompts.items():
+            stream.ask(prompt, name, model, most=6)
+        tokens = stream.tokens(len(prompts))
+    assert tokens == {name: without_end(tiny.generate(prompt, 6)) for name, prompt in prompts.items()}
+
+
+def test_a_stop_token_ends_the_text(server, tiny):
+    whole = tiny.generate([1, 2, 3], 8)
+    with Stream(server) as stream:
+        stream.ask([1, 2, 3], stop=[whole[2]])
+        assert stream.tokens()[""] == whole[:whole.index(whole[2]) + 1]
+
+
+def test_a_seed_gives_the_same_text_again(server):
+    with Stream(server) as stream:
+        texts = []
+        for seed in (1, 1, 2, 3, 4):
+            stream.ask([1, 2], seed=seed, most=20, temperature=1.5, top_p=0.9)
+            texts.append(stream.tokens()[""])
+    assert texts[0] == texts[1]
+    assert len({tuple(text) for text in texts}) > 1
+
+
+def test_a_narrow_top_p_gives_the_most_probable_token(server, tiny):
+    with Stream(server) as stream:
+        stream.ask([4, 2], temperature=1.0, top_p=1e-6)
+        assert stream.tokens()[""] == without_end(tiny.generate([4, 2], 8))
+
+
+@pytest.mark.parametrize("words, says", (
+    ({"prompt": [1, 99]}, "prompt has token 99, the vocabulary 32"),
+    ({"prompt": []}, f"the prompt has 0 tokens, the model takes 1 to {LENGTH}"),
+    ({"prompt": [1], "most": 0}, "max_tokens is below 1"),
+    ({"prompt": [1], "temperature": float("nan")}, "temperature is nan"),
+    ({"prompt": [1], "top_p": 0.0}, "top_p 0"),
+))
+def test_what_it_does_not_take_is_said_in_the_stream(server, words, says):
+    with Stream(server) as stream:
+        stream.ask(**words)
+        with pytest.raises(InferenceServerException, match=says):
+            stream.next()
+
+
+def test_a_client_that_leaves_frees_its_place(server, tiny):
+    for _ in range(3 * ROWS):
+        stream = Stream(server)
+        stream.ask([1], most=10_000)
+        stream.next()
+        stream.client.stop_stream(cancel_requests=True)
+        stream.client.close()
+    with Stream(server) as stream:
+        stream.ask([1, 2], most=4)
+        assert stream.tokens()[""] == tiny.generate([1, 2], 4)
+
+
+def test_a_decoupled_model_has_no_single_answer(server):
+    with pytest.raises(InferenceServerException, match="decoupled"):
+        server.grpc().infer("chat", chat_inputs([1]))
+    inputs = [triton_http.InferInput("length", [1], "INT64")]
+    inputs[0].set_data_from_numpy(np.array([1]))
+    with pytest.raises(InferenceServerException, match="decoupled"):
+        server.http().infer("chat", inputs)
+
+
+def test_many_streams_at_a_time(server, tiny):
+    expected = tiny.generate([7, 8], 10)
+    wrong = []
+    def ask():
+        with Stream(server) as stream:
+            for _ in range(5):
+                stream.ask([7, 8], most=10)
+                tokens = stream.tokens()[""]
+                if tokens != expected:
+                    wrong.append(tokens)
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
