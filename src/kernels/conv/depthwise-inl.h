@@ -11,6 +11,7 @@
 
 #include "kernels/conv/depthwise_args.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/simd/unroll.h"
 #include "kernels/window.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,6 +35,7 @@ struct Strip {
   size_t pixel = 0;                  // from one column to the next, over all channels
   size_t rows = 0;                   // number of filter rows that meet the image
   size_t channels = 0;               // channels of the tile
+  size_t left = 0, right = 0;        // columns [left, right) are not padding; only for ShapeWide
   Limits limits;
 };
 
@@ -123,6 +125,88 @@ HWY_INLINE StripFunction PickStrip(size_t pixels, bool left, bool right) {
       return PickEdges<kStride, 2>(left, right);
     default:
       return PickEdges<kStride, 1>(left, right);
+  }
+}
+
+/// Vectors of channels that ShapeWide computes together: sums that do not wait for each other.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+constexpr size_t kWideVectors = 2;
+#else
+constexpr size_t kWideVectors = 1;  // 16 registers
+#endif
+
+/// The shape of a strip of a filter kTaps wide: kPixels outputs at stride kStride. kEdges: whether
+/// columns of the strip may be padding.
+template <size_t kTaps, size_t kStride, size_t kPixels, bool kEdges>
+struct ShapeWide {
+  static constexpr size_t kColumns = (kPixels - 1) * kStride + kTaps;
+
+  /// Adds column `column` of the strip, at `x`, to the outputs that it serves.
+  template <size_t kVectors>
+  static HWY_INLINE void Column(const float* x, size_t column, const V (&w)[kVectors][kTaps],
+                                V (&acc)[kVectors][kPixels]) {
+    LAGOON_UNROLL for (size_t v = 0; v < kVectors; ++v) {
+      const V value = simd::Whole::Load(x + v * simd::Lanes());
+      LAGOON_UNROLL for (size_t p = 0; p < kPixels; ++p) {
+        const size_t tap = column - p * kStride;  // wraps to a huge number below 0
+        if (tap < kTaps) acc[v][p] = hn::MulAdd(value, w[v][tap], acc[v][p]);
+      }
+    }
+  }
+
+  /// Computes kVectors vectors of channels, from channel `c` of the tile on.
+  template <size_t kVectors>
+  static HWY_INLINE void Vectors(const Strip& s, size_t c) {
+    const size_t lanes = simd::Lanes();
+    V acc[kVectors][kPixels];
+    LAGOON_UNROLL for (size_t v = 0; v < kVectors; ++v) {
+      const V start = s.bias != nullptr ? simd::Whole::Load(s.bias + c + v * lanes) : hn::Zero(D());
+      LAGOON_UNROLL for (size_t p = 0; p < kPixels; ++p) acc[v][p] = start;
+    }
+    const float* x = s.x + c;
+    const float* weights = s.weights + c;
+    for (size_t row = 0; row < s.rows; ++row, x += s.x_row, weights += s.weight_row) {
+      V w[kVectors][kTaps];
+      LAGOON_UNROLL for (size_t v = 0; v < kVectors; ++v) {
+        LAGOON_UNROLL for (size_t tap = 0; tap < kTaps; ++tap) {
+          w[v][tap] = simd::Whole::Load(weights + tap * s.pixel + v * lanes);
+        }
+      }
+      LAGOON_UNROLL for (size_t column = 0; column < kColumns; ++column) {
+        if (kEdges && (column < s.left || column >= s.right)) continue;
+        Column<kVectors>(x + (column - (kEdges ? s.left : 0)) * s.pixel, column, w, acc);
+      }
+    }
+    const V low = hn::Set(D(), s.limits.low), high = hn::Set(D(), s.limits.high);
+    float* y = s.y + c;
+    LAGOON_UNROLL for (size_t p = 0; p < kPixels; ++p, y += s.pixel) {
+      LAGOON_UNROLL for (size_t v = 0; v < kVectors; ++v) {
+        simd::Whole::Store(simd::Clamp(acc[v][p], low, high), y + v * lanes);
+      }
+    }
+  }
+
+  /// The number of channels of the tile must be a multiple of the vector length.
+  static void Run(const Strip& s) {
+    const size_t lanes = simd::Lanes(), step = kWideVectors * lanes;
+    size_t c = 0;
+    for (; c + step <= s.channels; c += step) Vectors<kWideVectors>(s, c);
+    for (; c < s.channels; c += lanes) Vectors<1>(s, c);
+  }
+};
+
+template <size_t kTaps, size_t kStride>
+HWY_INLINE StripFunction PickWideStrip(size_t pixels, bool edges) {
+  switch (pixels) {
+    case 4:
+      return edges ? &ShapeWide<kTaps, kStride, 4, true>::Run
+                   : &ShapeWide<kTaps, kStride, 4, false>::Run;
+    case 3:
+      return &ShapeWide<kTaps, kStride, 3, true>::Run;
+    case 2:
+      return &ShapeWide<kTaps, kStride, 2, true>::Run;
+    default:
+      return &ShapeWide<kTaps, kStride, 1, true>::Run;
   }
 }
 
@@ -235,6 +319,35 @@ class RowRunner {
     }
   }
 
+  /// For filters five or seven wide without dilation.
+  template <size_t kTaps, size_t kStride>
+  HWY_INLINE void Wide(Range columns) {
+    const auto width = static_cast<ptrdiff_t>(spec_.window.width);
+    for (size_t column = columns.begin; column < columns.end;) {
+      const ptrdiff_t origin =
+          static_cast<ptrdiff_t>(column * kStride) - static_cast<ptrdiff_t>(spec_.window.pad_left);
+      const size_t pixels = std::min<size_t>(4, columns.end - column);
+      const auto reach = static_cast<ptrdiff_t>((pixels - 1) * kStride + kTaps);
+      strip_.left = static_cast<size_t>(std::max<ptrdiff_t>(-origin, 0));
+      strip_.right = static_cast<size_t>(std::clamp<ptrdiff_t>(width - origin, 0, reach));
+      strip_.x = x_ + static_cast<size_t>(std::max<ptrdiff_t>(origin, 0)) * spec_.channels;
+      strip_.y = y_ + column * spec_.channels;
+      const bool edges = origin < 0 || origin + reach > width;
+      PickWideStrip<kTaps, kStride>(pixels, edges)(strip_);
+      column += pixels;
+    }
+  }
+
+  /// The strips of an unrolled body.
+  template <size_t kTaps, size_t kStride>
+  HWY_INLINE void Unrolled(Range columns) {
+    if constexpr (kTaps == 3) {
+      Three<kStride>(columns);
+    } else {
+      Wide<kTaps, kStride>(columns);
+    }
+  }
+
   /// Applies `finish` to the outputs that the other functions have written.
   HWY_INLINE void Finish(const lagoon::Finish& finish, Range columns) {
     const size_t channels = spec_.channels;
@@ -257,8 +370,8 @@ class RowRunner {
 /// stride 2: 62 us instead of 92.
 constexpr size_t kColumnsAtOnce = 16;
 
-/// kStride: the stride of a 3-wide filter without dilation; 0: any filter.
-template <size_t kStride>
+/// kTaps and kStride: of a filter without dilation that has an unrolled body; 0: any filter.
+template <size_t kTaps, size_t kStride>
 bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const DepthwiseArgs*>(raw);
@@ -282,7 +395,7 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
     const Range strip{column, std::min(columns.end, column + kColumnsAtOnce)};
     for (size_t row = rows.begin; row < rows.end; ++row) {
       if constexpr (kStride != 0) {
-        if (whole.size() != 0) RowRunner(args, image, row, whole).Three<kStride>(strip);
+        if (whole.size() != 0) RowRunner(args, image, row, whole).Unrolled<kTaps, kStride>(strip);
       }
       if (rest.size() != 0) RowRunner(args, image, row, rest).Plain(strip);
       if (args.finish.row != nullptr) {
@@ -296,12 +409,16 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }  // namespace
 
 Body PickDepthwiseBody(const DepthwiseSpec& spec) {
-  const ImageWindow& w = spec.window;
-  if (w.kernel_w == 3 && w.dilation_w == 1) {
-    if (w.stride_w == 1) return &DepthwiseBody<1>;
-    if (w.stride_w == 2) return &DepthwiseBody<2>;
+  if (!IsUnrolled(spec)) return &DepthwiseBody<0, 0>;
+  const bool dense = spec.window.stride_w == 1;
+  switch (spec.window.kernel_w) {
+    case 3:
+      return dense ? &DepthwiseBody<3, 1> : &DepthwiseBody<3, 2>;
+    case 5:
+      return dense ? &DepthwiseBody<5, 1> : &DepthwiseBody<5, 2>;
+    default:
+      return dense ? &DepthwiseBody<7, 1> : &DepthwiseBody<7, 2>;
   }
-  return &DepthwiseBody<0>;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -55,10 +55,8 @@ Result<Sizes> Check(const DepthwiseSpec& spec) {
 }
 
 double NsPerOutput(const DepthwiseSpec& spec, std::size_t taps) {
-  const ImageWindow& w = spec.window;
-  const bool unrolled = w.kernel_w == 3 && w.stride_w <= 2 && w.dilation_w == 1;
   const double plain = spec.channels < 64 ? kNsPerLonelyTap : kNsPerPlainTap;
-  return kNsPerOutput + (unrolled ? kNsPerTap : plain) * static_cast<double>(taps);
+  return kNsPerOutput + (IsUnrolled(spec) ? kNsPerTap : plain) * static_cast<double>(taps);
 }
 
 constexpr std::size_t RoundDivide(std::size_t value, std::size_t by) {

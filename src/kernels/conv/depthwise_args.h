@@ -22,4 +22,11 @@ struct DepthwiseArgs {
 /// Channel tiles start at multiples of this: a cache line, which is also the widest vector.
 inline constexpr std::size_t kDepthwiseChannelGrain = 16;
 
+/// Whether the filter has an unrolled body.
+inline bool IsUnrolled(const DepthwiseSpec& spec) {
+  const ImageWindow& w = spec.window;
+  const bool width = w.kernel_w == 3 || w.kernel_w == 5 || w.kernel_w == 7;
+  return width && w.stride_w <= 2 && w.dilation_w == 1;
+}
+
 }  // namespace lagoon

@@ -96,6 +96,30 @@ TEST(Depthwise, EveryWidthMeetsItsEdges) {
   }
 }
 
+TEST(Depthwise, EveryWidthMeetsTheEdgesOfWideFilters) {
+  for (const std::uint32_t kernel : {5u, 7u}) {
+    for (std::uint32_t width = 1; width <= 14; ++width) {
+      for (std::uint32_t stride = 1; stride <= 2; ++stride) {
+        for (const std::uint32_t pad : {kernel / 2, kernel - 1}) {
+          DepthwiseSpec s = Square(width, 51, kernel, stride, pad);
+          s.bias = width % 2 == 0;
+          Check(s);
+        }
+      }
+    }
+  }
+}
+
+TEST(Depthwise, WideFiltersMayLieInThePaddingOrPassTheEnd) {
+  for (const std::uint32_t kernel : {5u, 7u}) {
+    Check(Square(5, 40, kernel, 1, kernel + 2));  // the first windows cover only padding
+    DepthwiseSpec s = Square(12, 40, kernel, 2, 0);
+    s.window.pad_top = 1;
+    s.window.out_height = s.window.out_width = 6;
+    Check(s);
+  }
+}
+
 TEST(Depthwise, AnyChannelCount) {
   for (const std::uint32_t channels :
        {1u, 3u, 7u, 8u, 9u, 15u, 16u, 17u, 24u, 31u, 33u, 65u, 100u}) {
