@@ -38,10 +38,29 @@ HWY_INLINE V Const(float value) { return hn::Set(D(), value); }
 
 /// Highway's functions are correct on a limited range. These wrappers define the result outside
 /// that range and for NaN.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+/// 2^n times a polynomial, fitted to a relative error of 2e-9, of the rest. An instruction
+/// multiplies by 2^n, to zero and infinity as well, so this takes a third of the instructions.
+LAGOON_VECTOR_FUNCTION V SafeExp(V x) {
+  constexpr float kLn2High = 0.693145752f, kLn2Low = 1.42860677e-6f;
+  const V limited = hn::Min(Const(104.0f), hn::Max(Const(-104.0f), x));  // NaN, if x is
+  const V n = hn::Round(hn::Mul(limited, Const(1.44269504f)));
+  const V rest = hn::NegMulAdd(n, Const(kLn2Low), hn::NegMulAdd(n, Const(kLn2High), limited));
+  V y = Const(0.00138368353f);
+  y = hn::MulAdd(y, rest, Const(0.00837482419f));
+  y = hn::MulAdd(y, rest, Const(0.0416682251f));
+  y = hn::MulAdd(y, rest, Const(0.166664198f));
+  y = hn::MulAdd(y, rest, Const(0.499999911f));
+  y = hn::MulAdd(y, rest, Const(1));
+  y = hn::MulAdd(y, rest, Const(1));
+  return V{_mm512_scalef_ps(y.raw, n.raw)};
+}
+#else
 LAGOON_VECTOR_FUNCTION V SafeExp(V x) {
   const V e = hn::Exp(D(), hn::Min(Const(104.0f), x));
   return hn::IfThenElse(hn::IsNaN(x), x, e);
 }
+#endif
 
 LAGOON_VECTOR_FUNCTION V SafeLog(V x) {
   const V infinity = hn::Inf(D());
