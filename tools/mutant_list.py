@@ -73,6 +73,10 @@ GROUPS = {
               "src/base/check.cc", "src/base/status.cc"] + sources_of("src/kernels/conv/int8"),
     "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
               "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/nbits"),
+    "conv-list": ["src/kernels/conv/conv2d_list_test.cc", "src/kernels/activation.cc", "src/kernels/checks.cc",
+                  "src/kernels/cpu_level.cc", "src/base/check.cc", "src/base/status.cc"] +
+                 [f"src/kernels/conv/conv2d{end}.cc" for end in ("", "_block", "_body", "_list", "_pack", "_tiling")] +
+                 sources_of("src/kernels/conv/bf16") + sources_of("src/kernels/elementwise"),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -126,7 +130,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"attention": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -245,6 +249,11 @@ MUTANTS = [
      "padded + block, 0.0F);", "padded + block, 1.0F);", ["nbits"]),
     ("padded-columns-written", "columns that only fill a panel are written", "src/kernels/nbits/nbits_body.cc",
      "std::min(result.pitch(), args.columns - first);", "result.pitch();", ["nbits"]),
+    # Convolutions of any pixels.
+    ("outside-is-multiplied", "infinite weights outside the image make NaN of pixels that do not reach them",
+     "src/kernels/conv/conv2d_micro-inl.h", "    if (inside == 0) return false;\n", "", ["conv-list"]),
+    ("no-classes", "pixels with different columns inside the image share a segment", "src/kernels/conv/conv2d_list.cc",
+     "  if (!Joined(args) && apart < kWorthClasses * together) return;\n", "", ["conv-list"]),
     # Libraries of others.
     ("one-error-for-all-runs", "a run of an engine that failed gets the error of another", "src/engine/opaque_kernel.cc",
      "const auto found = errors_.find(status);", "const auto found = errors_.begin();", ["opaque-kernel"]),

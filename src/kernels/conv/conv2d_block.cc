@@ -9,13 +9,14 @@
 
 #include "kernels/conv/conv2d_args.h"
 #include "kernels/conv/conv2d_body.h"
+#include "kernels/conv/conv2d_list.h"
 #include "kernels/conv/conv2d_walk.h"
 
 namespace lagoon {
 namespace {
 
 /// Read as padding, and as the bias of a kernel without one.
-alignas(64) constexpr float kZeros[kMaxEdgeChannels] = {};
+alignas(64) constexpr float kZeros[kMaxChunkDepth] = {};
 
 constexpr std::size_t kMaxPanelWidth = 32;
 
@@ -28,7 +29,8 @@ class ConvBlock {
         tile_(TileOf(args, block)),
         panel_width_(std::size_t{2} * args.lanes),
         acc_(reinterpret_cast<float*>(ctx.scratch().data())),
-        input_(ReadInput(ctx.scratch().data())) {
+        input_(ReadInput(ctx.scratch().data())),
+        lists_(args) {
     micro_.pitch = std::size_t{args.window.stride_w} * args.channels * sizeof(float);
     micro_.columns = args.taps_w;
     micro_.next_column =
@@ -73,27 +75,32 @@ class ConvBlock {
   // them each time would take as long as the arithmetic of a shallow convolution.
   struct Spot {
     std::size_t place = kNowhere;
+    std::uint32_t pixels = 0;
+    std::size_t offset = 0;  // offset in y of the first pixel's first channel
+    bool neighbours = true;  // whether the pixels are neighbours in y
+    // Without a list:
     KernelRows kernel_rows{};
-    Pixels pixels{};
     std::int64_t column = 0;  // image column of kernel column 0 for the first pixel
-    std::size_t offset = 0;   // offset in y of the first pixel's first channel
+    // With kList:
+    PixelList list;
   };
   static constexpr std::size_t kNowhere = ~std::size_t{0};
+  bool listed() const { return args_.input == ConvInput::kList; }
 
-  // Sets here_ and next_.
+  // Sets here_ and next_->
   void Enter(const Cursor& at) {
-    if (at.place == here_.place) return;
-    if (at.place == next_.place) {
-      here_ = next_;
+    if (at.place == here_->place) return;
+    if (at.place == next_->place) {
+      std::swap(here_, next_);
     } else {
-      SetSpot(at.place, at.row, at.segment, here_);
+      SetSpot(at.place, at.row, at.segment, *here_);
     }
     const bool last_in_row = at.segment + 1 == tile_.segments.end;
     if (last_in_row && at.row + 1 == tile_.rows.end) {
-      next_.place = kNowhere;
+      next_->place = kNowhere;
     } else {
       SetSpot(at.place + 1, at.row + last_in_row,
-              last_in_row ? tile_.segments.begin : at.segment + 1, next_);
+              last_in_row ? tile_.segments.begin : at.segment + 1, *next_);
     }
   }
   void SetSpot(std::size_t place, std::size_t row, std::size_t segment, Spot& spot) const;
@@ -130,16 +137,20 @@ class ConvBlock {
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
   void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
   bool SetTaps(const Cursor& at, const Chunk& chunk);
+  bool SetListTaps(const Cursor& at, const Chunk& chunk);
   void NextPanel();
   void Store(const Cursor& at);
   void FinishTile() const;
+  void FinishListTile() const;
 
   const Conv2dArgs& args_;
   const ConvTile tile_;
   const std::size_t panel_width_;  // width of all panels, perhaps except the last
   float* const acc_;
   const InputView input_;
-  Spot here_, next_;  // next_: kNowhere at the end of the tile
+  const ListMaker lists_;
+  Spot spots_[2];
+  Spot *here_ = &spots_[0], *next_ = &spots_[1];  // next_: kNowhere at the end of the tile
   MicroTile micro_{};
   alignas(64) float part_bias_[kMaxPanelWidth] = {};
   PrefetchStream prefetch_[2 * kMaxCallPanels + 1];
@@ -153,16 +164,25 @@ InputView ConvBlock::ReadInput(std::byte* scratch) const {
 }
 
 void ConvBlock::SetSpot(std::size_t place, std::size_t row, std::size_t segment, Spot& spot) const {
-  const std::size_t y_row = std::size_t{tile_.image} * args_.window.out_height + row;
   spot.place = place;
+  if (listed()) {
+    lists_.Make(segment, spot.list);
+    spot.pixels = spot.list.count;
+    spot.offset = spot.list.places[0];
+    spot.neighbours = spot.list.neighbours;
+    return;
+  }
+  const std::size_t y_row = std::size_t{tile_.image} * args_.window.out_height + row;
+  const Pixels pixels = PixelsOf(args_, static_cast<std::uint32_t>(segment));
+  spot.pixels = pixels.count;
   spot.kernel_rows = KernelRowsOf(args_, row);
-  spot.pixels = PixelsOf(args_, static_cast<std::uint32_t>(segment));
-  spot.column = ColumnOf(args_, spot.pixels.first);
-  spot.offset = (y_row * args_.window.out_width + spot.pixels.first) * args_.out_channels;
+  spot.column = ColumnOf(args_, pixels.first);
+  spot.offset = (y_row * args_.window.out_width + pixels.first) * args_.out_channels;
 }
 
 void ConvBlock::SetStore(const Cursor& at) {
-  const std::size_t offset = here_.offset + at.panel * panel_width_;
+  micro_.store.rows = listed() ? here_->list.places : nullptr;
+  const std::size_t offset = (listed() ? 0 : here_->offset) + at.panel * panel_width_;
   micro_.store.y = args_.y + offset;
   micro_.store.residual = args_.residual != nullptr ? args_.residual + offset : nullptr;
 }
@@ -170,12 +190,13 @@ void ConvBlock::SetStore(const Cursor& at) {
 void ConvBlock::Store(const Cursor& at) {
   Enter(at);
   SetStore(at);
-  args_.target->store(AccAt(at), here_.pixels.count, WidthAt(at) / args_.lanes, ColumnsAt(at),
+  args_.target->store(AccAt(at), here_->pixels, WidthAt(at) / args_.lanes, ColumnsAt(at),
                       micro_.store);
 }
 
 // Called while the tile is still in the cache.
 void ConvBlock::FinishTile() const {
+  if (listed()) return FinishListTile();
   const std::size_t channel = tile_.panels.begin * panel_width_;
   const std::size_t channels =
       std::min<std::size_t>(args_.out_channels, tile_.panels.end * panel_width_) - channel;
@@ -194,6 +215,23 @@ void ConvBlock::FinishTile() const {
   }
 }
 
+void ConvBlock::FinishListTile() const {
+  const std::size_t channel = tile_.panels.begin * panel_width_;
+  const std::size_t channels =
+      std::min<std::size_t>(args_.out_channels, tile_.panels.end * panel_width_) - channel;
+  PixelList list;
+  for (std::size_t segment = tile_.segments.begin; segment < tile_.segments.end; ++segment) {
+    lists_.Make(segment, list);
+    const bool dense = list.neighbours && channels == args_.out_channels;
+    for (std::uint32_t pixel = 0; pixel < (dense ? 1 : list.count); ++pixel) {
+      const std::size_t at = list.places[pixel] + channel;
+      const float* const residual = args_.finish_residual;
+      args_.finish(args_.y + at, residual == nullptr ? nullptr : residual + at,
+                   dense ? list.count * channels : channels);
+    }
+  }
+}
+
 // Sets what the micro-kernel prefetches while it computes. A store that misses the cache would
 // delay all later stores, and the processor's own prefetcher does not recognise the many rows.
 void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
@@ -201,14 +239,14 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
   const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
   PrefetchStream* stream = prefetch_;
   micro_.prefetch_burst = 1;
-  if (chunk.last) {
-    const std::uint32_t rows = here_.pixels.count;
+  if (chunk.last && here_->neighbours) {
+    const std::uint32_t rows = here_->pixels;
     if (steps < rows) micro_.prefetch_burst = (rows + steps - 1) / steps;
     const std::uint32_t count =
         steps < rows ? (rows + micro_.prefetch_burst - 1) / micro_.prefetch_burst : rows;
     // For values stored at once, prefetch the next micro-tile's place: for this one a prefetch
     // would come too late.
-    const std::size_t offset = here_.offset + (at.panel + (finish ? 1 : 0)) * panel_width_;
+    const std::size_t offset = here_->offset + (at.panel + (finish ? 1 : 0)) * panel_width_;
     for (std::uint32_t panel = 0; panel + 1 < panels; ++panel) {
       stream = AddStoreStream(offset + panel * panel_width_, count, stream);
     }
@@ -227,9 +265,9 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
 // Offset in y of the micro-tile that follows `panels` panels from `at` on.
 std::size_t ConvBlock::NextOffset(const Cursor& at, std::uint32_t panels) const {
   const bool same_place = args_.panels_inner && at.panel + panels < tile_.panels.end;
-  if (same_place) return here_.offset + (at.panel + panels) * panel_width_;
-  if (next_.place == kNowhere) return kNowhere;
-  return next_.offset + (args_.panels_inner ? tile_.panels.begin : at.panel) * panel_width_;
+  if (same_place) return here_->offset + (at.panel + panels) * panel_width_;
+  if (next_->place == kNowhere || !next_->neighbours) return kNowhere;
+  return next_->offset + (args_.panels_inner ? tile_.panels.begin : at.panel) * panel_width_;
 }
 
 PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t count,
@@ -249,13 +287,18 @@ PrefetchStream* ConvBlock::AddStoreStream(std::size_t offset, std::uint32_t coun
 // The input that the next segment does not share with this one: the last kernel row of its pixels.
 // Each panel prefetches a share. Null: nothing to prefetch.
 const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) const {
-  if (next_.place == kNowhere) return nullptr;
+  if (next_->place == kNowhere) return nullptr;
   const std::size_t begin = (at.panel - tile_.panels.begin) * steps * kPrefetchBytes;
-  const std::int64_t row =
-      next_.kernel_rows.y + std::int64_t{args_.window.kernel_h - 1} * args_.window.dilation_h;
-  if (row < 0 || row >= args_.window.height || begin >= next_.pixels.count * micro_.pitch)
-    return nullptr;
-  return input_.At(row, std::max<std::int64_t>(0, next_.column), args_.channels) + begin;
+  if (begin >= next_->pixels * micro_.pitch) return nullptr;
+  const std::int64_t last_row = std::int64_t{args_.window.kernel_h - 1} * args_.window.dilation_h;
+  if (listed()) {
+    const PixelList& list = next_->list;
+    if ((list.inside_rows[args_.window.kernel_h - 1] & 1) == 0) return nullptr;
+    return input_.At(last_row, 0, args_.channels) + list.from[0] + begin;
+  }
+  const std::int64_t row = next_->kernel_rows.y + last_row;
+  if (row < 0 || row >= args_.window.height) return nullptr;
+  return input_.At(row, std::max<std::int64_t>(0, next_->column), args_.channels) + begin;
 }
 
 // The weights that come after this chunk of this panel. Each segment prefetches a share.
@@ -282,18 +325,45 @@ void ConvBlock::NextPanel() {
   if (args_.residual != nullptr) micro_.store.residual += panel_width_;
 }
 
+// The same for a list. Taps in the padding are left to the micro-kernel.
+bool ConvBlock::SetListTaps(const Cursor& at, const Chunk& chunk) {
+  const PixelList& list = here_->list;
+  micro_.a = input_.At(std::int64_t{chunk.row} * args_.window.dilation_h,
+                       std::int64_t{chunk.column} * args_.window.dilation_w, args_.channels) +
+             chunk.begin * sizeof(float);
+  micro_.rows = list.from;
+  micro_.inside_rows = list.inside_rows;
+  micro_.inside_columns = list.inside_columns;
+  micro_.row = chunk.row;
+  micro_.column = chunk.column;
+  micro_.weights = args_.weights + at.panel * args_.depth * panel_width_ +
+                   (std::size_t{chunk.tap} * args_.tap_depth + chunk.begin) * WidthAt(at);
+  micro_.taps = chunk.taps;
+  micro_.tap_depth = chunk.depth;
+  micro_.resume = list.first_tap < chunk.tap || (list.first_tap == chunk.tap && chunk.begin > 0);
+  std::uint32_t row = chunk.row, column = chunk.column;
+  for (std::uint32_t tap = 0; tap < chunk.taps; ++tap) {
+    if (list.Needs(row, column)) return true;
+    if (++column < args_.taps_w) continue;
+    column = 0;
+    ++row;
+  }
+  return false;
+}
+
 // Points the micro-kernel to `chunk` of the input and of the weights. False: the whole chunk is
 // padding.
 bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
-  const std::uint32_t first_tap = here_.kernel_rows.begin * args_.taps_w;
-  const std::uint32_t end_tap = here_.kernel_rows.end * args_.taps_w;
+  if (listed()) return SetListTaps(at, chunk);
+  const std::uint32_t first_tap = here_->kernel_rows.begin * args_.taps_w;
+  const std::uint32_t end_tap = here_->kernel_rows.end * args_.taps_w;
   const std::uint32_t begin = std::clamp(chunk.tap, first_tap, end_tap);
   const std::uint32_t end = std::clamp(chunk.tap + chunk.taps, begin, end_tap);
   const bool cut = begin != chunk.tap;  // true: starts at the start of a kernel row
-  const std::int64_t kernel_row = cut ? here_.kernel_rows.begin : chunk.row;
+  const std::int64_t kernel_row = cut ? here_->kernel_rows.begin : chunk.row;
   micro_.column = cut ? 0 : chunk.column;
-  const std::int64_t column = here_.column + std::int64_t{micro_.column} * args_.window.dilation_w;
-  micro_.a = input_.At(here_.kernel_rows.y + kernel_row * args_.window.dilation_h, column,
+  const std::int64_t column = here_->column + std::int64_t{micro_.column} * args_.window.dilation_w;
+  micro_.a = input_.At(here_->kernel_rows.y + kernel_row * args_.window.dilation_h, column,
                        args_.channels) +
              chunk.begin * sizeof(float);
   micro_.weights = args_.weights + at.panel * args_.depth * panel_width_ +
@@ -322,7 +392,8 @@ void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& 
   micro_.finish = finish && whole;
   if (finish) SetStore(at);
   SetPrefetch(at, panels, chunk, finish);
-  const auto multiply = args_.target->multiply[width / args_.lanes - 1][here_.pixels.count - 1];
+  const auto multiply =
+      args_.target->multiply[listed()][width / args_.lanes - 1][here_->pixels - 1];
   multiply(micro_);
   for (std::uint32_t panel = 1; panel < panels; ++panel) {
     NextPanel();

@@ -27,8 +27,10 @@ const ConvTarget& DescribeConvTarget() {
     t.lanes = hwy::HWY_NAMESPACE::MaxLanes(simd::D());
     t.max_rows = conv::kMaxRows;
     t.flops_per_us = kFlopsPerUs;
-    for (int vectors = 0; vectors < conv::kMaxVectors; ++vectors) {
-      std::ranges::copy(conv::kMultiply[vectors], t.multiply[vectors]);
+    for (int listed = 0; listed < 2; ++listed) {
+      for (int vectors = 0; vectors < conv::kMaxVectors; ++vectors) {
+        std::ranges::copy(conv::kMultiply[listed][vectors], t.multiply[listed][vectors]);
+      }
     }
     t.store = &conv::StoreRows;
     t.gemv = &conv::GemvBody<conv::Fp32Weights>;

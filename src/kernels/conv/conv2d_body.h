@@ -19,8 +19,8 @@ struct ConvTarget {
   std::uint32_t lanes;     // floats per vector
   std::uint32_t max_rows;  // most rows of a micro-tile
   double flops_per_us;     // of the micro-kernel on one compute unit; measured, sizes blocks
-  /// The micro-kernels, indexed by [vectors - 1][rows - 1].
-  void (*multiply[2][kMaxMicroRows])(MicroTile&);
+  /// The micro-kernels, indexed by [rows are a list][vectors - 1][rows - 1].
+  void (*multiply[2][2][kMaxMicroRows])(MicroTile&);
   /// Stores `rows` rows of sums of a panel of `vectors` vectors, of which the first `columns`
   /// columns exist.
   void (*store)(const float* sums, std::size_t rows, std::size_t vectors, std::size_t columns,

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "hwy/cache_control.h"
@@ -37,31 +38,90 @@ inline constexpr int kMaxVectors = 2;
 
 HWY_INLINE const float* Floats(const std::byte* p) { return reinterpret_cast<const float*>(p); }
 
-/// Pointers to the input of `kRows` pixels, `pitch` bytes apart. The first and the last pixel have
-/// pointers of their own because they may be padding. One pointer serves three rows through [p +
-/// pitch] and [p + 2 * pitch]: with one pointer per row, x86 would run out of registers.
+/// Pointers to the input of `kRows` neighbours, `pitch` bytes apart. The first and the last pixel
+/// have pointers of their own because they may be padding. One pointer serves three rows through
+/// [p + pitch] and [p + 2 * pitch]: with one pointer per row, x86 would run out of registers.
 template <int kRows>
-struct RowPointers {
-  static constexpr int kGroups = kRows > 2 ? kRows / 3 : 0;
-  const std::byte* first;
-  const std::byte* last;
-  std::array<const std::byte*, kGroups + 1> middle{};  // one too many: arrays cannot be empty
-
-  HWY_INLINE RowPointers(const MicroTile& tile, const std::byte* a, std::uint32_t tap) {
-    first = (tile.zero_first >> tap & 1) != 0 ? tile.zeros : a;
-    last = (tile.zero_last >> tap & 1) != 0 ? tile.zeros : a + (kRows - 1) * tile.pitch;
-    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle[g] = a + (1 + 3 * g) * tile.pitch;
+class Neighbours {
+ public:
+  explicit HWY_INLINE Neighbours(const MicroTile& tile)
+      : pitch_(tile.pitch), tap_(tile.a), column_(tile.column) {}
+  HWY_INLINE bool Enter(const MicroTile& tile) {
+    first_ = (tile.zero_first >> column_ & 1) != 0 ? tile.zeros : tap_;
+    last_ = (tile.zero_last >> column_ & 1) != 0 ? tile.zeros : tap_ + (kRows - 1) * pitch_;
+    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle_[g] = tap_ + (1 + 3 * g) * pitch_;
+    return true;
   }
-  HWY_INLINE const std::byte* Row(int row, std::size_t pitch) const {
-    if (row == 0) return first;
-    if (row == kRows - 1) return last;
-    return middle[(row - 1) / 3] + (row - 1) % 3 * pitch;
+  HWY_INLINE void Next(const MicroTile& tile) {
+    const bool wraps = ++column_ == tile.columns;
+    tap_ += wraps ? tile.next_row : tile.next_column;
+    if (wraps) column_ = 0;
+  }
+  HWY_INLINE const float* Row(int row) const {
+    if (row == 0) return Floats(first_);
+    if (row == kRows - 1) return Floats(last_);
+    return Floats(middle_[(row - 1) / 3] + (row - 1) % 3 * pitch_);
   }
   HWY_INLINE void Advance(std::size_t bytes) {
-    first += bytes;
-    last += bytes;
-    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle[g] += bytes;
+    first_ += bytes;
+    last_ += bytes;
+    LAGOON_UNROLL for (int g = 0; g < kGroups; ++g) middle_[g] += bytes;
   }
+
+ private:
+  static constexpr int kGroups = kRows > 2 ? kRows / 3 : 0;
+  const std::size_t pitch_;
+  const std::byte* tap_;
+  std::uint32_t column_;
+  const std::byte* first_ = nullptr;
+  const std::byte* last_ = nullptr;
+  std::array<const std::byte*, kGroups + 1> middle_{};  // one too many: arrays cannot be empty
+};
+
+/// Pointers to the input of `kRows` pixels of a list. They stay while all pixels are inside the
+/// image, and a common distance leads to the tap.
+template <int kRows>
+class Listed {
+ public:
+  explicit HWY_INLINE Listed(const MicroTile& tile) : row_(tile.row), column_(tile.column) {
+    PointInside(tile);
+  }
+  /// False: the tap is outside the image for all rows.
+  HWY_INLINE bool Enter(const MicroTile& tile) {
+    constexpr std::uint32_t kAll = (1u << kRows) - 1;
+    const std::uint32_t inside = tile.inside_rows[row_] & tile.inside_columns[column_];
+    at_ = tap_;
+    if (HWY_LIKELY(inside == kAll)) {
+      if (HWY_UNLIKELY(!all_inside_)) PointInside(tile);
+      all_inside_ = true;
+      return true;
+    }
+    if (inside == 0) return false;
+    all_inside_ = false;
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+      from_[r] = (inside >> r & 1) != 0 ? tile.a + tile.rows[r] : tile.zeros - tap_;
+    }
+    return true;
+  }
+  HWY_INLINE void Next(const MicroTile& tile) {
+    const bool wraps = ++column_ == tile.columns;
+    tap_ += wraps ? tile.next_row : tile.next_column;
+    if (!wraps) return;
+    column_ = 0;
+    ++row_;
+  }
+  HWY_INLINE const float* Row(int row) const { return Floats(from_[row] + at_); }
+  HWY_INLINE void Advance(std::size_t bytes) { at_ += static_cast<std::ptrdiff_t>(bytes); }
+
+ private:
+  HWY_INLINE void PointInside(const MicroTile& tile) {
+    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) from_[r] = tile.a + tile.rows[r];
+  }
+
+  std::uint32_t row_, column_;
+  bool all_inside_ = true;
+  std::ptrdiff_t tap_ = 0, at_ = 0;  // bytes from the first tap
+  std::array<const std::byte*, kRows> from_{};
 };
 
 template <int kRows, int kVectors>
@@ -89,22 +149,21 @@ struct Accumulators {
       }
     }
   }
-  /// One step of the depth. `b`: the row of the panel for this step; `k`: byte offset of the step
-  /// from the row pointers.
-  HWY_INLINE void Step(const RowPointers<kRows>& rows, std::size_t pitch, const float* b,
-                       std::size_t k) {
+  /// One step of the depth, `k` floats behind the row pointers. `b`: the row of the panel for it.
+  template <class Rows>
+  HWY_INLINE void Step(const Rows& rows, const float* b, std::size_t k) {
     V weights[kVectors];
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
       weights[j] = hn::Load(D(), b + j * hn::MaxLanes(D()));
     }
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-      const V a = hn::Set(D(), *Floats(rows.Row(r, pitch) + k));
+      const V a = hn::Set(D(), rows.Row(r)[k]);
       LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) v[r][j] = hn::MulAdd(a, weights[j], v[r][j]);
     }
   }
 };
 
-/// Writes the rows of a panel one after the other; all columns of the panel exist.
+/// Writes rows of a panel whose columns all exist.
 template <int kVectors>
 class RowStore {
  public:
@@ -112,32 +171,33 @@ class RowStore {
       : low_(hn::Set(D(), store.low)),
         high_(hn::Set(D(), store.high)),
         y_(store.y),
-        residual_(store.residual),
-        pitch_(store.pitch) {}
+        residual_(store.residual) {}
   template <bool kResidual>
-  HWY_INLINE void Write(const V* sums) {
+  HWY_INLINE void Write(const V* sums, std::size_t place) {
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
       constexpr std::size_t kLanes = hn::MaxLanes(D());
       V v = sums[j];
-      if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual_ + j * kLanes));
-      hn::StoreU(simd::Clamp(v, low_, high_), D(), y_ + j * kLanes);
+      if constexpr (kResidual) v = hn::Add(v, hn::LoadU(D(), residual_ + place + j * kLanes));
+      hn::StoreU(simd::Clamp(v, low_, high_), D(), y_ + place + j * kLanes);
     }
-    y_ += pitch_;
-    if constexpr (kResidual) residual_ += pitch_;
   }
 
  private:
   const V low_, high_;
-  float* y_;
-  const float* residual_;
-  const std::size_t pitch_;
+  float* const y_;
+  const float* const residual_;
 };
 
 /// y = limit(sums + residual), from registers.
-template <bool kResidual, int kRows, int kVectors>
+template <bool kListed, bool kResidual, int kRows, int kVectors>
 HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
   RowStore<kVectors> rows(store);
-  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) rows.template Write<kResidual>(acc.v[r]);
+  std::size_t place = 0;
+  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+    if constexpr (kListed) place = store.rows[r];
+    rows.template Write<kResidual>(acc.v[r], place);
+    place += store.pitch;
+  }
 }
 
 /// Walks the prefetch streams. Save() stores the position, so that the next call continues there.
@@ -182,10 +242,9 @@ class Prefetcher {
 };
 
 /// The micro-kernel. Not inlined, because inlined code would spill registers.
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, bool kListed>
 HWY_NOINLINE void Multiply(MicroTile& tile) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
-  const std::size_t pitch = tile.pitch;
   Accumulators<kRows, kVectors> acc;
   if (tile.resume) {
     acc.Load(tile.acc);
@@ -194,49 +253,54 @@ HWY_NOINLINE void Multiply(MicroTile& tile) {
   }
   Prefetcher prefetcher(tile);
   const float* b = tile.weights;
-  const std::byte* a = tile.a;
-  std::uint32_t column = tile.column;
-  for (std::uint32_t tap = 0; tap < tile.taps; ++tap) {
-    RowPointers<kRows> rows(tile, a, column);
+  std::conditional_t<kListed, Listed<kRows>, Neighbours<kRows>> rows(tile);
+  for (std::uint32_t tap = 0; tap < tile.taps; ++tap, rows.Next(tile)) {
     std::uint32_t left = tile.tap_depth;
+    if (!rows.Enter(tile)) {
+      b += left * kWidth;
+      continue;
+    }
     for (; left >= kDepthStep; left -= kDepthStep) {
       prefetcher.Step();
-      LAGOON_UNROLL for (std::size_t u = 0; u < kDepthStep; ++u) {
-        acc.Step(rows, pitch, b + u * kWidth, u * sizeof(float));
-      }
+      LAGOON_UNROLL for (std::size_t u = 0; u < kDepthStep; ++u) acc.Step(rows, b + u * kWidth, u);
       b += kDepthStep * kWidth;
       rows.Advance(kDepthStep * sizeof(float));
     }
     for (; left > 0; --left) {
-      acc.Step(rows, pitch, b, 0);
+      acc.Step(rows, b, 0);
       b += kWidth;
       rows.Advance(sizeof(float));
     }
-    const bool wraps = ++column == tile.columns;
-    a += wraps ? tile.next_row : tile.next_column;
-    if (wraps) column = 0;
   }
   prefetcher.Save(tile);
   if (!tile.finish) {
     acc.Store(tile.acc);
   } else if (tile.store.residual != nullptr) {
-    Finish<true>(acc, tile.store);
+    Finish<kListed, true>(acc, tile.store);
   } else {
-    Finish<false>(acc, tile.store);
+    Finish<kListed, false>(acc, tile.store);
   }
 }
 
 using MultiplyFn = void (*)(MicroTile&);
 
-template <int kVectors, std::size_t... kRow>
+template <int kVectors, bool kListed, std::size_t... kRow>
 constexpr std::array<MultiplyFn, kMaxRows> MultiplyTable(std::index_sequence<kRow...>) {
-  return {&Multiply<static_cast<int>(kRow) + 1, kVectors>...};
+  return {&Multiply<static_cast<int>(kRow) + 1, kVectors, kListed>...};
 }
 
-inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[kMaxVectors] = {
-    MultiplyTable<1>(std::make_index_sequence<kMaxRows>()),
-    MultiplyTable<2>(std::make_index_sequence<kMaxRows>()),
+/// Indexed by [listed][vectors - 1][rows - 1].
+inline constexpr std::array<MultiplyFn, kMaxRows> kMultiply[2][kMaxVectors] = {
+    {MultiplyTable<1, false>(std::make_index_sequence<kMaxRows>()),
+     MultiplyTable<2, false>(std::make_index_sequence<kMaxRows>())},
+    {MultiplyTable<1, true>(std::make_index_sequence<kMaxRows>()),
+     MultiplyTable<2, true>(std::make_index_sequence<kMaxRows>())},
 };
+
+/// Floats from y to a row.
+HWY_INLINE std::size_t PlaceOf(const ConvStore& store, std::size_t row) {
+  return store.rows != nullptr ? store.rows[row] : row * store.pitch;
+}
 
 /// The same from scratch memory, for a panel whose columns all exist.
 template <int kVectors, bool kResidual>
@@ -247,7 +311,7 @@ HWY_INLINE void StoreWhole(const float* acc, std::size_t count, const ConvStore&
     LAGOON_UNROLL for (int j = 0; j < kVectors; ++j) {
       v[j] = hn::Load(D(), acc + j * hn::MaxLanes(D()));
     }
-    rows.template Write<kResidual>(v);
+    rows.template Write<kResidual>(v, PlaceOf(store, row));
     acc += kVectors * hn::MaxLanes(D());
   }
 }
@@ -259,7 +323,7 @@ inline void StorePart(const float* acc, std::size_t rows, std::size_t vectors, s
   const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
   const auto finish = [&](std::size_t row, std::size_t column, const auto& move) HWY_ATTR {
     V v = hn::Load(D(), acc + row * vectors * kLanes + column);
-    const std::size_t at = row * store.pitch + column;
+    const std::size_t at = PlaceOf(store, row) + column;
     if (store.residual != nullptr) v = hn::Add(v, move.Load(store.residual + at));
     move.Store(simd::Clamp(v, low, high), store.y + at);
   };

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/conv/conv2d_list.h"
+#include "kernels/conv/conv2d_walk.h"
 #include "kernels/spread.h"
 #include "kernels/window.h"
 
@@ -20,7 +22,8 @@ constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
 constexpr double kClaimUs = 0.7;  // cost of a block besides its work
-constexpr std::uint32_t kMaxChunkDepth = 1024;
+// A little more is better than a second pass over the accumulators.
+constexpr std::uint32_t kGoodChunkDepth = kMaxChunkDepth - kMaxChunkDepth / 5;
 // Bytes per us for writing results to memory, copying a patch, and reading data that is not in this
 // unit's cache.
 constexpr double kStoreRate = 15e3;
@@ -31,8 +34,9 @@ constexpr double kNearBytes = 1 << 20;  // bytes that stay in the second-level c
 constexpr double kInnerPanelBytes = 512 << 10;
 // From this many channels on, a tap is long enough to read padding by pointer instead of copying
 // the input.
-constexpr std::uint32_t kMinEdgeChannels = 16;
-constexpr std::uint32_t kMaxEdgeColumns = 32;  // bits of a padding mask
+constexpr std::uint32_t kMinTapChannels = 16;
+// A list must take this much less to be worth its pointers.
+constexpr double kWorthList = 0.9;
 
 std::uint32_t CeilDiv32(std::size_t value, std::size_t by) {
   return static_cast<std::uint32_t>(CeilDivide(value, by));
@@ -53,12 +57,17 @@ bool OnlyEndsReadPadding(const ImageWindow& w) {
   return second >= 0 && before_last < w.width;
 }
 
-ConvInput InputOf(const Conv2dArgs& a) {
+// Where a segment is a part of an output row.
+ConvInput RowInputOf(const Conv2dArgs& a) {
   if (!ReadsColumnPadding(a.window)) return ConvInput::kDirect;
-  const bool short_taps = a.channels < kMinEdgeChannels || a.channels > kMaxEdgeChannels;
-  if (short_taps || a.window.kernel_w > kMaxEdgeColumns || !OnlyEndsReadPadding(a.window))
-    return ConvInput::kPatch;
-  return ConvInput::kEdge;
+  const bool edge = a.channels >= kMinTapChannels && a.window.kernel_w <= kMaxListKernel &&
+                    OnlyEndsReadPadding(a.window);
+  return edge ? ConvInput::kEdge : ConvInput::kPatch;
+}
+
+bool MayList(const Conv2dArgs& a) {
+  return a.channels >= kMinTapChannels && a.window.kernel_h <= kMaxListKernel &&
+         a.window.kernel_w <= kMaxListKernel;
 }
 
 // Makes a row of a column of pixels: a micro-tile takes its pixels from one row. In memory both are
@@ -72,7 +81,37 @@ void LayDown(ImageWindow& w) {
   std::swap(w.pad_top, w.pad_left);
 }
 
-Conv2dArgs ShapeOf(const Conv2dSpec& s) {
+void SetTaps(ConvInput input, Conv2dArgs& a) {
+  const ImageWindow& w = a.window;
+  a.input = input;
+  const bool padded = input == ConvInput::kList && ReadsColumnPadding(w);
+  const bool joined =
+      input != ConvInput::kEdge && !padded && (w.dilation_w == 1 || w.kernel_w == 1);
+  a.taps_w = joined ? 1 : w.kernel_w;
+  a.tap_depth = joined ? w.kernel_w * a.channels : a.channels;
+  a.depth = w.kernel_h * a.taps_w * a.tap_depth;
+}
+
+// Segments that are parts of output rows.
+void SetRows(ConvInput input, std::uint32_t max_rows, Conv2dArgs& a) {
+  SetTaps(input, a);
+  a.images = a.window.batch;
+  a.rows = a.window.out_height;
+  a.segments = CeilDiv32(a.window.out_width, max_rows);
+  a.segment_pixels = a.window.out_width / a.segments;
+}
+
+// Micro-tiles of single rows times their depth, up to a factor.
+double RowCost(const Conv2dArgs& a) {
+  std::size_t kernel_rows = 0;
+  for (std::uint32_t row = 0; row < a.rows; ++row) {
+    const KernelRows inside = KernelRowsOf(a, row);
+    kernel_rows += inside.end - inside.begin;
+  }
+  return SegmentCost(a.window.out_width, a.segments) * a.images * kernel_rows * a.window.kernel_w;
+}
+
+Conv2dArgs ShapeOf(const Conv2dSpec& s, std::uint32_t max_rows) {
   Conv2dArgs a{};
   ImageWindow& w = a.window;
   w = s.window;
@@ -84,21 +123,22 @@ Conv2dArgs ShapeOf(const Conv2dSpec& s) {
   }
   a.channels = s.in_channels;
   a.out_channels = s.out_channels;
-  a.input = InputOf(a);
-  const bool joined = a.input != ConvInput::kEdge && (w.dilation_w == 1 || w.kernel_w == 1);
-  a.taps_w = joined ? 1 : w.kernel_w;
-  a.tap_depth = joined ? w.kernel_w * a.channels : a.channels;
-  a.depth = w.kernel_h * a.taps_w * a.tap_depth;
-  return a;
+  SetRows(RowInputOf(a), max_rows, a);
+  if (IsFlat(s) || !MayList(a)) return a;
+  Conv2dArgs list = a;
+  SetTaps(ConvInput::kList, list);
+  SetClasses(max_rows, list);
+  const double taps = static_cast<double>(w.kernel_h) * w.kernel_w * TapShareOf(list).average;
+  const double cost = SegmentCost(OutputPixels(w), list.segments) * taps;
+  return a.input == ConvInput::kPatch || cost < kWorthList * RowCost(a) ? list : a;
 }
 
 void SetChunks(const ConvTarget& target, Conv2dArgs& a) {
   const double per_depth = 2.0 * target.max_rows * 2 * target.lanes;
   const auto limit = static_cast<std::uint32_t>(
-      std::clamp(kChunkUs * target.flops_per_us / per_depth, 8.0, double{kMaxChunkDepth}));
+      std::clamp(kChunkUs * target.flops_per_us / per_depth, 8.0, double{kGoodChunkDepth}));
   const std::uint32_t taps = a.window.kernel_h * a.taps_w;
   a.tap_pieces = 1, a.chunk_taps = taps, a.chunks = 1;
-  // A little more than the limit is better than a second pass over the accumulators.
   if (a.depth <= limit + limit / 4) return;
   if (a.tap_depth > limit) {
     a.tap_pieces = CeilDiv32(a.tap_depth, limit);
@@ -115,22 +155,29 @@ void SetChunks(const ConvTarget& target, Conv2dArgs& a) {
 class Candidate {
  public:
   Candidate(const Conv2dArgs& shape, const ConvTarget& target, double finish_ns) : a(shape) {
-    const double rows = static_cast<double>(a.window.out_width) / a.segments;
+    const bool list = a.input == ConvInput::kList;
+    const TapShare taps = list ? TapShareOf(a) : TapShare();
+    const std::size_t pixels = list ? OutputPixels(a.window) : a.window.out_width;
+    const double rows = static_cast<double>(pixels) / a.segments;
     const double width = 2.0 * a.lanes;
-    item_us_ = 2 * rows * width * a.depth / target.flops_per_us;
+    const double whole_us = 2 * rows * width * a.depth / target.flops_per_us;
+    item_us_ = taps.average * whole_us;
+    longest_item_us_ = taps.most * whole_us;
+    limit_us_ =
+        std::max(kMaxBlockUs, 2 * 2 * target.max_rows * width * a.depth / target.flops_per_us);
     store_us_ = rows * width * (sizeof(float) / kStoreRate + finish_ns / 1e3);
     detour_us_ = rows * width * sizeof(float) / kDetourRate;
   }
 
   void Cut(std::uint32_t row_tiles, std::uint32_t segment_tiles, std::uint32_t panel_tiles) {
     a.row_tiles = row_tiles, a.segment_tiles = segment_tiles, a.panel_tiles = panel_tiles;
-    rows_ = CeilDivide(a.window.out_height, row_tiles);
+    rows_ = CeilDivide(a.rows, row_tiles);
     segments_ = CeilDivide(a.segments, segment_tiles);
     panels_ = CeilDivide(a.panels, panel_tiles);
   }
 
   std::size_t blocks() const {
-    return std::size_t{a.window.batch} * a.row_tiles * a.segment_tiles * a.panel_tiles;
+    return std::size_t{a.images} * a.row_tiles * a.segment_tiles * a.panel_tiles;
   }
   std::size_t items() const { return rows_ * segments_ * panels_; }
   double store_us() const { return static_cast<double>(items()) * store_us_; }
@@ -139,7 +186,8 @@ class Candidate {
            static_cast<double>(PatchBytes()) / kPatchRate;
   }
   bool Fits() const {
-    return store_us() <= kCommitUs && block_us() <= kMaxBlockUs &&
+    const double more_us = static_cast<double>(items()) * (longest_item_us_ - item_us_);
+    return store_us() <= kCommitUs && block_us() + more_us <= limit_us_ &&
            PatchBytes() <= static_cast<std::size_t>(kNearBytes);
   }
 
@@ -165,7 +213,7 @@ class Candidate {
   double FarBytes(bool panels_first) const {
     const double input = static_cast<double>(InputPixels(a.window)) * a.channels * sizeof(float);
     const double weights = static_cast<double>(a.panels) * 2 * a.lanes * a.depth * sizeof(float);
-    const double spatial = static_cast<double>(a.window.batch) * a.row_tiles * a.segment_tiles;
+    const double spatial = static_cast<double>(a.images) * a.row_tiles * a.segment_tiles;
     const double shared_input = input / spatial > kNearBytes ? input * a.panel_tiles : input;
     const double shared_weights = TileWeightBytes() > kNearBytes ? weights * spatial : weights;
     return panels_first ? shared_input + weights * (weights > kNearBytes ? spatial : 1)
@@ -175,8 +223,7 @@ class Candidate {
   // Estimated time on two units. The fewer blocks there are, the more an odd number of them costs.
   double Score() const {
     const double count = static_cast<double>(blocks());
-    const double items_in_all =
-        static_cast<double>(a.window.batch) * a.window.out_height * a.segments * a.panels;
+    const double items_in_all = static_cast<double>(a.images) * a.rows * a.segments * a.panels;
     const double work = items_in_all * (item_us_ + store_us_) +
                         count * (kClaimUs + static_cast<double>(PatchBytes()) / kPatchRate) +
                         count * (static_cast<double>(items()) - DirectItems()) * detour_us_ +
@@ -187,26 +234,30 @@ class Candidate {
 
   std::uint32_t DirectItems() const {
     // n of all items accumulate and store within the commit time; the others only store.
-    const double n = (kCommitUs - store_us()) / (item_us_ / a.chunks);
+    const double n = (kCommitUs - store_us()) / (longest_item_us_ / a.chunks);
     return static_cast<std::uint32_t>(std::clamp(n, 0.0, static_cast<double>(items())));
   }
 
   std::uint32_t CallPanels() const {
     if (!a.panels_inner) return 1;
-    return static_cast<std::uint32_t>(std::clamp(kChunkUs / item_us_, 1.0, double{kMaxCallPanels}));
+    return static_cast<std::uint32_t>(
+        std::clamp(kChunkUs / longest_item_us_, 1.0, double{kMaxCallPanels}));
   }
 
   Conv2dArgs a;
 
  private:
-  double item_us_, store_us_, detour_us_;
+  double item_us_, longest_item_us_, store_us_, detour_us_;
+  // Two full micro-tiles of very many inputs may take longer than kMaxBlockUs, because the weights
+  // of one alone come from memory more slowly than it multiplies.
+  double limit_us_;
   std::size_t rows_ = 1, segments_ = 1, panels_ = 1;
 };
 
 // Cuts the rows of the product into about `tiles` parts per image: whole output rows, or parts of
 // one row.
 void CutSpatially(std::size_t tiles, std::uint32_t panel_tiles, Candidate& candidate) {
-  const std::size_t rows = candidate.a.window.out_height;
+  const std::size_t rows = candidate.a.rows;
   if (tiles <= rows) {
     // The fewest tiles with at most this many rows.
     const std::size_t tall = CeilDivide(rows, std::max<std::size_t>(tiles, 1));
@@ -238,7 +289,7 @@ void ForEachCut(const Candidate& whole, Visit&& visit) {
 
 Candidate FinestCut(const Candidate& whole) {
   Candidate finest = whole;
-  finest.Cut(whole.a.window.out_height, whole.a.segments, whole.a.panels);
+  finest.Cut(whole.a.rows, whole.a.segments, whole.a.panels);
   return finest;
 }
 
@@ -256,12 +307,10 @@ Candidate BestCut(const Candidate& whole) {
 
 // The output as one tile, before it is cut.
 Candidate WholeOf(const Conv2dSpec& spec, const ConvTarget& target) {
-  Conv2dArgs shape = ShapeOf(spec);
+  Conv2dArgs shape = ShapeOf(spec, target.max_rows);
   shape.target = &target;
   shape.lanes = target.lanes;
   shape.panels = CeilDiv32(shape.out_channels, 2 * target.lanes);
-  shape.segments = CeilDiv32(shape.window.out_width, target.max_rows);
-  shape.segment_pixels = shape.window.out_width / shape.segments;
   shape.item_floats = target.max_rows * 2 * target.lanes;
   SetChunks(target, shape);
   return {shape, target, FinishNs(spec.epilogue)};
@@ -292,19 +341,21 @@ void ForEveryCut(const Candidate& whole, Visit&& visit) {
     if (panel_tiles == last_panel_tiles) continue;
     last_panel_tiles = panel_tiles;
     std::uint32_t last_row_tiles = 0;
-    for (std::uint32_t tall = 1; tall <= shape.window.out_height; ++tall) {
-      const std::uint32_t row_tiles = CeilDiv32(shape.window.out_height, tall);
+    for (std::uint32_t tall = 1; tall <= shape.rows; ++tall) {
+      const std::uint32_t row_tiles = CeilDiv32(shape.rows, tall);
       if (row_tiles == last_row_tiles) continue;
       last_row_tiles = row_tiles;
       next.Cut(row_tiles, 1, panel_tiles);
       visit(next);
     }
+    // Enough sizes of parts, where a row has very many segments.
+    const std::uint32_t step = 1 + shape.segments / 256;
     std::uint32_t last_parts = 1;
-    for (std::uint32_t size = shape.segments; size-- > 1;) {
+    for (std::uint32_t size = shape.segments - 1; size >= step; size -= step) {
       const std::uint32_t parts = CeilDiv32(shape.segments, size);
       if (parts == last_parts) continue;
       last_parts = parts;
-      next.Cut(shape.window.out_height, parts, panel_tiles);
+      next.Cut(shape.rows, parts, panel_tiles);
       visit(next);
     }
   }
