@@ -98,7 +98,8 @@ GROUPS = {
     "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
                      "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
-    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_judge", "placement_keeper") for end in ("", "_test")] +
+    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_keeper") for end in ("", "_test")] +
+             [f"src/cluster/placement/placement_judge{end}.cc" for end in ("", "_test")] +
              ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
@@ -134,6 +135,7 @@ LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "bytes": [
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
+PLACE = "src/cluster/placement"
 BLOCK = "src/device/block.h"
 TABLE = "src/device/cpu/launch_table.cc"
 TABLE_H = "src/device/cpu/launch_table.h"
@@ -880,7 +882,7 @@ MUTANTS = [
      "return !runner->busy();", "return false;", ["fleet"]),
     ("stuck-placers-without-limit", "each change of a placer that is stuck keeps a thread", f"{FLEET}/placement_keeper.cc",
      "if (stuck_ >= kMostStuck) {", "if (false) {", ["fleet"]),
-    ("placement-judged-by-places-in-the-view", "two moves to different devices agree", f"{FLEET}/placement_judge.cc",
+    ("placement-judged-by-places-in-the-view", "two moves to different devices agree", f"{PLACE}/placement_judge.cc",
      'gpu.empty() ? fmt::format("GPU {}", replica.gpu) : gpu', 'fmt::format("GPU {}", replica.gpu)', ["fleet"]),
     ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/fleet_routes.cc",
      "  flight->second.cancelled = true;\n", "", ["fleet"]),
@@ -892,16 +894,16 @@ MUTANTS = [
      "if (!worth) return resizes;", "", ["fleet"]),
     ("fleet-shares-overflow", "shares are rounded up to more than the device", f"{FLEET}/fleet_shares.cc",
      "  Round(report, parts);\n", "", ["fleet"]),
-    ("placement-not-checked", "a device gets more than it can hold", f"{FLEET}/placement_judge.cc",
+    ("placement-not-checked", "a device gets more than it can hold", f"{PLACE}/placement_judge.cc",
      "!checked) {", "false) {", ["fleet"]),
-    ("placement-moves-at-once", "a placer that wavers moves models each second", f"{FLEET}/placement_judge.cc",
+    ("placement-moves-at-once", "a placer that wavers moves models each second", f"{PLACE}/placement_judge.cc",
      "if (agreed_ < rules_.confirmations) {", "if (false) {", ["fleet"]),
-    ("placement-without-hold-down", "models move as soon as they have moved", f"{FLEET}/placement_judge.cc",
+    ("placement-without-hold-down", "models move as soon as they have moved", f"{PLACE}/placement_judge.cc",
      "moved_once_ && now - moved_ < rules_.hold_down", "false", ["fleet"]),
-    ("placement-trusts-the-clock", "after a clock was set back nothing moves", f"{FLEET}/placement_judge.cc",
+    ("placement-trusts-the-clock", "after a clock was set back nothing moves", f"{PLACE}/placement_judge.cc",
      "if (now < moved_) moved_ = now;", "", ["fleet"]),
     ("placement-leaves-models-unserved", "a model without a replica waits for the hold-down",
-     f"{FLEET}/placement_judge.cc", "if (has(before, model) || !has(after, model)) continue;", "continue;", ["fleet"]),
+     f"{PLACE}/placement_judge.cc", "if (has(before, model) || !has(after, model)) continue;", "continue;", ["fleet"]),
     ("least-loaded-always-moves", "a model moves for a small gain", f"{FLEET}/fleet_placers.cc",
      "(has[gpu] ? kStay : 0)", "0", ["fleet"]),
     ("least-loaded-never-replicates", "a model needs more than a device has", f"{FLEET}/fleet_placers.cc",

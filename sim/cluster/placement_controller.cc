@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/placement/worth.h"
-
 namespace lagoon {
 namespace {
 
@@ -34,6 +32,7 @@ double StepAt(const ArrivalSpec& arrivals, Nanoseconds now) {
 PlacementController::PlacementController(Placer& placer, PlacementOptions options)
     : placer_(placer),
       options_(std::move(options)),
+      judge_(options_.rules),
       rates_(options_.latency.size(), Ewma(0.3)),
       last_rates_(options_.latency.size()),
       arrived_(options_.latency.size()),
@@ -229,12 +228,19 @@ void PlacementController::Decide(ClusterSim& sim) {
   PlacementView view = ViewOf(sim.spec());
   view.current = Current(sim);
   Assignment next = placer_.Place(view);
-  if (const Status checked = CheckAssignment(view, next); !checked) {
+  const PlacementJudge::Verdict verdict = judge_.Judge(view, next, TimePoint(sim.now()));
+  if (verdict.judgement == PlacementJudge::Judgement::kBroken) {
     ++refused_assignments_;
-    last_error_ = checked.error().message;
+    last_error_ = verdict.reason;
     return;
   }
-  if (!IsWorthIt(view, next)) return;
+  if (verdict.judgement == PlacementJudge::Judgement::kWait) return;
+  if (verdict.judgement == PlacementJudge::Judgement::kKeep) {
+    // Shares and limits follow, as in a fleet; arrivals are split as before.
+    for (PlacedReplica& replica : next.replicas) {
+      replica.fraction = Find(view.current, replica.model, replica.gpu)->fraction;
+    }
+  }
   target_ = std::move(next);
   done_ = Apply(sim);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/ewma.h"
+#include "cluster/placement/placement_judge.h"
 #include "cluster/placement/placer.h"
 #include "sim/cluster/cluster_sim.h"
 #include "sim/interference/fit.h"
@@ -30,12 +31,15 @@ struct PlacementOptions {
   /// The models' latencies are corrected by what is measured (OnlineCorrection): a placer sees an
   /// SLO that is smaller by this factor.
   bool online = false;
+  /// Of the judge. ClusterSpec::decision is in place of `period`; decisions take no time here.
+  PlacementRules rules = {};
 };
 
-/// Lets a placer decide about the replicas of a simulated cluster, each ClusterSpec::decision. A
-/// new assignment is carried out step by step: shares shrink, replicas move (the old one serves
-/// until the new one is loaded), others come and go; what has no room yet follows at a later
-/// decision, and until all is done the placer is not asked again.
+/// Lets a placer decide about the replicas of a simulated cluster, each ClusterSpec::decision, and
+/// the fleet's judge (PlacementJudge) whether they move. A new assignment is carried out step by
+/// step: shares shrink, replicas move (the old one serves until the new one is loaded), others come
+/// and go; what has no room yet follows at a later decision, and until all is done the placer is
+/// not asked again.
 class PlacementController final : public SimController {
  public:
   /// `placer` is borrowed.
@@ -48,7 +52,7 @@ class PlacementController final : public SimController {
   void Decide(ClusterSim& sim) override;
   void OnBatch(ClusterSim& sim, const BatchEnded& batch) override;
 
-  /// Assignments that CheckAssignment() refused; the one before stays.
+  /// Assignments that the judge found broken; the one before stays.
   std::uint64_t refused_assignments() const { return refused_assignments_; }
   std::uint64_t decisions() const { return decisions_; }
   /// Decisions in which the placer was not asked, because the last one was not carried out yet.
@@ -67,6 +71,7 @@ class PlacementController final : public SimController {
 
   Placer& placer_;
   const PlacementOptions options_;
+  PlacementJudge judge_;
   std::vector<Ewma> rates_;                    // rows per second
   std::vector<double> last_rates_;             // of the last interval
   std::vector<std::uint64_t> arrived_;         // until the last decision

@@ -110,6 +110,22 @@ TEST(PlacementController, MovesAReplicaWithoutAFailedRequest) {
   }
 }
 
+// The judge is the fleet's, so that a placer that wavers moves nothing.
+TEST(PlacementController, AMoveNeedsPlacementsThatAgree) {
+  ClusterSpec spec = TwoModels(100);
+  const Known known(spec);
+  const Assignment before{{{0, 0, 20, 4, 1}, {1, 0, 30, 8, 1}}, {}};
+  const Assignment after{{{0, 1, 20, 4, 1}, {1, 0, 30, 8, 1}}, {}};
+  std::vector<Assignment> wavering;
+  for (int i = 0; i < 20; ++i) wavering.insert(wavering.end(), {before, after});
+  ScriptedPlacer placer(wavering);
+  PlacementController controller(placer, {.latency = known.latency});
+  ASSERT_TRUE(controller.Start(spec).has_value());
+  const SimReport report = ClusterSim(spec).Run(controller);
+  EXPECT_EQ(report.relocations, 0u);
+  EXPECT_EQ(controller.refused_assignments(), 0u);
+}
+
 // Both GPUs are full: each replica has to make room for the other.
 TEST(PlacementController, ExchangesReplicasOfFullGpus) {
   ClusterSpec spec = TwoModels(3000);

@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "cluster/placement/testing/test_fleet.h"
 #include "sim/placement/periodic_placer.h"
-#include "sim/placement/worth.h"
 
 namespace lagoon {
 namespace {
@@ -158,20 +157,6 @@ TEST(PeriodicPlacer, AsksEveryTenDecisionsOrIfTheFleetChanges) {
   fleet.view.gpus.push_back({.granules = 7, .memory_bytes = 1});
   placer.Place(fleet.view);
   EXPECT_EQ(calls, 4);
-}
-
-TEST(IsWorthIt, OnlyIfSomeModelLosesAndTheNextLosesLess) {
-  TestFleet fleet(2);
-  fleet.Add(4, 100, 80);
-  const Assignment here{{{0, 0, 50, 8, 1}}, {}}, there{{{0, 1, 50, 8, 1}}, {}};
-  const Assignment small{{{0, 1, 2, 1, 1}}, {}}, smaller_here{{{0, 0, 20, 4, 1}}, {}};
-  fleet.view.current = here;
-  EXPECT_FALSE(IsWorthIt(fleet.view, there));
-  EXPECT_TRUE(IsWorthIt(fleet.view, smaller_here));
-  fleet.view.current = small;
-  EXPECT_TRUE(IsWorthIt(fleet.view, here));
-  fleet.view.current = {};
-  EXPECT_TRUE(IsWorthIt(fleet.view, here));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/placement/placement_judge.h"
 #include "serving/core/fleet_control.h"
-#include "serving/fleet/placement_judge.h"
 #include "serving/fleet/placer_runner.h"
 
 namespace lagoon {

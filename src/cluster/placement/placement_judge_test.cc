@@ -1,4 +1,4 @@
-#include "serving/fleet/placement_judge.h"
+#include "cluster/placement/placement_judge.h"
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,22 @@
-#include "sim/placement/worth.h"
+#pragma once
+
+// For tests: what an assignment would lose.
 
 #include <algorithm>
 #include <vector>
 
 #include "cluster/placement/forecast.h"
+#include "cluster/placement/placer.h"
 
-namespace lagoon {
-namespace {
+namespace lagoon::testing {
 
-constexpr double kTooManyViolations = 0.01;
+struct ForecastOfAssignment {
+  double lost = 0;              // rows per second of all models that are late or dropped
+  double worst_violations = 0;  // of a model, 0 to 1
+};
 
-double ViolationsOf(const PlacementView& view, const Assignment& assignment,
-                    const PlacedReplica& replica) {
+inline double ViolationsOf(const PlacementView& view, const Assignment& assignment,
+                           const PlacedReplica& replica) {
   const ModelView& model = view.models[replica.model];
   std::vector<Neighbour> others;
   for (const PlacedReplica& other : assignment.replicas) {
@@ -27,12 +32,12 @@ double ViolationsOf(const PlacementView& view, const Assignment& assignment,
                         .slo_ms = ToMilliseconds(model.slo)});
 }
 
-}  // namespace
-
-ForecastOfAssignment ForecastAssignment(const PlacementView& view, const Assignment& assignment) {
+/// What the latency models say of an assignment. Models that are not placed lose all. `assignment`
+/// passes CheckAssignment.
+inline ForecastOfAssignment ForecastAssignment(const PlacementView& view,
+                                               const Assignment& assignment) {
   std::vector<double> violations(view.models.size()), placed(view.models.size());
   for (const PlacedReplica& replica : assignment.replicas) {
-    if (replica.model >= view.models.size() || replica.gpu >= view.gpus.size()) continue;
     violations[replica.model] += replica.fraction * ViolationsOf(view, assignment, replica);
     placed[replica.model] += replica.fraction;
   }
@@ -45,13 +50,4 @@ ForecastOfAssignment ForecastAssignment(const PlacementView& view, const Assignm
   return forecast;
 }
 
-bool SamePlaces(const Assignment& a, const Assignment& b) { return PlacesOf(a) == PlacesOf(b); }
-
-bool IsWorthIt(const PlacementView& view, const Assignment& next) {
-  if (SamePlaces(view.current, next)) return true;
-  const ForecastOfAssignment now = ForecastAssignment(view, view.current);
-  if (now.worst_violations <= kTooManyViolations) return false;
-  return ForecastAssignment(view, next).lost < now.lost;
-}
-
-}  // namespace lagoon
+}  // namespace lagoon::testing
