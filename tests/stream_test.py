@@ -6,16 +6,20 @@ import queue
 import threading
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 from conftest import DIGITS
+from corpus import genai
 from server_process import serving, triton_input
-from tiny_model import TinyModel, add_chat
+from tiny_model import TinyModel, add_chat, add_model, add_program, chat_config, parameter
 
 VOCABULARY, LENGTH, ROWS = 32, 24, 3
+SMALL = genai.SHAPES["small"]
 
 
 @pytest.fixture(scope="module", name="tiny")
@@ -30,12 +34,17 @@ def fixture_server(lagoon, tiny, tmp_path_factory):
     library = pathlib.Path(lagoon.binary).parent.parent / "examples" / "jobs" / "job_chat.so"
     add_chat(repository, "chat", library, tiny, ROWS)
     add_chat(repository, "buffer", library, tiny, ROWS, in_place=True)
+    add_program(repository, "small", library, chat_config("small", SMALL.positions, prefill=False))
+    dims = {"batch_size": ROWS, "sequence_length": 1, "past_sequence_length": SMALL.positions,
+            "total_sequence_length": SMALL.positions}
+    add_model(repository, "small_decode", genai.decoder(SMALL, 0),
+              "".join(parameter(f"lagoon.dimension.{name}", size) for name, size in dims.items()))
     with serving(lagoon, repository, "--workers", "2") as running:
         yield running
 
 
-def chat_inputs(prompt, most=8, temperature=0.0, top_p=1.0, seed=0, stop=()):
-    padded, stops = np.zeros(LENGTH, np.int64), np.full(4, -1, np.int64)
+def chat_inputs(prompt, most=8, temperature=0.0, top_p=1.0, seed=0, stop=(), context=LENGTH):
+    padded, stops = np.zeros(context, np.int64), np.full(4, -1, np.int64)
     padded[:len(prompt)], stops[:len(stop)] = prompt, stop
     def ints(name, values):
         return triton_input(triton_grpc, name, np.array(values, np.int64), "INT64")
@@ -124,6 +133,28 @@ def test_requests_decode_together_and_each_gets_its_own_text(server, tiny, model
             stream.ask(prompt, name, model, most=6)
         tokens = stream.tokens(len(prompts))
     assert tokens == {name: without_end(tiny.generate(prompt, 6)) for name, prompt in prompts.items()}
+
+
+def test_a_decoder_of_4_bits_gives_the_texts_of_onnxruntime(server, tmp_path):
+    """In onnxruntime-genai's form, three texts at a time."""
+    onnx.save(genai.decoder(SMALL, 0), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    caches = [value.name for value in session.get_inputs()[2:]]
+    def generate(prompt, most):
+        past = {name: np.zeros((1, SMALL.key_heads, 0, SMALL.head), np.float32) for name in caches}
+        tokens, fed = list(prompt), list(prompt)
+        for length in range(len(prompt), len(prompt) + most):
+            logits, *present = session.run(None, {"input_ids": np.array([fed]), **past,
+                                                  "attention_mask": np.ones((1, length), np.int64)})
+            past, fed = dict(zip(caches, present)), [int(logits[0, -1].argmax())]
+            tokens += fed
+        return tokens[len(prompt):]
+    prompts = {str(seed): np.random.default_rng(seed).integers(0, SMALL.vocabulary, 2 + seed) for seed in range(5)}
+    with Stream(server) as stream:
+        for name, prompt in prompts.items():
+            stream.ask(prompt, name, "small", most=12, context=SMALL.positions)
+        tokens = stream.tokens(len(prompts))
+    assert tokens == {name: generate(prompt, 12) for name, prompt in prompts.items()}
 
 
 def test_a_stop_token_ends_the_text(server, tiny):

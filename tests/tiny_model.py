@@ -132,13 +132,15 @@ def add_chat(repository, name, library, model, rows, in_place=False):
     if not in_place:
         add_model(repository, f"{name}_prefill", model.graph(model.length))
     add_model(repository, f"{name}_decode", model.graph(1, rows, in_place))
+    add_program(repository, name, library, chat_config(name, model.length, prefill=not in_place))
+
+
+def chat_config(name, context, prefill):
     def tensor(field, name, kind, size):
         return f'{field} {{ name: "{name}" data_type: TYPE_{kind} dims: [ {size} ] }}\n'
-    prefill = "" if in_place else parameter("lagoon.model.prefill", f"{name}_prefill")
-    add_program(repository, name, library,
-                "model_transaction_policy { decoupled: true }\n"
-                + tensor("input", "prompt", "INT64", model.length) + tensor("input", "length", "INT64", 1)
-                + tensor("input", "max_tokens", "INT64", 1) + tensor("input", "sampling", "FP32", 2)
-                + tensor("input", "seed", "INT64", 1) + tensor("input", "stop", "INT64", 4)
-                + tensor("output", "token", "INT64", 1)
-                + prefill + parameter("lagoon.model.decode", f"{name}_decode"))
+    return ("model_transaction_policy { decoupled: true }\n"
+            + tensor("input", "prompt", "INT64", context) + tensor("input", "length", "INT64", 1)
+            + tensor("input", "max_tokens", "INT64", 1) + tensor("input", "sampling", "FP32", 2)
+            + tensor("input", "seed", "INT64", 1) + tensor("input", "stop", "INT64", 4)
+            + tensor("output", "token", "INT64", 1) + parameter("lagoon.model.decode", f"{name}_decode")
+            + (parameter("lagoon.model.prefill", f"{name}_prefill") if prefill else ""))
