@@ -22,7 +22,7 @@ namespace {
 using testing::ConvProblem;
 using testing::ScopedTarget;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfiniteWeight = std::numeric_limits<float>::infinity();
 
 class ConvListTest : public ::testing::TestWithParam<std::int64_t> {
  protected:
@@ -128,7 +128,7 @@ TEST_P(ConvListTest, AnyCutGivesTheSameBits) {
        {SpecOf({14, 3, 1, 1}, {14, 3, 1, 1}, 70), SpecOf({14, 3, 1, 5}, {14, 3, 1, 5}, 70),
         SpecOf({20, 5, 2, 1}, {9, 5, 1, 1}, 33)}) {
     ConvProblem problem(spec);
-    problem.weights.span()[0] = problem.weights.span()[17] = kInfinity;
+    problem.weights.span()[0] = problem.weights.span()[17] = kInfiniteWeight;
     PackConv2dWeights(spec, problem.weights.data(), problem.packed.data());
     ASSERT_TRUE(problem.RunAll());
     const std::vector<float> first(problem.y.span().begin(), problem.y.span().end());
@@ -147,7 +147,7 @@ TEST_P(ConvListTest, AnyCutGivesTheSameBits) {
 void MakeFirstColumnInfinite(ConvProblem& problem) {
   const std::size_t columns = problem.spec.window.kernel_w;
   for (std::size_t i = 0; i < problem.weights.size(); i += columns) {
-    problem.weights.span()[i] = kInfinity;
+    problem.weights.span()[i] = kInfiniteWeight;
   }
   PackConv2dWeights(problem.spec, problem.weights.data(), problem.packed.data());
 }
