@@ -83,11 +83,12 @@ def test_the_corpus_has_a_line_for_what_is_not_native_and_right(folder):
     case = {"status": "right", "error": 1e-6, "latency_ms": 3.0, "onnxruntime_ms": 2.0}
     model = {"kind": "quantised", "verdict": "native", "opaque": [], "cases": [case]}
     (folder / "corpus.json").write_text(json.dumps({"models": {
-        "a": {**model, "id": "a.qdq"}, "b": {**model, "id": "b.qdq", "cases": [case, {**case, "status": "undecided"}]}}}))
+        "a": {**model, "id": "a.qdq"}, "b": {**model, "id": "b.qdq", "cases": [{**case, "openvino_ms": 1.5}, {**case, "status": "undecided", "openvino_ms": 4.0},
+                                                {**case, "openvino_ms": None}]}}}))
     _, text = write(folder, "<!-- table corpus corpus -->\n<!-- end -->")
     assert "2 models: 2 native, 0 opaque, 0 refused, 0 wrong." in text
     assert "**quantised, `.qdq`** (largest error 1e-06): a 1.50, b 1.50*." in text
-    assert "- `b.qdq`: 1 of 2 shapes undecided." in text
+    assert "- `b.qdq`: 1 of 3 shapes undecided." in text
 
 
 def test_the_lines_of_a_panel_are_columns(folder):

@@ -59,15 +59,11 @@ def span(report, metric, form, choose=None):
     return cell
 
 
-def int8(suffix):
-    report = "2026-11-26-epyc-2core-corpus-int8"
-
-    def cell(results):
-        values = sorted(value for name, value in results[f"{report}.json"]["metrics"].items()
-                        if name.startswith("latency_ratio.") and name.endswith(suffix))
-        middle = len(values) // 2
-        return f"{values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2:.2f}"
-    return Row(f"of these, int8 (`{suffix}`)", report, cell, "none")
+def corpus(kind, threads, target):
+    report = f"2026-11-26-{EPYC}-corpus{'-2threads' if threads == 2 else ''}"
+    return Row(f"these models, {kind}, {threads} thread{'s' * (threads > 1)}: geometric mean of the ratios to ONNX Runtime; to the "
+               "better of it and OpenVINO", report,
+               f"{{latency_ratio_geomean.{kind}:.2f}}; {{latency_ratio_vs_best_geomean.{kind}:.2f}}", target)
 
 
 def disb(metric, system, others, form):
@@ -145,8 +141,7 @@ SECTIONS = {
     "single": [
         Row("models as users bring them; wrong answers, undecided answers", f"2026-11-26-{EPYC}-corpus",
             "{corpus_models:.0f}; {corpus_wrong_answers:.0f}, {corpus_undecided_answers:.0f}", "0 wrong: met"),
-        Row("the same, 1 thread: median ratio", f"2026-11-26-{EPYC}-corpus", "{corpus_latency_ratio_p50:.2f}", "none"),
-        int8(".qdq"), int8(".qoperator"), int8(".dynamic"),
+        corpus("fp32", 1, "1.0: "), corpus("int8", 1, "1.0: "), corpus("fp32", 2, "1.0: "), corpus("int8", 2, "1.0: "),
         Row("zoo, batch 1, fp32, 1 thread: geometric mean", f"{XEON}-zoo", zoo(1, 1), "1.0: met"),
         Row("the same, 2 threads", f"{XEON}-zoo", zoo(1, 2), "1.0: **missed**"),
         Row("batch 8, 1 thread", f"{XEON}-zoo", zoo(8, 1), "1.0: **missed**"),
