@@ -3,6 +3,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, so that every target sees them.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "kernels/sequence/attention.h"
@@ -39,6 +40,7 @@ struct AttentionArgs {
   float scale = 1, fill = 0, floor = 0;
   bool kept = true, has_floor = false;
   bool few_rows = false;
+  bool skips = false;  // keys behind the last one that a row keeps are not read
 };
 
 inline std::size_t Offset(const AttentionView& view, std::size_t batch, std::size_t head,
@@ -55,6 +57,28 @@ namespace lagoon {
 namespace HWY_NAMESPACE {
 namespace {
 
+/// The number of keys up to the last one of those behind `least` that `keep` keeps; `least` if
+/// there is none.
+size_t LastKept(const AttentionArgs& args, const std::uint8_t* keep, size_t least) {
+  constexpr size_t kWord = sizeof(std::uint64_t);
+  const size_t step = args.keep_view.column;
+  size_t keys = args.keys;
+  while (keys > least) {
+    std::uint64_t word = 1;
+    if (step == 1 && args.kept && keys >= least + kWord) {
+      std::memcpy(&word, keep + keys - kWord, kWord);
+    }
+    if (word == 0) {
+      keys -= kWord;
+    } else if ((keep[(keys - 1) * step] != 0) == args.kept) {
+      return keys;
+    } else {
+      --keys;
+    }
+  }
+  return least;
+}
+
 /// Computes one task. Scratch: scores [rows, keys], sums [rows, value_depth], a reciprocal per row,
 /// a panel.
 class AttentionTile {
@@ -65,6 +89,7 @@ class AttentionTile {
         batch_(task / args.row_tiles / args.heads),
         head_(task / args.row_tiles % args.heads),
         rows_(Share(args.rows, args.row_tiles, task % args.row_tiles)),
+        keys_(args.skips ? KeptKeys() : args.keys),
         scores_(scratch),
         sums_(scores_ + args.tile_rows * args.score_pitch),
         reciprocals_(sums_ + args.tile_rows * args.value_pitch),
@@ -89,6 +114,19 @@ class AttentionTile {
   bool Leaves() { return ctx_ != nullptr && ctx_->ShouldLeave(); }
   size_t KeyHead() const { return head_ / args_.sharing; }
 
+  /// The number of keys up to the last one that a row keeps. A row that keeps none reads them all.
+  size_t KeptKeys() const {
+    size_t keys = 0;
+    for (size_t row = rows_.end; row-- > rows_.begin;) {
+      const std::uint8_t* const keep = args_.keep + Offset(args_.keep_view, batch_, head_, row);
+      keys = LastKept(args_, keep, keys);
+      size_t first = 0;
+      while (first < keys && (keep[first * args_.keep_view.column] != 0) != args_.kept) ++first;
+      if (first == keys) return args_.keys;
+    }
+    return keys;
+  }
+
   /// sums [rows, columns] = a * b, in panels of columns and of the depth.
   bool Multiply(LeftRows a, const RightPanel& b, size_t depth, size_t columns, PanelSums sums) {
     const size_t width = 2 * simd::Lanes();
@@ -111,7 +149,7 @@ class AttentionTile {
     const float* const q = args_.q + Offset(args_.q_view, batch_, head_, rows_.begin);
     const float* const k = args_.k + Offset(args_.k_view, batch_, KeyHead(), 0);
     return Multiply({q, args_.q_view.row, args_.q_view.column, rows_.size()},
-                    {k, args_.k_view.column, args_.k_view.row, args_.keys}, args_.depth, args_.keys,
+                    {k, args_.k_view.column, args_.k_view.row, keys_}, args_.depth, keys_,
                     {scores_, args_.score_pitch});
   }
 
@@ -122,11 +160,11 @@ class AttentionTile {
       const float* const q = args_.q + Offset(args_.q_view, batch_, head_, rows_.begin + row);
       float* const scores = scores_ + row * args_.score_pitch;
       size_t key = 0;
-      for (; key + 4 <= args_.keys; key += 4) {
+      for (; key + 4 <= keys_; key += 4) {
         if (key % kKeysPerCheck == 0 && Leaves()) return false;
         Dot<4>(q, k + key * args_.k_view.row, scores + key);
       }
-      for (; key < args_.keys; ++key) Dot<1>(q, k + key * args_.k_view.row, scores + key);
+      for (; key < keys_; ++key) Dot<1>(q, k + key * args_.k_view.row, scores + key);
     }
     return true;
   }
@@ -152,7 +190,7 @@ class AttentionTile {
   bool WeighValues() {
     const float* const v = args_.v + Offset(args_.v_view, batch_, KeyHead(), 0);
     return Multiply({scores_, args_.score_pitch, 1, rows_.size()},
-                    {v, args_.v_view.row, 1, args_.value_depth}, args_.keys, args_.value_depth,
+                    {v, args_.v_view.row, 1, args_.value_depth}, keys_, args_.value_depth,
                     {sums_, args_.value_pitch});
   }
 
@@ -162,7 +200,7 @@ class AttentionTile {
     Scale(scores);
     if (args_.keep != nullptr) {
       const std::uint8_t* keep = args_.keep + Offset(args_.keep_view, batch_, head_, at);
-      for (size_t j = 0; j < args_.keys; ++j) {
+      for (size_t j = 0; j < keys_; ++j) {
         if ((keep[j * args_.keep_view.column] != 0) != args_.kept) scores[j] = args_.fill;
       }
     }
@@ -170,7 +208,7 @@ class AttentionTile {
       AddMask(args_.mask + Offset(args_.mask_view, batch_, head_, at), scores);
     }
     if (args_.has_floor) {
-      for (size_t j = 0; j < args_.keys; ++j) {
+      for (size_t j = 0; j < keys_; ++j) {
         if (scores[j] < args_.floor) scores[j] = args_.floor;
       }
     }
@@ -178,13 +216,13 @@ class AttentionTile {
 
   HWY_INLINE void AddMask(const float* mask, float* scores) const {
     if (args_.mask_view.column == 1) return Add(mask, scores);
-    for (size_t j = 0; j < args_.keys; ++j) scores[j] += mask[j * args_.mask_view.column];
+    for (size_t j = 0; j < keys_; ++j) scores[j] += mask[j * args_.mask_view.column];
   }
 
   /// Scores are padded to whole vectors.
   HWY_INLINE void Scale(float* scores) const {
     const V scale = hn::Set(D(), args_.scale);
-    for (size_t j = 0; j < args_.keys; j += simd::Lanes()) {
+    for (size_t j = 0; j < keys_; j += simd::Lanes()) {
       simd::Whole::Store(hn::Mul(scale, simd::Whole::Load(scores + j)), scores + j);
     }
   }
@@ -194,22 +232,22 @@ class AttentionTile {
       io.Store(hn::Add(io.Load(scores + j), io.Load(mask + j)), scores + j);
     };
     size_t j = 0;
-    for (; j + simd::Lanes() <= args_.keys; j += simd::Lanes()) add(simd::Whole(), j);
-    if (j < args_.keys) add(simd::Part(args_.keys - j), j);
+    for (; j + simd::Lanes() <= keys_; j += simd::Lanes()) add(simd::Whole(), j);
+    if (j < keys_) add(simd::Part(keys_ - j), j);
   }
 
   /// scores = exp(scores - largest). Returns the factor that makes their sum 1.
   HWY_INLINE float Exponentials(float* scores) const {
     const size_t lanes = simd::Lanes();
     const V lowest = hn::Set(D(), -std::numeric_limits<float>::infinity());
-    for (size_t j = args_.keys; j % lanes != 0; ++j) scores[j] = hn::GetLane(lowest);
+    for (size_t j = keys_; j % lanes != 0; ++j) scores[j] = hn::GetLane(lowest);
     V max = lowest;
-    for (size_t j = 0; j < args_.keys; j += lanes) {
+    for (size_t j = 0; j < keys_; j += lanes) {
       max = hn::Max(max, simd::Whole::Load(scores + j));
     }
     max = hn::MaxOfLanes(D(), max);
     V sum = hn::Zero(D());
-    for (size_t j = 0; j < args_.keys; j += lanes) {
+    for (size_t j = 0; j < keys_; j += lanes) {
       const V x = hn::Sub(simd::Whole::Load(scores + j), max);
       const V e = SafeExp(x);
       simd::Whole::Store(e, scores + j);
@@ -235,6 +273,7 @@ class AttentionTile {
   BlockContext* ctx_;
   size_t batch_, head_;
   Range rows_;
+  size_t keys_;  // that count
   float *scores_, *sums_, *reciprocals_, *panel_;
 };
 
@@ -337,6 +376,8 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   args.floor = spec.floor;
   args.has_floor = spec.floor != -std::numeric_limits<float>::infinity();
   args.few_rows = spec.rows <= kFewRows && spec.q.column == 1 && spec.k.column == 1;
+  // The fill is so low that the exponential of its difference to any other score is 0.
+  args.skips = spec.keep && !spec.mask && !args.has_floor && spec.fill <= -1e30F;
   args.score_pitch = WholePanels(spec.keys);
   args.value_pitch = WholePanels(spec.value_depth);
   const auto rows = static_cast<std::size_t>(std::max(1.0, kTaskNs / RowNs(spec)));

@@ -196,6 +196,42 @@ TEST(Attention, WhatIsMaskedCountsForNothing) {
   Check(spec);
 }
 
+TEST(Attention, DoesNotReadKeysBehindTheLastOneThatIsKept) {
+  // A buffer of keys of which the rows use 1 to 37; behind them lies what no one has written.
+  AttentionSpec spec = DenseSpec(1, 2, 37, 90, 16, 16);
+  spec.keep = true;
+  spec.keep_view = {.batch = 0, .head = 0, .row = 90, .column = 1};
+  spec.fill = std::numeric_limits<float>::lowest();
+  Operands o = Random(spec);
+  for (std::size_t i = 0; i < o.keep.size(); ++i) o.keep[i] = i % 90 <= i / 90 ? 1 : 0;
+  const Doubles expected = Reference(spec, o);
+  for (std::size_t head = 0; head < 2; ++head) {
+    for (std::size_t key = 37; key < 90; ++key) {
+      o.k[At(spec.k, 0, head, key, 3)] = o.v[At(spec.v, 0, head, key, 5)] =
+          std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  testing::ExpectKernel([&] { return MakeAttention(spec); }, {o.q, o.k, o.v, BytesAsFloats(o.keep)},
+                        expected, 1e-5);
+}
+
+TEST(Attention, ARowThatKeepsNothingHasTheMeanOfAllValues) {
+  AttentionSpec spec = DenseSpec(1, 1, 3, 33, 8, 8);
+  spec.keep = true;
+  spec.keep_view = {.batch = 0, .head = 0, .row = 33, .column = 1};
+  spec.fill = std::numeric_limits<float>::lowest();
+  Operands o = Random(spec);
+  std::fill(o.keep.begin() + 33, o.keep.begin() + 66, std::uint8_t{0});
+  for (const bool kept : {true, false}) {
+    spec.kept = kept;
+    if (!kept) {
+      for (std::uint8_t& keep : o.keep) keep = keep == 0 ? 1 : 0;
+    }
+    testing::ExpectKernel([&] { return MakeAttention(spec); },
+                          {o.q, o.k, o.v, BytesAsFloats(o.keep)}, Reference(spec, o), 1e-5);
+  }
+}
+
 TEST(Attention, RefusesWhatItCannotCompute) {
   AttentionSpec spec = DenseSpec(1, 3, 4, 8, 16, 16);
   spec.sharing = 2;
