@@ -74,7 +74,7 @@ GROUPS = {
     "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
               "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/nbits"),
     "conv-list": ["src/kernels/conv/conv2d_list_test.cc", "src/kernels/activation.cc", "src/kernels/checks.cc",
-                  "src/kernels/cpu_level.cc", "src/base/check.cc", "src/base/status.cc"] +
+                  "src/kernels/cpu_level.cc", "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] +
                  [f"src/kernels/conv/conv2d{end}.cc" for end in ("", "_block", "_body", "_list", "_pack", "_tiling")] +
                  sources_of("src/kernels/conv/bf16") + sources_of("src/kernels/elementwise"),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],

@@ -132,6 +132,7 @@ class ConvBlock {
   void SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
   PrefetchStream* AddStoreStream(std::size_t offset, std::uint32_t count,
                                  PrefetchStream* stream) const;
+  std::uint32_t WeightBurst(const Chunk& chunk) const;
   std::size_t NextOffset(const Cursor& at, std::uint32_t panels) const;
   const std::byte* InputAhead(const Cursor& at, std::size_t steps) const;
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
@@ -238,7 +239,7 @@ void ConvBlock::SetPrefetch(const Cursor& at, std::uint32_t panels, const Chunk&
                             bool finish) {
   const std::uint32_t steps = std::max(1u, micro_.taps * (micro_.tap_depth / kDepthStep));
   PrefetchStream* stream = prefetch_;
-  micro_.prefetch_burst = 1;
+  micro_.prefetch_burst = WeightBurst(chunk);
   if (chunk.last && here_->neighbours) {
     const std::uint32_t rows = here_->pixels;
     if (steps < rows) micro_.prefetch_burst = (rows + steps - 1) / steps;
@@ -301,13 +302,21 @@ const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) cons
   return input_.At(row, std::max<std::int64_t>(0, next_->column), args_.channels) + begin;
 }
 
+// Requests per step so that the segments of the tile prefetch the next weights together.
+std::uint32_t ConvBlock::WeightBurst(const Chunk& chunk) const {
+  if (args_.panels_inner || chunk.last) return 1;
+  const std::size_t places = tile_.rows.size() * tile_.segments.size();
+  const std::size_t requests = kDepthStep * panel_width_ * sizeof(float) / kPrefetchBytes;
+  return static_cast<std::uint32_t>(CeilDivide(requests, places));
+}
+
 // The weights that come after this chunk of this panel. Each segment prefetches a share.
 const std::byte* ConvBlock::WeightsAhead(const Cursor& at, const Chunk& chunk,
                                          std::size_t steps) const {
   const bool next_panel = at.panel + 1 < tile_.panels.end;
   if (!next_panel && chunk.last) return nullptr;
   const std::size_t floats = std::size_t{chunk.taps} * chunk.depth;
-  const std::size_t begin = at.place * steps * kPrefetchBytes;
+  const std::size_t begin = at.place * steps * kPrefetchBytes * micro_.prefetch_burst;
   if (begin >= floats * panel_width_ * sizeof(float)) return nullptr;
   const std::size_t panel = next_panel ? at.panel + 1 : tile_.panels.begin;
   const std::size_t depth =

@@ -180,6 +180,7 @@ class Candidate {
     return std::size_t{a.images} * a.row_tiles * a.segment_tiles * a.panel_tiles;
   }
   std::size_t items() const { return rows_ * segments_ * panels_; }
+  double limit_us() const { return limit_us_; }
   double store_us() const { return static_cast<double>(items()) * store_us_; }
   double block_us() const {
     return static_cast<double>(items()) * (item_us_ + store_us_) +
@@ -280,10 +281,13 @@ void ForEachCut(const Candidate& whole, Visit&& visit) {
     if (panel_tiles == last_panel_tiles) continue;
     last_panel_tiles = panel_tiles;
     for (const double ideal : kIdealBlockUs) {
-      CutSpatially(static_cast<std::size_t>(std::max(1.0, image_us / (ideal * panel_tiles))),
+      const double ideal_us = ideal * whole.limit_us() / kMaxBlockUs;
+      CutSpatially(static_cast<std::size_t>(std::max(1.0, image_us / (ideal_us * panel_tiles))),
                    panel_tiles, next);
       visit(next);
     }
+    next.Cut(shape.rows, 1, panel_tiles);
+    visit(next);
   }
 }
 
