@@ -5,7 +5,7 @@
 namespace lagoon {
 
 void JobClient::Sent(std::span<const std::span<const std::byte>> /*outputs*/,
-                     std::function<void()> /*taken*/) {
+                     std::function<void()> /*taken*/) {  // NOLINT: those who override it keep it
   CheckFailed("a client that takes answers", __FILE__, __LINE__);
 }
 
