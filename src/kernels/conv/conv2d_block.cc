@@ -302,12 +302,13 @@ const std::byte* ConvBlock::InputAhead(const Cursor& at, std::size_t steps) cons
   return input_.At(row, std::max<std::int64_t>(0, next_->column), args_.channels) + begin;
 }
 
-// Requests per step so that the segments of the tile prefetch the next weights together.
+// Requests per step so that the segments of the tile prefetch the next weights together. Narrow
+// panels have less than one.
 std::uint32_t ConvBlock::WeightBurst(const Chunk& chunk) const {
   if (args_.panels_inner || chunk.last) return 1;
   const std::size_t places = tile_.rows.size() * tile_.segments.size();
   const std::size_t requests = kDepthStep * panel_width_ * sizeof(float) / kPrefetchBytes;
-  return static_cast<std::uint32_t>(CeilDivide(requests, places));
+  return static_cast<std::uint32_t>(std::max<std::size_t>(1, CeilDivide(requests, places)));
 }
 
 // The weights that come after this chunk of this panel. Each segment prefetches a share.
