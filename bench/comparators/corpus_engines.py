@@ -11,6 +11,8 @@ import time
 import numpy as np
 import onnxruntime
 
+from comparator_worker import openvino_settings
+
 SECONDS = 300  # the limit for all cases of a model
 MOST_RUNS = 50
 
@@ -72,8 +74,7 @@ class OpenVino:
         import openvino  # `pip install openvino`
         self.core, self.tensor = openvino.Core(), openvino.Tensor
         self.model = self.core.read_model(str(path))
-        self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1",
-                         "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": str(threads)}
+        self.settings = openvino_settings(threads)
 
     def latency_ms(self, inputs, seconds):
         """Not a number if it cannot run the model."""
