@@ -78,7 +78,8 @@ sigset_t BlockStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // Some supervisors send SIGUSR1 or SIGUSR2 so that logs are opened anew; there is nothing to do.
-  for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_IGN);
+  // SIGXFSZ: a write to shared memory beyond the process's limit on files is an error.
+  for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ}) std::signal(signal, SIG_IGN);
   return signals;
 }
 

@@ -271,6 +271,16 @@ void AddServe(CLI::App& app) {
   command->add_flag("--allow-admin-on-http", words->listen.server.admin_on_http,
                     "Let clients of the HTTP port switch the scheduler too, not only those of the "
                     "metrics port");
+  command
+      ->add_option_function<std::string>(
+          "--shared-memory",
+          [words](const std::string& word) {
+            if (word != "auto") words->listen.server.shared_memory = word == "on";
+          },
+          "Whether clients on this machine may register shared memory for their tensors; auto: if "
+          "--address is a loopback address")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->default_str("auto");
   command->add_option("--example", words->example,
                       "Folder of requests for model 'digits'; the banner shows a curl command for "
                       "the first one");

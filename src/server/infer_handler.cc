@@ -132,7 +132,36 @@ void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
   }
 }
 
+/// With the tensors that lie in shared memory.
+Result<HttpInfer> InferHandler::Bound(HttpInfer parsed) const {
+  LAGOON_ASSIGN_OR_RETURN(parsed.format.regions, regions_.Bind(parsed.shared, parsed.request));
+  return parsed;
+}
+
 void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
+  if (!parsed || parsed->shared.empty()) return SubmitBound(arrived, std::move(parsed));
+  if (parsed->shared.input_bytes() <= SharedRegions::kSmallCopy) {
+    return SubmitBound(arrived, Bound(*std::move(parsed)));
+  }
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  arrived.reply->OnClientGone([gone] { gone->store(true, std::memory_order_relaxed); });
+  net::post(pool_.one_by_one(),
+            [this, arrived = Arrived(arrived), gone, parsed = *std::move(parsed)]() mutable {
+              const auto keep = arrived.reply;
+              AnswerErrors(keep, [&] {
+                if (gone->load(std::memory_order_relaxed)) return;
+                auto bound = Bound(std::move(parsed));
+                net::post(keep->executor(), [this, arrived = std::move(arrived), gone,
+                                             bound = std::move(bound)]() mutable {
+                  if (!gone->load(std::memory_order_relaxed)) {
+                    SubmitBound(arrived, std::move(bound));
+                  }
+                });
+              });
+            });
+}
+
+void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed) {
   if (!parsed) {
     Error error = std::move(parsed).error();
     const std::string context = fmt::format("model {}: ", Quoted(arrived.route.model));
@@ -176,6 +205,25 @@ void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
 }
 
 void InferHandler::Answer(Pending pending, Result<InferResponse> result) {
+  if (!result || pending.format.regions.empty()) {
+    return AnswerWritten(std::move(pending), std::move(result));
+  }
+  const bool small = pending.format.regions.BytesOf(result->outputs) <= SharedRegions::kSmallCopy;
+  auto write = [this, pending = std::move(pending), result = std::move(result)]() mutable {
+    const auto keep = pending.reply;
+    AnswerErrors(keep, [&] {
+      Status written = pending.format.regions.Write(result->outputs);
+      if (!written) {
+        result = Annotate(fmt::format("model '{}'", result->model), std::move(written).error());
+      }
+      AnswerWritten(std::move(pending), std::move(result));
+    });
+  };
+  if (small) return write();
+  net::post(pool_.one_by_one(), std::move(write));
+}
+
+void InferHandler::AnswerWritten(Pending pending, Result<InferResponse> result) {
   const std::size_t elements = result ? TextElements(*result, pending.format) : 0;
   if (elements <= kMaxEdgeElements) return pending.Give(std::move(result));
   const auto reply = pending.reply;

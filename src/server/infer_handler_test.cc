@@ -106,7 +106,8 @@ class InferHandlerTest : public testing::Test {
   FakeCore core_;
   IoPool pool_{1};
   JsonLane lane_{2};
-  InferHandler handler_{core_, pool_, lane_};
+  const SharedRegions regions_{false};
+  InferHandler handler_{core_, pool_, lane_, regions_};
   std::promise<void> go_;
   bool released_ = true;
 };

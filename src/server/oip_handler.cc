@@ -84,8 +84,9 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
   if (!HasMethod(*endpoint, request, *reply)) return;
   const bool changes = request.method == http::verb::post && !endpoint->change.empty();
   if (changes && !options_.admin) return reply->Send(OnAdminPort(endpoint->change));
-  if (route.kind == Route::Kind::kModelInfer) return infer_.Handle(route, request, reply);
-  if (IsGenerate(route.kind)) return generate_.Handle(route, request, reply);
+  if (route.kind == Route::Kind::kModelInfer) return clients_.infer.Handle(route, request, reply);
+  if (IsGenerate(route.kind)) return clients_.generate.Handle(route, request, reply);
+  if (RegionHandler::Has(route.kind)) return reply->Send(clients_.regions.Handle(route, request));
   if (!handlers_.Handle(route, request, reply)) reply->Send(Get(route));
 }
 
@@ -104,7 +105,8 @@ HttpResponse OipHandler::Get(const Route& route) const {
     case Route::Kind::kReady:
       return Ready();
     case Route::Kind::kServer:
-      return HttpResponse::Json(ServerMetadataJson(handlers_.fleet.model_control()));
+      return HttpResponse::Json(
+          ServerMetadataJson({handlers_.fleet.model_control(), clients_.regions.on()}));
     case Route::Kind::kStatistics:
     case Route::Kind::kModelStatistics:
       return JsonOr(core_.Statistics(route.model, route.version),

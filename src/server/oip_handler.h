@@ -6,6 +6,7 @@
 #include "server/generate/generate_handler.h"
 #include "server/http/http_message.h"
 #include "server/infer_handler.h"
+#include "server/regions/region_handler.h"
 #include "server/route.h"
 #include "server/scheduler_handler.h"
 #include "server/shares/share_handler.h"
@@ -24,6 +25,13 @@ struct AdminHandlers {
               const std::shared_ptr<HttpReply>& reply) const;
 };
 
+/// Handlers of what only clients ask for. All are borrowed.
+struct ClientHandlers {
+  InferHandler& infer;
+  GenerateHandler& generate;
+  RegionHandler& regions;
+};
+
 /// Whether the endpoint has the request's method. If not, answers 405.
 bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& reply);
 
@@ -36,9 +44,9 @@ class OipHandler final : public HttpHandler {
   };
 
   /// All are borrowed.
-  OipHandler(Inference& core, InferHandler& infer, GenerateHandler& generate,
-             const AdminHandlers& handlers, const Options& options)
-      : core_(core), infer_(infer), generate_(generate), handlers_(handlers), options_(options) {}
+  OipHandler(Inference& core, const ClientHandlers& clients, const AdminHandlers& handlers,
+             const Options& options)
+      : core_(core), clients_(clients), handlers_(handlers), options_(options) {}
 
   /// The port that accepts such changes, to be named when this port refuses one. Must be called
   /// before the first request.
@@ -56,8 +64,7 @@ class OipHandler final : public HttpHandler {
   HttpResponse ModelReady(const Route& route) const;
 
   Inference& core_;
-  InferHandler& infer_;
-  GenerateHandler& generate_;
+  const ClientHandlers clients_;
   const AdminHandlers handlers_;
   const Options options_;
   int admin_port_ = 0;

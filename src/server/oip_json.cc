@@ -19,10 +19,8 @@ using Json = nlohmann::ordered_json;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// The last one is served on request.
-constexpr std::array<std::string_view, 5> kExtensions = {"binary_tensor_data",
-                                                         "model_configuration", "schedule_policy",
-                                                         "statistics", "model_repository"};
+constexpr std::array<std::string_view, 4> kExtensions = {
+    "binary_tensor_data", "model_configuration", "schedule_policy", "statistics"};
 
 std::string Dump(const Json& json) { return DumpJson(json); }
 
@@ -105,13 +103,16 @@ void UnquoteIntegers(Json& json, const Descriptor& message) {
 
 std::string_view ServerVersion() { return LAGOON_VERSION; }
 
-std::span<const std::string_view> ServerExtensions(bool model_control) {
-  return std::span(kExtensions).first(kExtensions.size() - (model_control ? 0 : 1));
+std::vector<std::string_view> ServerExtensions(const ServedExtensions& served) {
+  std::vector<std::string_view> names(kExtensions.begin(), kExtensions.end());
+  if (served.model_control) names.push_back("model_repository");
+  if (served.shared_memory) names.push_back("system_shared_memory");
+  return names;
 }
 
-std::string ServerMetadataJson(bool model_control) {
+std::string ServerMetadataJson(const ServedExtensions& served) {
   Json extensions = Json::array();
-  for (const std::string_view name : ServerExtensions(model_control)) extensions.push_back(name);
+  for (const std::string_view name : ServerExtensions(served)) extensions.push_back(name);
   return Dump(
       {{"name", kServerName}, {"version", ServerVersion()}, {"extensions", std::move(extensions)}});
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxSegments = 8;
 constexpr std::string_view kModel = "{model}";
+constexpr std::string_view kRegion = "{region}";
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -58,7 +59,7 @@ std::vector<std::string> Segments(std::string_view target) {
   return segments;
 }
 
-// Whether `path` has the segments of `pattern`. Then `model` is the one at {model}.
+// Whether `path` has the segments of `pattern`. Then `model` is the one at {model} or {region}.
 bool Matches(std::string_view pattern, std::span<const std::string> path, std::string& model) {
   std::string_view name;
   for (const std::string& segment : path) {
@@ -66,7 +67,7 @@ bool Matches(std::string_view pattern, std::span<const std::string> path, std::s
     pattern.remove_prefix(1);  // the slash
     const std::string_view wanted = pattern.substr(0, pattern.find('/'));
     pattern.remove_prefix(wanted.size());
-    if (wanted == kModel) {
+    if (wanted == kModel || wanted == kRegion) {
       name = segment;
     } else if (wanted != segment) {
       return false;

@@ -32,11 +32,17 @@ struct Route {
     kModelGenerate,
     kModelGenerateStream,
     kModelResize,
+    kRegionStatus,  // of system shared memory
+    kRegionRegister,
+    kRegionUnregister,
+    kCudaRegionStatus,
+    kCudaRegionRegister,
+    kCudaRegionUnregister,
     kMetrics,
     kUnserved,  // belongs to an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;
-  std::string model = {};
+  std::string model = {};           // or the region of shared memory
   std::string version = {};         // empty: not given
   std::string_view extension = {};  // kUnserved: the extension's name, in static storage
 };
@@ -46,7 +52,8 @@ struct Route {
 struct Endpoint {
   enum class Ports : std::uint8_t { kClients, kOperators, kBoth };
   Route::Kind kind;
-  /// "{model}" stands for a name. In paths of models "/versions/V" may follow the name.
+  /// "{model}" and "{region}" stand for a name. In paths of models "/versions/V" may follow the
+  /// name.
   std::string_view path;
   std::string_view methods;  // "GET", "POST" or "GET, POST"
   Ports ports;
@@ -91,6 +98,28 @@ inline constexpr Endpoint kEndpoints[] = {
      "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
     {Route::Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST",
      Endpoint::Ports::kClients, "", "with `--model-control explicit`: unloads the model; else 501"},
+    {Route::Kind::kRegionStatus, "/v2/systemsharedmemory/status", "GET", Endpoint::Ports::kClients,
+     "", "the regions of shared memory that are registered"},
+    {Route::Kind::kRegionStatus, "/v2/systemsharedmemory/region/{region}/status", "GET",
+     Endpoint::Ports::kClients, "", "the region, in a list"},
+    {Route::Kind::kRegionRegister, "/v2/systemsharedmemory/region/{region}/register", "POST",
+     Endpoint::Ports::kClients, "",
+     "registers bytes of a shared memory object, `{\"key\": NAME, \"offset\": N, "
+     "\"byte_size\": N}`; with `--shared-memory off` 501"},
+    {Route::Kind::kRegionUnregister, "/v2/systemsharedmemory/region/{region}/unregister", "POST",
+     Endpoint::Ports::kClients, "", "forgets the region, if there is one"},
+    {Route::Kind::kRegionUnregister, "/v2/systemsharedmemory/unregister", "POST",
+     Endpoint::Ports::kClients, "", "forgets all regions"},
+    {Route::Kind::kCudaRegionStatus, "/v2/cudasharedmemory/status", "GET",
+     Endpoint::Ports::kClients, "", "an empty list"},
+    {Route::Kind::kCudaRegionStatus, "/v2/cudasharedmemory/region/{region}/status", "GET",
+     Endpoint::Ports::kClients, "", "404"},
+    {Route::Kind::kCudaRegionRegister, "/v2/cudasharedmemory/region/{region}/register", "POST",
+     Endpoint::Ports::kClients, "", "400: memory of a GPU cannot be registered"},
+    {Route::Kind::kCudaRegionUnregister, "/v2/cudasharedmemory/region/{region}/unregister", "POST",
+     Endpoint::Ports::kClients, "", "200, without effect"},
+    {Route::Kind::kCudaRegionUnregister, "/v2/cudasharedmemory/unregister", "POST",
+     Endpoint::Ports::kClients, "", "200, without effect"},
     {Route::Kind::kSchedulers, "/v2/schedulers", "GET", Endpoint::Ports::kBoth, "",
      "every scheduler with its parameters: bounds, default, meaning"},
     {Route::Kind::kScheduler, "/v2/scheduler", "GET, POST", Endpoint::Ports::kBoth,

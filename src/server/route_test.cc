@@ -96,6 +96,19 @@ TEST(Route, RefusesEverythingElse) {
   }
 }
 
+TEST(Route, KnowsRegionsOfSharedMemory) {
+  EXPECT_EQ(ParseRoute("/v2/systemsharedmemory/status").kind, Kind::kRegionStatus);
+  const Route one = ParseRoute("/v2/systemsharedmemory/region/a%20b/register");
+  EXPECT_EQ(one.kind, Kind::kRegionRegister);
+  EXPECT_EQ(one.model, "a b");
+  EXPECT_EQ(ParseRoute("/v2/systemsharedmemory/unregister").kind, Kind::kRegionUnregister);
+  EXPECT_TRUE(ParseRoute("/v2/systemsharedmemory/unregister").model.empty());
+  EXPECT_EQ(ParseRoute("/v2/cudasharedmemory/region/r/unregister").kind,
+            Kind::kCudaRegionUnregister);
+  EXPECT_EQ(ParseRoute("/v2/systemsharedmemory/region/r/move").kind, Kind::kUnknown);
+  EXPECT_EQ(ParseRoute("/v2/systemsharedmemory/versions/1/status").kind, Kind::kUnknown);
+}
+
 TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
   const struct {
     const char* target;
@@ -103,9 +116,6 @@ TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
   } cases[] = {
       {"/v2/repository/models/digits/move", "model_repository"},
       {"/v2/repository/models/digits/versions/1/load", "model_repository"},
-      {"/v2/systemsharedmemory/status", "system_shared_memory"},
-      {"/v2/systemsharedmemory/region/r/register", "system_shared_memory"},
-      {"/v2/cudasharedmemory/region/r/unregister", "cuda_shared_memory"},
       {"/v2/trace/setting", "trace"},
       {"/v2/models/digits/trace/setting", "trace"},
       {"/v2/models/digits/versions/1/trace/setting", "trace"},

@@ -54,12 +54,14 @@ class EdgeServer final : public Server {
         options_(Within(DescriptorLimit(), options)),
         pool_(ThreadsOf(options)),
         low_(pool_),
-        infer_(core, pool_, lane_),
+        regions_(options.shared_memory.value_or(!HostsFor(options.address, {}).any)),
+        infer_(core, pool_, lane_, regions_),
         generate_(core, pool_),
         scheduler_(core, pool_),
         shares_(core),
+        region_handler_(regions_),
         fleet_(core, pool_, options.model_control),
-        oip_(core, infer_, generate_, {scheduler_, shares_, fleet_},
+        oip_(core, {infer_, generate_, region_handler_}, {scheduler_, shares_, fleet_},
              {options.admin_on_http, options.strict_readiness}),
         scrapes_(core, {scheduler_, shares_, fleet_}),
         memory_{BufferPool::Create(kMaxRetainedBytes),
@@ -94,10 +96,12 @@ class EdgeServer final : public Server {
   IoPool pool_;  // sockets and timers must be destroyed before it
   JsonLane lane_;
   LowLane low_;
+  SharedRegions regions_;
   InferHandler infer_;
   GenerateHandler generate_;
   SchedulerHandler scheduler_;
   ShareHandler shares_;
+  RegionHandler region_handler_;
   FleetHandler fleet_;
   OipHandler oip_;
   MetricsHandler scrapes_;
@@ -172,7 +176,7 @@ lagoon::Status EdgeServer::Open() {
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
   grpc.model_control = options_.model_control;
   grpc.strict_readiness = options_.strict_readiness;
-  LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start(core_, pool_, grpc));
+  LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start({core_, pool_, regions_}, grpc));
   http_->Start();
   metrics_->Start();
   FollowHealth();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct ServerOptions {
   bool admin_on_http = false;
   // Whether clients may load and unload models (Triton's model repository API).
   bool model_control = false;
+  /// Whether clients may register their shared memory (SharedRegions). nullopt: if `address` is one
+  /// of this machine alone.
+  std::optional<bool> shared_memory;
   bool strict_readiness = false;  // the server is ready only if no model failed to load
   /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":
   /// all. Empty: all, if the port's address is not one of this machine alone.

@@ -242,8 +242,6 @@ TEST_F(AdminServer, PagesCannotGiveTheServerTheirOwnName) {
 TEST_F(AdminServer, NamesTheExtensionsOfTritonThatItLacks) {
   for (const auto& [request, extension] :
        {std::pair(Post("/v2/repository/models/twice/load", "{}"), "'model_repository'"),
-        std::pair(Get("/v2/systemsharedmemory/status"), "'system_shared_memory'"),
-        std::pair(Get("/v2/cudasharedmemory/status"), "'cuda_shared_memory'"),
         std::pair(Get("/v2/trace/setting"), "'trace'"),
         std::pair(Get("/v2/logging"), "'logging'")}) {
     const auto response = Ask(request);

@@ -52,6 +52,13 @@ Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
   return empty ? 0 : static_cast<std::size_t>(bytes);
 }
 
+Status CheckSharedSize(std::uint64_t given, DataType type, const Dims& dims, std::size_t needed) {
+  if (given == needed) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'shared_memory_byte_size' is {}, {} of shape {} needs {} bytes", given,
+                          OipName(type), ShownShape(dims), needed));
+}
+
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us) {
   // Small enough that the timeout can be added to any point in time.
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max() / 4000;

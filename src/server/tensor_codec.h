@@ -17,6 +17,10 @@ std::optional<DataType> ParseOipType(std::string_view name);
 /// number or the product does not fit; kUnimplemented for BYTES, whose elements have no size.
 Result<std::size_t> TensorBytes(DataType type, const Dims& dims);
 
+/// The parameter shared_memory_byte_size of an input, whose tensor has `needed` bytes.
+/// kInvalidArgument, without the tensor's name, if they differ.
+Status CheckSharedSize(std::uint64_t given, DataType type, const Dims& dims, std::size_t needed);
+
 /// The request parameter `timeout`. kInvalidArgument when no clock could hold it.
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us);
 

@@ -14,10 +14,6 @@ constexpr std::array kUnserved = {
         "model_repository", "repository", "Repository",
         "the models are those that the server was started with; `lagoon serve --model-control "
         "explicit` allows to load and unload them"},
-    UnservedRow{"system_shared_memory", "systemsharedmemory", "SystemSharedMemory",
-                "send tensors with the request"},
-    UnservedRow{"cuda_shared_memory", "cudasharedmemory", "CudaSharedMemory",
-                "send tensors with the request"},
     UnservedRow{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
     UnservedRow{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
 };

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "server/error_map.h"
-#include "server/oip_json.h"
 
 namespace lagoon {
 namespace {
@@ -34,7 +33,8 @@ constexpr const char* kFinalKey = "triton_final_response";
 constexpr std::size_t kMostAnswerBytes = (std::size_t{2} << 30) - (std::size_t{1} << 20);
 
 /// All of the message but the outputs' data.
-std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) {
+std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps,
+                       const OutputRegions& regions) {
   inference::ModelInferResponse message;
   message.set_model_name(response.model);
   message.set_model_version(response.version);
@@ -52,6 +52,13 @@ std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps) 
     tensor.set_name(output.name);
     tensor.set_datatype(std::string(OipName(output.type)));
     tensor.mutable_shape()->Add(output.dims.begin(), output.dims.end());
+    const RegionPart* const part = regions.Find(output.name);
+    if (part == nullptr) continue;
+    auto& parameters = *tensor.mutable_parameters();
+    parameters["shared_memory_region"].set_string_param(part->region);
+    parameters["shared_memory_byte_size"].set_int64_param(static_cast<std::int64_t>(part->bytes));
+    if (part->offset == 0) continue;
+    parameters["shared_memory_offset"].set_int64_param(static_cast<std::int64_t>(part->offset));
   }
   return message.SerializeAsString();
 }
@@ -80,7 +87,8 @@ void FillDuration(const StageStatistics& stage, inference::StatisticDuration& me
 
 }  // namespace
 
-Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps) {
+Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                                         const OutputRegions& regions) {
   std::size_t bytes = 0;
   for (const OutputTensor& output : response.outputs) bytes += output.data.size();
   if (bytes > kMostAnswerBytes) {
@@ -90,7 +98,7 @@ Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamp
                             bytes));
   }
   // The outputs' data is the message's last field, so that the rest can be serialized before.
-  std::string text = RenderHead(response, stamps);
+  std::string text = RenderHead(response, stamps, regions);
   std::vector<grpc::Slice> slices;
   for (OutputTensor& output : response.outputs) {
     AppendHead(inference::ModelInferResponse::kRawOutputContentsFieldNumber, output.data.size(),
@@ -128,10 +136,11 @@ grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message) {
+void FillServerMetadata(const ServedExtensions& served,
+                        inference::ServerMetadataResponse& message) {
   message.set_name(std::string(kServerName));
   message.set_version(std::string(ServerVersion()));
-  for (const std::string_view extension : ServerExtensions(model_control)) {
+  for (const std::string_view extension : ServerExtensions(served)) {
     message.add_extensions(std::string(extension));
   }
 }

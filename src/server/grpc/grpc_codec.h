@@ -7,6 +7,8 @@
 #include <string>
 
 #include "server/grpc/grpc_service.pb.h"
+#include "server/oip_json.h"
+#include "server/regions/shared_regions.h"
 #include "server/stages.h"
 #include "serving/core/models.h"
 #include "serving/core/request.h"
@@ -18,16 +20,20 @@ struct GrpcInfer {
   bool stages = false;   // report Stages() as parameters
   /// The end of a decoupled model's answers is sent as a message of its own.
   bool empty_final = false;
+  OutputRegions regions = {};  // outputs that go to shared memory
 };
 
-/// Tensors stay in `message`, which the request's payload keeps alive. Errors: kInvalidArgument or
-/// kUnimplemented, naming the input.
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message);
+/// Tensors stay in `message`, which the request's payload keeps alive; those in shared memory are
+/// copied. Errors name the input: kInvalidArgument, kUnimplemented, or those of
+/// SharedRegions::Bind().
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message,
+                                 const SharedRegions& regions);
 
 /// The answer as a serialized ModelInferResponse. Data of kReferredBytes or more is not copied: the
-/// buffer owns the outputs. Null `stamps`: no stages are reported. kResourceExhausted: the answer
-/// is larger than any message can be.
-Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps);
+/// buffer owns the outputs. Null `stamps`: no stages are reported. Outputs that `regions` has are
+/// there already. kResourceExhausted: the answer is larger than any message can be.
+Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                                         const OutputRegions& regions = {});
 
 /// A serialized ModelStreamInferResponse with this ModelInferResponse.
 Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer);
@@ -37,8 +43,7 @@ grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id);
 /// A copy of fewer bytes costs less than the memory that a reference to them takes.
 inline constexpr std::size_t kReferredBytes = std::size_t{16} << 10;
 
-/// `model_control`: clients may load and unload models.
-void FillServerMetadata(bool model_control, inference::ServerMetadataResponse& message);
+void FillServerMetadata(const ServedExtensions& served, inference::ServerMetadataResponse& message);
 void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);
 void FillStatistics(std::span<const ModelStatistics> models,
                     inference::ModelStatisticsResponse& message);

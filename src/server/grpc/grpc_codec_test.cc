@@ -47,7 +47,7 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   const void* bytes = message->raw_input_contents(0).data();
   const std::weak_ptr<ModelInferRequest> watch = message;
 
-  const auto parsed = ParseGrpcInfer(std::move(message));
+  const auto parsed = ParseGrpcInfer(std::move(message), SharedRegions(false));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_FALSE(watch.expired());
   const InferRequest& request = parsed->request;
@@ -65,7 +65,7 @@ TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
   const auto parse = [](std::string type, auto fill) {
     auto message = Request(std::move(type), {2});
     fill(*message->mutable_inputs(0)->mutable_contents());
-    return ParseGrpcInfer(std::move(message));
+    return ParseGrpcInfer(std::move(message), SharedRegions(false));
   };
   const auto data = [](const auto& parsed) { return parsed->request.inputs.front().data; };
   using Contents = inference::InferTensorContents;
@@ -104,7 +104,7 @@ TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
 
 TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   const auto error = [](const std::shared_ptr<ModelInferRequest>& message) {
-    return ParseGrpcInfer(message).error();
+    return ParseGrpcInfer(message, SharedRegions(false)).error();
   };
   auto message = Request("FP32", {1});
   message->add_raw_input_contents("123");
@@ -131,7 +131,11 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error(message).message, HasSubstr("'timeout'"));
   message = Request("FP32", {0});
   (*message->mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_string_param("r");
-  EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(error(message).message, HasSubstr("'shared_memory_byte_size'"));
+  (*message->mutable_inputs(0)->mutable_parameters())["shared_memory_byte_size"].set_int64_param(0);
+  EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);  // shared memory is off
+  (*message->mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_int64_param(1);
+  EXPECT_EQ(error(message).code, ErrorCode::kInvalidArgument);
   message = Request("FP32", {0});
   (*message->add_outputs()->mutable_parameters())["classification"].set_int64_param(3);
   EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
@@ -140,9 +144,9 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
 TEST(GrpcInferParse, RefusesContentsOfTwoTypes) {
   auto message = Request("FP32", {1});
   message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
-  ASSERT_TRUE(ParseGrpcInfer(message));
+  ASSERT_TRUE(ParseGrpcInfer(message, SharedRegions(false)));
   message->mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
-  const auto parsed = ParseGrpcInfer(message);
+  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(parsed.error().message, HasSubstr("int64_contents, fp32_contents"));
@@ -167,7 +171,7 @@ TEST(GrpcInferParse, MessagesStayShortWhateverTheClientWrote) {
   (*requests.back()->mutable_outputs(0)->mutable_parameters())["shared_memory_region"]
       .set_string_param(big);
   for (const auto& request : requests) {
-    const auto parsed = ParseGrpcInfer(request);
+    const auto parsed = ParseGrpcInfer(request, SharedRegions(false));
     ASSERT_FALSE(parsed);
     EXPECT_LT(parsed.error().message.size(), 1000u);
   }

@@ -61,14 +61,14 @@ GrpcEdge::~GrpcEdge() {
   if (server_ != nullptr) Stop(Now());
 }
 
-Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(Inference& core, IoPool& pool,
-                                                  const Options& options) {
+Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(const Parts& parts, const Options& options) {
   std::unique_ptr<GrpcEdge> edge(new GrpcEdge);
-  LAGOON_ASSIGN_OR_RETURN(edge->listener_, GrpcListener::Listen(pool, options.address, options.port,
-                                                                LimitsOf(options)));
+  LAGOON_ASSIGN_OR_RETURN(edge->listener_, GrpcListener::Listen(parts.pool, options.address,
+                                                                options.port, LimitsOf(options)));
   grpc::EnableDefaultHealthCheckService(true);
   edge->service_ = std::make_unique<GrpcService>(
-      core, pool, GrpcService::Options{options.model_control, options.strict_readiness});
+      parts.core, parts.pool, parts.regions,
+      GrpcService::Options{options.model_control, options.strict_readiness});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);
@@ -91,7 +91,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(Inference& core, IoPool& pool,
       acceptor->HandleNewConnection(&connection);
     });
   });
-  edge->SetServing(IsReady(core, options.strict_readiness));
+  edge->SetServing(IsReady(parts.core, options.strict_readiness));
   return edge;
 }
 

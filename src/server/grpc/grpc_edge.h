@@ -15,6 +15,7 @@ namespace lagoon {
 
 class GrpcService;
 class GrpcUnserved;
+class SharedRegions;
 
 /// The Open Inference Protocol and grpc.health.v1 over gRPC.
 class GrpcEdge {
@@ -34,11 +35,17 @@ class GrpcEdge {
     std::chrono::milliseconds idle_timeout{75'000};
   };
 
-  /// Begins to serve. `core` and `pool` are borrowed; answers are rendered on the pool's threads.
+  /// What the edge works with. All are borrowed.
+  struct Parts {
+    Inference& core;
+    IoPool& pool;
+    SharedRegions& regions;
+  };
+
+  /// Begins to serve. Answers are rendered on the pool's threads.
   /// kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument for a bad
   /// address.
-  static Result<std::unique_ptr<GrpcEdge>> Start(Inference& core, IoPool& pool,
-                                                 const Options& options);
+  static Result<std::unique_ptr<GrpcEdge>> Start(const Parts& parts, const Options& options);
   /// Stops at once.
   ~GrpcEdge();
 

@@ -13,16 +13,18 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   std::shared_ptr<inference::ModelInferRequest> message = messages.Acquire();
   const lagoon::Status read = ReadInferMessage(raw, *message);
   if (!read) return Refuse(read.error());
-  auto parsed = ParseGrpcInfer(std::move(message));
+  auto parsed = ParseGrpcInfer(std::move(message), shared_);
   if (!parsed) return Refuse(parsed.error());
   stages_ = parsed->stages;
+  regions_ = std::move(parsed->regions);
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core;
   parsed->request.arrival = stamps_.first_byte;
   stamps_.submitted = Now();
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
                                                         Result<InferResponse> result) mutable {
     // Render and write on a thread of the edge: this thread may be one of the device's.
-    const bool waits = result && result->job.background;
+    const bool waits = result && (result->job.background ||
+                                  regions_.BytesOf(result->outputs) > SharedRegions::kSmallCopy);
     auto respond = [this, result = std::move(result)]() mutable { Respond(std::move(result)); };
     if (waits) {
       boost::asio::post(pool_.one_by_one(), std::move(respond));
@@ -61,7 +63,10 @@ void GrpcInferCall::Refuse(const Error& error) {
 void GrpcInferCall::Respond(Result<InferResponse> result) {
   if (!result) return Refuse(result.error());
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
-  auto rendered = RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr);
+  if (const lagoon::Status written = regions_.Write(result->outputs); !written) {
+    return Refuse(written.error());
+  }
+  auto rendered = RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, regions_);
   if (!rendered) return Refuse(rendered.error());
   response_.Swap(&*rendered);
   Finish(grpc::Status::OK);

@@ -7,6 +7,7 @@
 #include "server/grpc/grpc_message.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
 #include "server/io_pool.h"
+#include "server/regions/shared_regions.h"
 #include "server/stages.h"
 #include "serving/core/inference.h"
 
@@ -17,9 +18,19 @@ namespace lagoon {
 /// pooled memory.
 class GrpcInferCall final : public grpc::ServerUnaryReactor {
  public:
-  GrpcInferCall(Inference& core, IoPool& pool, grpc::CallbackServerContext& context,
+  struct Server {
+    Inference& core;
+    IoPool& pool;
+    const SharedRegions& regions;
+  };
+  /// All are borrowed.
+  GrpcInferCall(const Server& server, grpc::CallbackServerContext& context,
                 grpc::ByteBuffer& response)
-      : core_(core), pool_(pool), context_(context), response_(response) {}
+      : core_(server.core),
+        pool_(server.pool),
+        shared_(server.regions),
+        context_(context),
+        response_(response) {}
 
   /// Consumes `raw`. Must be called before the reactor is returned to gRPC, so that gRPC cannot
   /// delete it meanwhile.
@@ -35,10 +46,12 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
 
   Inference& core_;
   IoPool& pool_;
+  const SharedRegions& shared_;
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer& response_;
   EdgeStamps stamps_;
   bool stages_ = false;
+  OutputRegions regions_;  // outputs that go to shared memory
 
   Mutex mutex_;
   std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // set once Infer has returned

@@ -121,12 +121,27 @@ Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
   return WithNativeType(type, read, no_contents);
 }
 
-// Null `raw`: the request has no raw_input_contents.
-Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
-                              GrpcPayload& payload) {
-  if (input.parameters().contains("shared_memory_region")) {
-    return Fail(ErrorCode::kUnimplemented, "shared memory is not supported");
+/// The part of a region that the parameters name; nullopt: they name none.
+Result<std::optional<RegionPart>> PartOf(const Parameters& parameters) {
+  const auto found = parameters.find("shared_memory_region");
+  if (found == parameters.end()) return std::optional<RegionPart>();
+  if (!found->second.has_string_param() || found->second.string_param().empty()) {
+    return Invalid("parameter 'shared_memory_region' is not the name of a region");
   }
+  if (!parameters.contains("shared_memory_byte_size")) {
+    return Invalid(
+        "the parameter 'shared_memory_region' needs 'shared_memory_byte_size' beside it");
+  }
+  RegionPart part{found->second.string_param(), 0, 0};
+  LAGOON_ASSIGN_OR_RETURN(part.bytes, WholeNumber(parameters, "shared_memory_byte_size"));
+  LAGOON_ASSIGN_OR_RETURN(part.offset, WholeNumber(parameters, "shared_memory_offset"));
+  return std::optional(std::move(part));
+}
+
+// Null `raw`: the request has no raw_input_contents. Null `part`: the tensor is in the message;
+// otherwise its data is missing.
+Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
+                              const RegionPart* part, GrpcPayload& payload) {
   const auto type = ParseOipType(input.datatype());
   if (!type) {
     return Invalid(
@@ -134,6 +149,11 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
   }
   InputTensor tensor{input.name(), *type, {input.shape().begin(), input.shape().end()}, {}};
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
+  if (part != nullptr) {
+    if (input.has_contents()) return Invalid("has contents beside 'shared_memory_region'");
+    LAGOON_RETURN_IF_ERROR(CheckSharedSize(part->bytes, *type, tensor.dims, bytes));
+    return tensor;
+  }
   if (raw != nullptr) {
     if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
     tensor.data = std::as_bytes(std::span(*raw));
@@ -151,33 +171,42 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
   return tensor;
 }
 
+/// Inputs in shared memory have no entry in raw_input_contents.
 Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& payload,
-                   std::vector<InputTensor>& inputs) {
-  const int raw = message.raw_input_contents_size();
-  if (raw != 0 && raw != message.inputs_size()) {
-    return Invalid(
-        fmt::format("raw_input_contents has {} entries for {} inputs", raw, message.inputs_size()));
-  }
+                   std::vector<InputTensor>& inputs, SharedTensors& shared) {
+  const auto& raws = message.raw_input_contents();
   inputs.reserve(static_cast<std::size_t>(message.inputs_size()));
-  for (int i = 0; i < message.inputs_size(); ++i) {
-    auto tensor =
-        BindInput(message.inputs(i), raw != 0 ? &message.raw_input_contents(i) : nullptr, payload);
-    if (!tensor) {
-      return Annotate(fmt::format("input {}", Quoted(message.inputs(i).name())),
-                      std::move(tensor).error());
-    }
+  auto raw = raws.begin();
+  int in_message = 0;
+  for (const InputMessage& input : message.inputs()) {
+    const auto annotate = [&](Error error) {
+      return Annotate(fmt::format("input {}", Quoted(input.name())), std::move(error));
+    };
+    auto part = PartOf(input.parameters());
+    if (!part) return annotate(std::move(part).error());
+    in_message += *part ? 0 : 1;
+    if (!*part && !raws.empty() && raw == raws.end()) continue;  // refused below
+    auto tensor = BindInput(input, *part || raws.empty() ? nullptr : &*raw++,
+                            *part ? &**part : nullptr, payload);
+    if (!tensor) return annotate(std::move(tensor).error());
+    if (*part) shared.inputs.push_back({inputs.size(), **std::move(part)});
     inputs.push_back(*std::move(tensor));
+  }
+  if (!raws.empty() && raws.size() != in_message) {
+    return Invalid(
+        fmt::format("raw_input_contents has {} entries for {} inputs", raws.size(), in_message));
   }
   return {};
 }
 
-Status ParseOutputs(const inference::ModelInferRequest& message,
-                    std::vector<std::string>& outputs) {
+Status ParseOutputs(const inference::ModelInferRequest& message, std::vector<std::string>& outputs,
+                    SharedTensors& shared) {
   for (const auto& output : message.outputs()) {
-    if (output.parameters().contains("shared_memory_region")) {
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("output {}: shared memory is not supported", Quoted(output.name())));
+    auto part = PartOf(output.parameters());
+    if (!part) {
+      return Annotate(fmt::format("output {}", Quoted(output.name())), std::move(part).error());
     }
+    if (*part) shared.outputs.push_back({output.name(), **std::move(part)});
     LAGOON_ASSIGN_OR_RETURN(const std::uint64_t classes,
                             WholeNumber(output.parameters(), "classification"));
     if (classes != 0) {
@@ -190,13 +219,15 @@ Status ParseOutputs(const inference::ModelInferRequest& message,
   return {};
 }
 
-Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, GrpcInfer& parsed) {
+Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
+                 const SharedRegions& regions, GrpcInfer& parsed) {
   const inference::ModelInferRequest& message = *owner;
   InferRequest& request = parsed.request;
   auto payload = std::make_shared<GrpcPayload>();
   payload->message = std::move(owner);
-  LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs));
-  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs));
+  SharedTensors shared;
+  LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs, shared));
+  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs, shared));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
                           WholeNumber(message.parameters(), "timeout"));
@@ -205,17 +236,21 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, Grpc
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));
   request.payload = std::move(payload);
+  if (!shared.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(parsed.regions, regions.Bind(shared, request));
+  }
   return {};
 }
 
 }  // namespace
 
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message) {
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message,
+                                 const SharedRegions& regions) {
   GrpcInfer parsed;
   parsed.request.model = message->model_name();
   parsed.request.version = message->model_version();
   parsed.request.id = message->id();
-  Status body = ParseBody(std::move(message), parsed);
+  Status body = ParseBody(std::move(message), regions, parsed);
   if (!body) {
     return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(body).error());
   }

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
+#include "server/regions/region_handler.h"
 #include "server/unserved.h"
 #include "serving/core/repository_control.h"
 
@@ -50,7 +52,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelReady(Context* context,
 grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       const inference::ServerMetadataRequest*,
                                                       inference::ServerMetadataResponse* response) {
-  FillServerMetadata(options_.model_control, *response);
+  FillServerMetadata({options_.model_control, regions_.on()}, *response);
   return Answer(context, grpc::Status::OK);
 }
 
@@ -65,7 +67,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelMetadata(Context* context,
 
 grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context* context, const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  auto* call = new GrpcInferCall(core_, pool_, *context, *response);
+  auto* call = new GrpcInferCall({core_, pool_, regions_}, *context, *response);
   // The buffer belongs to this call. Parsing frees it, so that a waiting request holds its tensors
   // only once.
   call->Start(*const_cast<grpc::ByteBuffer*>(request), *messages_);
@@ -74,7 +76,7 @@ grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context* context, const grpc::
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcService::ModelStreamInfer(
     Context* context) {
-  return GrpcStreamCall::Start({core_, pool_, *messages_, streams_}, *context);
+  return GrpcStreamCall::Start({core_, pool_, *messages_, streams_, regions_}, *context);
 }
 
 grpc::ServerUnaryReactor* GrpcService::ModelConfig(Context* context,
@@ -141,6 +143,55 @@ grpc::ServerUnaryReactor* GrpcService::Change(
         reactor->Finish(status ? grpc::Status::OK : GrpcStatus(ForClients(model, status.error())));
       });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryStatus(
+    Context* context, const inference::SystemSharedMemoryStatusRequest* request,
+    inference::SystemSharedMemoryStatusResponse* response) {
+  const auto regions = regions_.List(request->name());
+  if (!regions) return Answer(context, GrpcStatus(regions.error()));
+  for (const RegionSpec& region : *regions) {
+    auto& row = (*response->mutable_regions())[region.name];
+    row.set_name(region.name);
+    row.set_key(region.key);
+    row.set_offset(region.offset);
+    row.set_byte_size(region.bytes);
+  }
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryRegister(
+    Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
+    inference::SystemSharedMemoryRegisterResponse* /*response*/) {
+  const lagoon::Status registered =
+      regions_.Register({request->name(), request->key(), request->offset(), request->byte_size()});
+  return Answer(context, registered ? grpc::Status::OK : GrpcStatus(registered.error()));
+}
+
+grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryUnregister(
+    Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
+    inference::SystemSharedMemoryUnregisterResponse* /*response*/) {
+  request->name().empty() ? regions_.UnregisterAll() : regions_.Unregister(request->name());
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryStatus(
+    Context* context, const inference::CudaSharedMemoryStatusRequest* request,
+    inference::CudaSharedMemoryStatusResponse* /*response*/) {
+  const std::string& name = request->name();
+  return Answer(context, name.empty() ? grpc::Status::OK : GrpcStatus(NoCudaRegion(name)));
+}
+
+grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryRegister(
+    Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
+    inference::CudaSharedMemoryRegisterResponse* /*response*/) {
+  return Answer(context, GrpcStatus(NoCudaRegister(request->name())));
+}
+
+grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryUnregister(
+    Context* context, const inference::CudaSharedMemoryUnregisterRequest* /*request*/,
+    inference::CudaSharedMemoryUnregisterResponse* /*response*/) {
+  return Answer(context, grpc::Status::OK);
 }
 
 }  // namespace lagoon

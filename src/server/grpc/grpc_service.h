@@ -17,8 +17,14 @@ using Models = Service::WithCallbackMethod_ModelReady<Service::WithCallbackMetho
 using Repository =
     Service::WithCallbackMethod_RepositoryIndex<Service::WithCallbackMethod_RepositoryModelLoad<
         Service::WithCallbackMethod_RepositoryModelUnload<Models>>>;
+using Regions = Service::WithCallbackMethod_SystemSharedMemoryStatus<
+    Service::WithCallbackMethod_SystemSharedMemoryRegister<
+        Service::WithCallbackMethod_SystemSharedMemoryUnregister<Repository>>>;
+using CudaRegions = Service::WithCallbackMethod_CudaSharedMemoryStatus<
+    Service::WithCallbackMethod_CudaSharedMemoryRegister<
+        Service::WithCallbackMethod_CudaSharedMemoryUnregister<Regions>>>;
 using All = Service::WithRawCallbackMethod_ModelInfer<
-    Service::WithRawCallbackMethod_ModelStreamInfer<Repository>>;
+    Service::WithRawCallbackMethod_ModelStreamInfer<CudaRegions>>;
 
 }  // namespace grpc_methods
 
@@ -31,9 +37,11 @@ class GrpcService final : public grpc_methods::All {
     bool strict_readiness = false;  // see IsReady()
   };
 
-  GrpcService(Inference& core, IoPool& pool, const Options& options)
+  /// All are borrowed.
+  GrpcService(Inference& core, IoPool& pool, SharedRegions& regions, const Options& options)
       : core_(core),
         pool_(pool),
+        regions_(regions),
         options_(options),
         messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
 
@@ -70,6 +78,24 @@ class GrpcService final : public grpc_methods::All {
   Reactor* RepositoryModelUnload(Context* context,
                                  const inference::RepositoryModelUnloadRequest* request,
                                  inference::RepositoryModelUnloadResponse* response) override;
+  Reactor* SystemSharedMemoryStatus(Context* context,
+                                    const inference::SystemSharedMemoryStatusRequest* request,
+                                    inference::SystemSharedMemoryStatusResponse* response) override;
+  Reactor* SystemSharedMemoryRegister(
+      Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
+      inference::SystemSharedMemoryRegisterResponse* response) override;
+  Reactor* SystemSharedMemoryUnregister(
+      Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
+      inference::SystemSharedMemoryUnregisterResponse* response) override;
+  Reactor* CudaSharedMemoryStatus(Context* context,
+                                  const inference::CudaSharedMemoryStatusRequest* request,
+                                  inference::CudaSharedMemoryStatusResponse* response) override;
+  Reactor* CudaSharedMemoryRegister(Context* context,
+                                    const inference::CudaSharedMemoryRegisterRequest* request,
+                                    inference::CudaSharedMemoryRegisterResponse* response) override;
+  Reactor* CudaSharedMemoryUnregister(
+      Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
+      inference::CudaSharedMemoryUnregisterResponse* response) override;
 
  private:
   template <typename Request>
@@ -82,6 +108,7 @@ class GrpcService final : public grpc_methods::All {
 
   Inference& core_;
   IoPool& pool_;
+  SharedRegions& regions_;
   const Options options_;
   const std::shared_ptr<InferMessagePool> messages_;
   GrpcStreamCalls streams_;

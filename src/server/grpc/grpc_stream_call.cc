@@ -134,7 +134,7 @@ GrpcStreamCall::Arrived GrpcStreamCall::Parse() {
     std::shared_ptr<inference::ModelInferRequest> message = server_.messages.Acquire();
     LAGOON_RETURN_IF_ERROR(ReadInferMessage(incoming_, *message));
     arrived.id = message->id();
-    return ParseGrpcInfer(std::move(message));
+    return ParseGrpcInfer(std::move(message), server_.regions);
   });
   return arrived;
 }
@@ -154,6 +154,7 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   if (!arrived.parsed) return End(number, tl::unexpected<Error>(arrived.parsed.error()));
   request.stages = arrived.parsed->stages;
   request.empty_final = arrived.parsed->empty_final;
+  request.regions = std::move(arrived.parsed->regions);
   request.stamps.first_byte = request.stamps.received = arrived.at;
   if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(server_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
@@ -173,14 +174,18 @@ void GrpcStreamCall::Submit(Arrived arrived) {
 
 // ---- Answers
 
-Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse answer) const {
-  if (request.stages) {
+Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse answer,
+                                                bool last) const {
+  const bool stages = last && request.stages;
+  if (stages) {
     request.stamps.off_core =
         SchedulerStatisticsOf(server_.core).off_core - request.stamps.off_core;
   }
+  OutputRegions regions = request.regions;
+  LAGOON_RETURN_IF_ERROR(regions.Write(answer.outputs));
   LAGOON_ASSIGN_OR_RETURN(
       const grpc::ByteBuffer rendered,
-      RenderGrpcInfer(std::move(answer), request.stages ? &request.stamps : nullptr));
+      RenderGrpcInfer(std::move(answer), stages ? &request.stamps : nullptr, regions));
   return WrapForStream(rendered);
 }
 
@@ -188,12 +193,7 @@ Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse
 void GrpcStreamCall::Give(std::uint64_t number, InferResponse answer, std::function<void()> taken) {
   const auto found = in_flight_.find(number);
   if (found == in_flight_.end() || cancelled_) return taken();
-  const auto render = [&]() -> Result<grpc::ByteBuffer> {
-    LAGOON_ASSIGN_OR_RETURN(const grpc::ByteBuffer whole,
-                            RenderGrpcInfer(std::move(answer), nullptr));
-    return WrapForStream(whole);
-  };
-  Result<grpc::ByteBuffer> rendered = render();
+  Result<grpc::ByteBuffer> rendered = Render(found->second, std::move(answer), false);
   if (!rendered) rendered = RenderStreamError(rendered.error(), found->second.id);
   Send({*std::move(rendered), 0, std::move(taken)});
 }
@@ -210,7 +210,7 @@ void GrpcStreamCall::End(std::uint64_t number, Result<InferResponse> result) {
     return MaybeFinish();
   }
   Result<grpc::ByteBuffer> rendered =
-      result ? Render(request, *std::move(result)) : tl::unexpected<Error>(result.error());
+      result ? Render(request, *std::move(result), true) : tl::unexpected<Error>(result.error());
   if (!rendered) rendered = RenderStreamError(rendered.error(), request.id);
   Send({*std::move(rendered), number, {}});
 }

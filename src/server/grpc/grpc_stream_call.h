@@ -52,6 +52,7 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     IoPool& pool;
     InferMessagePool& messages;
     GrpcStreamCalls& calls;
+    const SharedRegions& regions;
   };
 
   /// Begins to read. gRPC owns the result.
@@ -71,6 +72,7 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     std::string id;
     EdgeStamps stamps;
     bool stages = false, empty_final = false;
+    OutputRegions regions;  // outputs that go to shared memory
   };
   struct Outgoing {
     grpc::ByteBuffer message;
@@ -95,7 +97,7 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void Give(std::uint64_t request, InferResponse answer, std::function<void()> taken);
   void End(std::uint64_t request, Result<InferResponse> result);
   void Send(Outgoing outgoing);
-  Result<grpc::ByteBuffer> Render(InFlight& request, InferResponse answer) const;
+  Result<grpc::ByteBuffer> Render(InFlight& request, InferResponse answer, bool last) const;
   void WriteNext();
   void Written(bool ok);
   void Cancelled();

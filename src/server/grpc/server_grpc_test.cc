@@ -11,6 +11,7 @@
 #include "server/memory_budget.h"
 #include "server/testing/http_test_client.h"
 #include "server/testing/server_test_base.h"
+#include "server/testing/shared_object.h"
 
 namespace lagoon {
 namespace {
@@ -139,7 +140,7 @@ TEST_F(GrpcServer, AnswersMetadataConfigAndStatistics) {
   inference::ServerMetadataResponse server;
   ASSERT_TRUE(Call(&Stub::ServerMetadata, {}, server).ok());
   EXPECT_EQ(server.name(), "lagoon");
-  EXPECT_EQ(server.extensions_size(), 4);
+  EXPECT_EQ(server.extensions_size(), 5);
 
   inference::ModelMetadataRequest model;
   inference::ModelMetadataResponse metadata;
@@ -225,14 +226,71 @@ TEST_F(GrpcServer, BytesThatAreNoRequestAreAnErrorAndNothingElse) {
   EXPECT_TRUE(Call(&Stub::ModelInfer, Twice(), response).ok());
 }
 
+TEST_F(GrpcServer, InfersFromSharedMemoryIntoSharedMemory) {
+  SharedObject object(4096);
+  object.Write(0, {1, 2, 3, 4});
+  inference::SystemSharedMemoryRegisterRequest region;
+  inference::SystemSharedMemoryRegisterResponse registered;
+  region.set_name("r");
+  region.set_key(object.key());
+  region.set_byte_size(4096);
+  ASSERT_TRUE(Call(&Stub::SystemSharedMemoryRegister, region, registered).ok());
+  EXPECT_EQ(Call(&Stub::SystemSharedMemoryRegister, region, registered).error_code(),
+            grpc::StatusCode::ALREADY_EXISTS);
+  inference::SystemSharedMemoryStatusResponse status;
+  ASSERT_TRUE(Call(&Stub::SystemSharedMemoryStatus, {}, status).ok());
+  EXPECT_EQ(status.regions().at("r").key(), object.key());
+
+  inference::ModelInferRequest request = Twice();
+  auto& input = *request.mutable_inputs(0);
+  input.clear_contents();
+  (*input.mutable_parameters())["shared_memory_region"].set_string_param("r");
+  (*input.mutable_parameters())["shared_memory_byte_size"].set_int64_param(16);
+  auto& output = *request.add_outputs();
+  output.set_name("y");
+  (*output.mutable_parameters())["shared_memory_region"].set_string_param("r");
+  (*output.mutable_parameters())["shared_memory_byte_size"].set_int64_param(16);
+  (*output.mutable_parameters())["shared_memory_offset"].set_int64_param(64);
+  inference::ModelInferResponse response;
+  const grpc::Status inferred = Call(&Stub::ModelInfer, request, response);
+  ASSERT_TRUE(inferred.ok()) << inferred.error_message();
+  EXPECT_EQ(object.Read(64, 4), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(response.outputs(0).parameters().at("shared_memory_offset").int64_param(), 64);
+  ASSERT_EQ(response.raw_output_contents_size(), 1);  // so that others keep their place
+  EXPECT_TRUE(response.raw_output_contents(0).empty());
+
+  request.add_raw_input_contents("0123456789abcdef");  // none of the inputs needs it
+  EXPECT_THAT(Call(&Stub::ModelInfer, request, response).error_message(),
+              HasSubstr("1 entries for 0 inputs"));
+  request.clear_raw_input_contents();
+  (*request.mutable_inputs(0)->mutable_parameters())["shared_memory_offset"].set_int64_param(-1);
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  (*request.mutable_inputs(0)->mutable_parameters())["shared_memory_offset"].set_int64_param(0);
+  object.Resize(1);
+  EXPECT_THAT(Call(&Stub::ModelInfer, request, response).error_message(), HasSubstr("smaller"));
+  inference::SystemSharedMemoryUnregisterResponse unregistered;
+  ASSERT_TRUE(Call(&Stub::SystemSharedMemoryUnregister, {}, unregistered).ok());
+  EXPECT_EQ(Call(&Stub::ModelInfer, request, response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcServer, HasNoRegionsOfGpus) {
+  inference::CudaSharedMemoryStatusResponse status;
+  ASSERT_TRUE(Call(&Stub::CudaSharedMemoryStatus, {}, status).ok());
+  EXPECT_TRUE(status.regions().empty());
+  inference::CudaSharedMemoryUnregisterResponse unregistered;
+  EXPECT_TRUE(Call(&Stub::CudaSharedMemoryUnregister, {}, unregistered).ok());
+  inference::CudaSharedMemoryRegisterResponse registered;
+  EXPECT_EQ(Call(&Stub::CudaSharedMemoryRegister, {}, registered).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
   const struct {
     const char* method;
     const char* says;
   } cases[] = {
       {"RepositoryModelLoad", "'model_repository'"},
-      {"SystemSharedMemoryRegister", "'system_shared_memory'"},
-      {"CudaSharedMemoryStatus", "'cuda_shared_memory'"},
       {"TraceSetting", "'trace'"},
       {"LogSettings", "'logging'"},
       {"Frobnicate", "method '/inference.GRPCInferenceService/Frobnicate' is not served"},

@@ -7,6 +7,7 @@
 
 #include "server/http/http_message.h"
 #include "server/http/infer_json.h"
+#include "server/regions/shared_regions.h"
 #include "server/stages.h"
 #include "serving/core/models.h"
 #include "serving/core/request.h"
@@ -18,11 +19,14 @@ struct HttpAnswerFormat {
   bool binary = false;              // for outputs that `outputs` does not name or leaves open
   std::vector<JsonOutput> outputs;  // empty: all
   bool stages = false;              // report Stages() as parameters
+  OutputRegions regions = {};       // outputs that are not part of the answer
 };
 
 struct HttpInfer {
   InferRequest request;  // the caller sets model, version and arrival
   HttpAnswerFormat format;
+  /// Tensors that lie in shared memory: the caller binds them (SharedRegions::Bind).
+  SharedTensors shared = {};
 };
 
 /// How much the model's inputs can hold in its largest batch. A model with an open dimension takes
@@ -49,7 +53,7 @@ std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& 
 /// Appends an output's elements as JSON, separated by commas.
 void AppendElements(std::string& out, const OutputTensor& output);
 
-/// The answer. Values that JSON does not have are written as NaN, Infinity and -Infinity.
+/// The answer; outputs that have a region are there already. Values that JSON does not have are written as NaN, Infinity and -Infinity.
 HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
                              const EdgeStamps& stamps);
 

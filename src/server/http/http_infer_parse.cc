@@ -114,7 +114,17 @@ Status CheckData(DataType type, const JsonInput& input) {
   return {};
 }
 
-// If the input is binary, consumes its part of `tail`.
+/// The part of a region that holds the tensor; nullopt: the tensor is elsewhere.
+Result<std::optional<RegionPart>> PartOf(JsonShared& shared) {
+  if (shared.region.empty()) return std::optional<RegionPart>();
+  if (!shared.bytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "the parameter 'shared_memory_region' needs 'shared_memory_byte_size' beside it");
+  }
+  return std::optional(RegionPart{std::move(shared.region), shared.offset, *shared.bytes});
+}
+
+// If the input is binary, consumes its part of `tail`. The data of one in shared memory is missing.
 Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail,
                               HttpPayload& payload) {
   const auto type = ParseOipType(input.datatype);
@@ -125,11 +135,19 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   }
   if (!input.has_shape) return Fail(ErrorCode::kInvalidArgument, "'shape' is missing");
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, input.shape));
+  InputTensor tensor{std::move(input.name), *type, input.shape, {}};
+  if (!input.shared.region.empty()) {
+    if (input.has_data || input.binary_bytes) {
+      return Fail(ErrorCode::kInvalidArgument, "has data beside 'shared_memory_region'");
+    }
+    LAGOON_RETURN_IF_ERROR(
+        CheckSharedSize(input.shared.bytes.value_or(bytes), *type, input.shape, bytes));
+    return tensor;
+  }
   if (input.has_data == input.binary_bytes.has_value()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "needs either 'data' or the parameter 'binary_data_size', and not both");
   }
-  InputTensor tensor{std::move(input.name), *type, input.shape, {}};
   if (input.binary_bytes) {
     if (*input.binary_bytes != bytes) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -201,6 +219,9 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
     const std::string name = input.name;
     auto tensor = BindInput(input, tail, *owner);
     if (!tensor) return Annotate(fmt::format("input {}", Quoted(name)), std::move(tensor).error());
+    auto part = PartOf(input.shared);
+    if (!part) return Annotate(fmt::format("input {}", Quoted(name)), std::move(part).error());
+    if (*part) parsed.shared.inputs.push_back({parsed.request.inputs.size(), **std::move(part)});
     parsed.request.inputs.push_back(*std::move(tensor));
   }
   if (!tail.empty()) {
@@ -212,9 +233,15 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   parsed.request.priority = json.priority;
   const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
   parsed.request.form = form(json.binary_outputs);
-  for (const JsonOutput& output : json.outputs) {
+  for (JsonOutput& output : json.outputs) {
+    auto part = PartOf(output.shared);
+    if (!part) {
+      return Annotate(fmt::format("output {}", Quoted(output.name)), std::move(part).error());
+    }
+    const bool bytes = *part || output.binary.value_or(json.binary_outputs);
+    if (*part) parsed.shared.outputs.push_back({output.name, **std::move(part)});
     parsed.request.outputs.push_back(output.name);
-    parsed.request.forms.push_back(form(output.binary.value_or(json.binary_outputs)));
+    parsed.request.forms.push_back(form(bytes));
   }
   parsed.request.payload = std::move(owner);
   parsed.format = {json.binary_outputs, std::move(json.outputs), json.stages};

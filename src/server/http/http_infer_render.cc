@@ -66,13 +66,25 @@ void AppendStages(std::string& out, const EdgeStamps& stamps, const InferRespons
   out += '}';
 }
 
-// If `binary`, the data of `output` is moved to `blobs`.
-void AppendOutput(std::string& out, OutputTensor& output, bool binary,
+// The output lies in shared memory.
+void AppendPart(std::string& out, const RegionPart& part) {
+  fmt::format_to(std::back_inserter(out),
+                 ",\"parameters\":{{\"shared_memory_region\":{},\"shared_memory_byte_size\":{}",
+                 JsonString(part.region), part.bytes);
+  if (part.offset != 0) {
+    fmt::format_to(std::back_inserter(out), ",\"shared_memory_offset\":{}", part.offset);
+  }
+  out += "}}";
+}
+
+// If `binary`, the data of `output` is moved to `blobs`. `part`: null unless the data is there.
+void AppendOutput(std::string& out, OutputTensor& output, bool binary, const RegionPart* part,
                   std::vector<UnfilledBytes>& blobs) {
   out += "{\"name\":";
   out += JsonString(output.name);
   fmt::format_to(std::back_inserter(out), ",\"datatype\":\"{}\",\"shape\":[{}]",
                  OipName(output.type), fmt::join(output.dims, ","));
+  if (part != nullptr) return AppendPart(out, *part);
   if (binary) {
     fmt::format_to(std::back_inserter(out), ",\"parameters\":{{\"binary_data_size\":{}}}}}",
                    output.data.size());
@@ -102,7 +114,8 @@ std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& 
   std::size_t elements = 0;
   for (const OutputTensor& output : response.outputs) {
     const std::size_t size = SizeOf(output.type);
-    if (size != 0 && !IsBinary(format, output.name)) elements += output.data.size() / size;
+    const bool text = !IsBinary(format, output.name) && format.regions.Find(output.name) == nullptr;
+    if (size != 0 && text) elements += output.data.size() / size;
   }
   return elements;
 }
@@ -125,7 +138,8 @@ HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& for
   for (OutputTensor& output : response.outputs) {
     if (!first) out += ',';
     first = false;
-    AppendOutput(out, output, IsBinary(format, output.name), answer.blobs);
+    AppendOutput(out, output, IsBinary(format, output.name), format.regions.Find(output.name),
+                 answer.blobs);
   }
   out += "]}";
   if (!answer.blobs.empty()) {

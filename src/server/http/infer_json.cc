@@ -58,8 +58,11 @@ bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::option
 bool InferSax::Parameter(std::optional<std::uint64_t> number, std::optional<bool> flag) {
   const In place = Top();
   if (place == In::kParameters) return RequestParameter(number, flag);
-  if (key_ == "shared_memory_region") {
-    return FailWith(ErrorCode::kUnimplemented, "shared memory is not supported");
+  if (key_ == "shared_memory_region") return Invalid("'shared_memory_region' is not a text");
+  if (key_ == "shared_memory_byte_size" || key_ == "shared_memory_offset") {
+    if (!number) return Invalid(fmt::format("'{}' is not a whole number from 0", key_));
+    if (key_ == "shared_memory_offset") Shared().offset = *number;
+    if (key_ == "shared_memory_byte_size") Shared().bytes = *number;
   }
   if (place == In::kOutputParameters && key_ == "classification" && number != 0u) {
     return FailWith(ErrorCode::kUnimplemented, "'classification' is not supported");
@@ -161,6 +164,9 @@ bool InferSax::string(string_t& value) {
     Input().datatype = std::move(value);
   } else if (place == In::kOutput && key_ == "name") {
     Output().name = std::move(value);
+  } else if (InTensorParameters() && key_ == "shared_memory_region") {
+    if (value.empty()) return Invalid("'shared_memory_region' is empty");
+    Shared().region = std::move(value);
   } else if (place == In::kData) {
     // Without a datatype so far, strings alone show that the tensor is of BYTES.
     const std::string& type = Input().datatype;

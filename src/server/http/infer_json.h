@@ -23,6 +23,13 @@ struct JsonWhole {
   bool negative = false;
 };
 
+/// The parameters "shared_memory_...". Present if `region` is.
+struct JsonShared {
+  std::string region;
+  std::optional<std::uint64_t> bytes;
+  std::uint64_t offset = 0;
+};
+
 /// One entry of "inputs".
 struct JsonInput {
   std::string name;
@@ -30,6 +37,7 @@ struct JsonInput {
   bool has_shape = false;
   Dims shape;
   std::optional<std::uint64_t> binary_bytes;  // parameters.binary_data_size
+  JsonShared shared = {};
   // "data", flattened: every number as the nearest double. Whole numbers that a double may not hold
   // exactly are in `wholes` too.
   bool has_data = false;
@@ -44,6 +52,7 @@ struct JsonInput {
 struct JsonOutput {
   std::string name;
   std::optional<bool> binary;  // parameters.binary_data
+  JsonShared shared = {};
 };
 
 /// The JSON part of an infer request. Absent members keep their defaults.

@@ -1,5 +1,6 @@
 #include "server/http/infer_json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -240,13 +241,35 @@ TEST(InferJson, NamesTheFeatureThatIsMissing) {
   EXPECT_EQ(code(R"({"inputs":[{"data":["a"]}]})"), ErrorCode::kUnimplemented);
   EXPECT_EQ(code(R"({"inputs":[{"datatype":"BYTES","data":["a"]}]})"), ErrorCode::kUnimplemented);
   EXPECT_EQ(code(R"({"inputs":[{"datatype":"FP32","data":["a"]}]})"), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code(R"({"inputs":[{"parameters":{"shared_memory_region":"r"}}]})"),
-            ErrorCode::kUnimplemented);
-  EXPECT_EQ(code(R"({"outputs":[{"parameters":{"shared_memory_region":"r"}}]})"),
-            ErrorCode::kUnimplemented);
   const auto classes = Parse(R"({"outputs":[{"name":"y","parameters":{"classification":3}}]})");
   EXPECT_EQ(classes.error().code, ErrorCode::kUnimplemented);
   EXPECT_THAT(classes.error().message, HasSubstr("outputs[0] 'y': 'classification'"));
+}
+
+TEST(InferJson, ReadsWhichTensorsLieInSharedMemory) {
+  const auto parsed = Parse(
+      R"({"inputs":[{"name":"x","parameters":{"shared_memory_offset":8,"shared_memory_region":"r",
+          "shared_memory_byte_size":16}}],
+          "outputs":[{"name":"y","parameters":{"shared_memory_region":"s"}},{"name":"z"}]})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->inputs[0].shared.region, "r");
+  EXPECT_EQ(parsed->inputs[0].shared.offset, 8u);
+  EXPECT_EQ(parsed->inputs[0].shared.bytes, 16u);
+  EXPECT_EQ(parsed->outputs[0].shared.region, "s");
+  EXPECT_FALSE(parsed->outputs[0].shared.bytes);
+  EXPECT_TRUE(parsed->outputs[1].shared.region.empty());
+  for (const char* wrong : {R"("shared_memory_region":1)", R"("shared_memory_region":"")",
+                            R"("shared_memory_region":true)", R"("shared_memory_byte_size":-1)",
+                            R"("shared_memory_byte_size":"1")", R"("shared_memory_offset":1.5)",
+                            R"("shared_memory_offset":99999999999999999999)",
+                            R"("shared_memory_region":"r","shared_memory_region":"r")"}) {
+    for (const char* list : {"inputs", "outputs"}) {
+      const auto refused = Parse(fmt::format(R"({{"{}":[{{"parameters":{{{}}}}}]}})", list, wrong));
+      ASSERT_FALSE(refused) << wrong;
+      EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument) << wrong;
+      EXPECT_THAT(refused.error().message, HasSubstr("shared_memory_")) << wrong;
+    }
+  }
 }
 
 TEST(InferJson, RefusesTextThatIsNotUtf8) {

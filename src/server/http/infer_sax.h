@@ -81,6 +81,8 @@ class InferSax {
   In Top() const { return stack_.empty() ? In::kTop : stack_.back().place; }
   JsonInput& Input() { return result_.inputs.back(); }
   JsonOutput& Output() { return result_.outputs.back(); }
+  // Of the tensor whose parameters are being read.
+  JsonShared& Shared() { return Top() == In::kInputParameters ? Input().shared : Output().shared; }
 
   std::optional<In> PlaceOfObject();
   std::optional<In> PlaceOfArray();
@@ -101,6 +103,9 @@ class InferSax {
 
   bool IsKnownKey() const;
   bool HoldsKnownParameter() const;
+  bool InTensorParameters() const {
+    return Top() == In::kInputParameters || Top() == In::kOutputParameters;
+  }
   bool InObject() const;
   // The name of the place, for messages.
   std::string_view Subject() const;

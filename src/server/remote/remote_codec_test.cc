@@ -54,7 +54,7 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   request.payload = payload;
   grpc::ByteBuffer bytes = RequestBytes(request, std::chrono::nanoseconds(1'500'001));
   auto message = std::make_shared<inference::ModelInferRequest>(Read(bytes));
-  const auto parsed = ParseGrpcInfer(message);
+  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
   ASSERT_TRUE(parsed) << parsed.error().message;
   const InferRequest& back = parsed->request;
   EXPECT_EQ(back.model, "m");

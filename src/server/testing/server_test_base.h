@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@ class ServerTest : public testing::Test {
     options.model_control = model_control_;
     options.strict_readiness = strict_readiness_;
     options.allowed_hosts = allowed_hosts_;
+    options.shared_memory = shared_memory_;
     return options;
   }
   void StartServer() {
@@ -51,6 +53,7 @@ class ServerTest : public testing::Test {
   bool model_control_ = false;
   bool strict_readiness_ = false;
   std::vector<std::string> allowed_hosts_;
+  std::optional<bool> shared_memory_;
   FakeCore core_;
   std::unique_ptr<Server> server_;
 };

@@ -1,0 +1,159 @@
+"""What users of Triton's clients rely on beyond plain inference."""
+
+import contextlib
+import itertools
+import os
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+import tritonclient.utils.shared_memory as shared_memory
+from onnx import TensorProto, helper
+from tritonclient.utils import InferenceServerException
+
+from server_process import serving
+
+MODULES = pytest.mark.parametrize("module", (triton_http, triton_grpc), ids=("http", "grpc"))
+KEYS = itertools.count()
+
+
+def add_sum(repository, name, config="max_batch_size: 8"):
+    """A model with total = left + right, FP32 [batch, open]."""
+    def row(value):
+        return helper.make_tensor_value_info(value, TensorProto.FLOAT, ["batch", "columns"])
+    graph = helper.make_graph([helper.make_node("Add", ["left", "right"], ["total"])], name,
+                              [row("left"), row("right")], [row("total")])
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "model.onnx")
+    (folder.parent / "config.pbtxt").write_text(f'name: "{name}"\nbackend: "onnxruntime"\n{config}\n')
+
+
+@pytest.fixture(scope="module", name="repository")
+def fixture_repository(tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    add_sum(repository, "sum")
+    return repository
+
+
+@pytest.fixture(scope="module", name="server")
+def fixture_server(lagoon, repository):
+    with serving(lagoon, repository) as server:
+        yield server
+
+
+def client_of(module, server):
+    return contextlib.closing(server.http() if module is triton_http else server.grpc())
+
+
+@contextlib.contextmanager
+def region(size):
+    """(key, handle) of a shared memory object of a client."""
+    key = f"/lagoon-python-{os.getpid()}-{next(KEYS)}"
+    handle = shared_memory.create_shared_memory_region("region", key, size)
+    try:
+        yield key, handle
+    finally:
+        shared_memory.destroy_shared_memory_region(handle)
+
+
+def shared_tensors(module, shape, size):
+    """Inputs at 0 and `size` of region 'data', output at 2 * `size`."""
+    inputs = [module.InferInput(name, shape, "FP32") for name in ("left", "right")]
+    for index, tensor in enumerate(inputs):
+        tensor.set_shared_memory("data", size, offset=index * size)
+    output = module.InferRequestedOutput("total")
+    output.set_shared_memory("data", size, offset=2 * size)
+    return inputs, [output]
+
+
+# ---- Shared memory
+
+@MODULES
+@pytest.mark.parametrize("columns", (4, 500_000))
+def test_tensors_may_lie_in_shared_memory(server, module, columns):
+    left, right = np.random.default_rng(1).standard_normal((2, 2, columns)).astype(np.float32)
+    size = left.nbytes
+    with region(3 * size) as (key, handle), client_of(module, server) as client:
+        client.unregister_system_shared_memory()
+        client.register_system_shared_memory("data", key, 3 * size)
+        shared_memory.set_shared_memory_region(handle, [left, right])
+        inputs, outputs = shared_tensors(module, left.shape, size)
+        result = client.infer("sum", inputs, outputs=outputs)
+        assert result.get_output("total") is not None
+        total = shared_memory.get_contents_as_numpy(handle, np.float32, left.shape, offset=2 * size)
+        np.testing.assert_array_equal(total, left + right)
+        # One input in shared memory, the other in the request, the output in the answer.
+        inputs[1] = module.InferInput("right", right.shape, "FP32")
+        inputs[1].set_data_from_numpy(right)
+        np.testing.assert_array_equal(client.infer("sum", inputs).as_numpy("total"), left + right)
+        client.unregister_system_shared_memory("data")
+        with pytest.raises(InferenceServerException, match="Unable to find shared memory region: 'data'"):
+            client.infer("sum", inputs)
+
+
+@MODULES
+def test_regions_are_listed_and_their_errors_named(server, module):
+    with region(64) as (key, _), client_of(module, server) as client:
+        client.unregister_system_shared_memory()
+        client.register_system_shared_memory("data", key, 32, offset=8)
+        regions = client.get_system_shared_memory_status()
+        rows = list(regions.regions.values()) if module is triton_grpc else regions
+        row = rows[0] if module is triton_http else {name: getattr(rows[0], name)
+                                                    for name in ("name", "key", "offset", "byte_size")}
+        assert len(rows) == 1 and row == {"name": "data", "key": key, "offset": 8, "byte_size": 32}
+        for words, message in (
+                (("data", key, 32), "region 'data' already in manager"),
+                (("more", key, 65), "Invalid offset .* 'more'"),
+                (("more", "/lagoon-nothing", 1), "Unable to open shared memory region: 'more'")):
+            with pytest.raises(InferenceServerException, match=message) as error:
+                client.register_system_shared_memory(*words)
+            assert key not in str(error.value) and "lagoon-nothing" not in str(error.value)
+        client.unregister_system_shared_memory("nothing")
+        client.unregister_system_shared_memory()
+        with pytest.raises(InferenceServerException, match="Unable to find system shared memory region"):
+            client.get_system_shared_memory_status("data")
+
+
+@MODULES
+def test_an_object_that_shrinks_or_goes_hurts_nobody(server, module):
+    size = 2 * 4096 * 4
+    ones = np.ones((2, 4096), np.float32)
+    with region(3 * size) as (key, handle), client_of(module, server) as client:
+        client.unregister_system_shared_memory()
+        client.register_system_shared_memory("data", key, 3 * size)
+        shared_memory.set_shared_memory_region(handle, [ones, ones])
+        inputs, outputs = shared_tensors(module, ones.shape, size)
+        os.unlink(f"/dev/shm{key}")
+        client.infer("sum", inputs, outputs=outputs)
+        with open(f"/dev/shm{key}", "xb"):
+            pass  # for tritonclient, which unlinks it
+        for length in (2 * size, 2 * size - 1, 100, 0):
+            os.ftruncate(handle._mpsm_handle._fd, length)
+            with pytest.raises(InferenceServerException, match="smaller than when it was registered"):
+                client.infer("sum", inputs, outputs=outputs)
+        client.unregister_system_shared_memory()
+        assert client.is_server_live()
+
+
+@MODULES
+def test_memory_of_gpus_cannot_be_registered(server, module):
+    with client_of(module, server) as client:
+        status = client.get_cuda_shared_memory_status()
+        assert not (status if module is triton_http else status.regions)
+        client.unregister_cuda_shared_memory()
+        client.unregister_cuda_shared_memory("data")
+        with pytest.raises(InferenceServerException, match="failed to register CUDA shared memory"):
+            client.register_cuda_shared_memory("data", b"aGFuZGxl", 0, 64)
+
+
+@MODULES
+def test_shared_memory_can_be_off(lagoon, repository, module):
+    with region(64) as (key, _), serving(lagoon, repository, "--shared-memory", "off") as server, \
+            client_of(module, server) as client:
+        with pytest.raises(InferenceServerException, match="--shared-memory on"):
+            client.register_system_shared_memory("data", key, 64)
+        client.unregister_system_shared_memory()
+        assert "system_shared_memory" not in str(client.get_server_metadata())
