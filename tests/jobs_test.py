@@ -44,7 +44,7 @@ BAD_REASONS = {
     "not_there": "No such file or directory",
     "no_output": "declares no output of the job program",
     "batched": "max_batch_size is 4; a job program takes one request at a time: 0",
-    "no_such_model": "parameter 'lagoon.model.decode': model 'nobody' is not in the repository",
+    "no_such_model": "parameter 'lagoon.model.decode': Request for unknown model: 'nobody' is not found",
     "no_pair": "no prefill and decode of one model",
     "itself": "is a job program itself",
     "hasty": "'tiny_decode' is best-effort, the job program real-time",

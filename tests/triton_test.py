@@ -157,3 +157,79 @@ def test_shared_memory_can_be_off(lagoon, repository, module):
             client.register_system_shared_memory("data", key, 64)
         client.unregister_system_shared_memory()
         assert "system_shared_memory" not in str(client.get_server_metadata())
+
+
+# ---- Messages and states that clients compare
+
+def refusal(call, *words, **named):
+    """The error's message, without the status."""
+    with pytest.raises(InferenceServerException) as error:
+        call(*words, **named)
+    return error.value.message()
+
+
+def tensors(module, *names, shape=(1, 4)):
+    made = [module.InferInput(name, list(shape), "FP32") for name in names]
+    for tensor in made:
+        tensor.set_data_from_numpy(np.ones(shape, np.float32))
+    return made
+
+
+@MODULES
+def test_errors_have_the_words_that_clients_compare(server, module):
+    both = tensors(module, "left", "right")
+    with client_of(module, server) as client:
+        unknown = "Request for unknown model: 'nobody' is not found"
+        for call, words in ((client.infer, ("nobody", both)), (client.get_model_metadata, ("nobody",)),
+                            (client.get_model_config, ("nobody",))):
+            assert refusal(call, *words) == unknown
+        assert refusal(client.infer, "sum", both, model_version="7") == \
+            "Request for unknown model: 'sum' version 7 is not found"
+        assert "no whole number" in refusal(client.infer, "sum", both, model_version="one")
+        assert not client.is_model_ready("nobody")
+        assert not client.is_model_ready("sum", "7")
+        assert refusal(client.infer, "sum", both[:1]).startswith(
+            "expected 2 inputs but got 1 inputs for model 'sum'")
+        assert refusal(client.infer, "sum", tensors(module, "left", "right", "more")).startswith(
+            "expected 2 inputs but got 3 inputs for model 'sum'")
+
+
+def test_sizes_of_tensors_have_the_words_that_clients_compare(server):
+    tensor = tensors(triton_grpc, "left")[0]
+    tensor._raw_content = tensor._raw_content[:-4]
+    with client_of(triton_grpc, server) as client:
+        assert "got unexpected byte size 12, expected 16" in refusal(client.infer, "sum", [tensor])
+    body = b'{"inputs":[{"name":"left","datatype":"FP32","shape":[1,4],"data":[1,2,3]}]}'
+    status, answer = server.post("/v2/models/sum/infer", body)
+    assert status == 400 and "expected 4 elements" in answer["error"] and "got 3" in answer["error"]
+
+
+@MODULES
+def test_models_that_are_not_there_load_and_unload_as_with_triton(lagoon, tmp_path, module):
+    add_sum(tmp_path, "sum")
+    add_sum(tmp_path, "broken", "max_batch_size: 8\ninput { name: 'wrong' data_type: TYPE_FP32 dims: [ -1 ] }")
+    with serving(lagoon, tmp_path, "--model-control", "explicit", "--allow-admin-on-http") as server, \
+            client_of(module, server) as client:
+        assert refusal(client.load_model, "nobody").startswith(
+            "failed to load 'nobody', failed to poll from model repository")
+        assert refusal(client.load_model, "broken").startswith("load failed for model 'broken': ")
+        client.unload_model("nobody")
+        client.unload_model("sum")
+        client.load_model("sum")
+        assert client.is_model_ready("sum")
+        for _ in range(2):
+            client.unload_model("sum", unload_dependents=True)
+            assert not client.is_model_ready("sum")
+            message = refusal(client.infer, "sum", tensors(module, "left", "right"))
+            assert message.startswith("Request for unknown model: 'sum' has no available versions")
+    status, index = 200, None
+    with serving(lagoon, tmp_path) as server:
+        status, index = server.post("/v2/repository/index", b"")
+    rows = {row["name"]: row for row in index}
+    assert status == 200 and "reason" not in rows["sum"] and rows["broken"]["reason"]
+
+
+def test_statistics_have_the_members_that_clients_look_for(server):
+    with client_of(triton_http, server) as client:
+        row = client.get_inference_statistics("sum")["model_stats"][0]
+    assert row["memory_usage"] == [] and row["response_stats"] == {}

@@ -165,7 +165,9 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
   if (!parsed) {
     Error error = std::move(parsed).error();
     const std::string context = fmt::format("model {}: ", Quoted(arrived.route.model));
-    if (!error.message.starts_with(context)) error.message.insert(0, context);
+    // kNotFound is about something else than this model, or names it.
+    const bool prefixed = error.code == ErrorCode::kNotFound || error.message.starts_with(context);
+    if (!prefixed) error.message.insert(0, context);
     return arrived.reply->Send(HttpResponse::Failure(error));
   }
   parsed->request.model = arrived.route.model;

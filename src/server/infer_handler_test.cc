@@ -157,7 +157,8 @@ TEST_F(InferHandlerTest, LargeJsonMayHaveAnyShapeThatTheModelTakes) {
   }
   const HttpResponse answer = Ask("pictures", Request("x", "[2,3,30,49]", 9000))->answer().get();
   EXPECT_EQ(answer.status, 400u);
-  EXPECT_THAT(answer.text, HasSubstr("'data' has 9000 elements, shape [2,3,30,49] needs 8820"));
+  EXPECT_THAT(answer.text,
+              HasSubstr("'data': expected 8820 elements for shape [2,3,30,49], got 9000"));
 }
 
 TEST_F(InferHandlerTest, AFullLaneRefusesAndTheRestIsServed) {

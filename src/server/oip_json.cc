@@ -60,7 +60,10 @@ Json ModelStatisticsOf(const ModelStatistics& model) {
             {"compute_output", Duration(model.compute_output)},
             {"cache_hit", Duration({})},
             {"cache_miss", Duration({})}}},
-          {"batch_stats", BatchesOf(model)}};
+          {"batch_stats", BatchesOf(model)},
+          // Triton's clients look for them; Lagoon has neither.
+          {"memory_usage", Json::array()},
+          {"response_stats", Json::object()}};
 }
 
 bool Is64Bit(const FieldDescriptor& field) {

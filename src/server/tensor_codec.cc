@@ -52,11 +52,10 @@ Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
   return empty ? 0 : static_cast<std::size_t>(bytes);
 }
 
-Status CheckSharedSize(std::uint64_t given, DataType type, const Dims& dims, std::size_t needed) {
-  if (given == needed) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'shared_memory_byte_size' is {}, {} of shape {} needs {} bytes", given,
-                          OipName(type), ShownShape(dims), needed));
+std::string UnexpectedBytes(std::uint64_t given, DataType type, const Dims& dims,
+                            std::size_t needed) {
+  return fmt::format("got unexpected byte size {}, expected {} for {} of shape {}", given, needed,
+                     OipName(type), ShownShape(dims));
 }
 
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us) {

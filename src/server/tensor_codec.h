@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -17,9 +18,10 @@ std::optional<DataType> ParseOipType(std::string_view name);
 /// number or the product does not fit; kUnimplemented for BYTES, whose elements have no size.
 Result<std::size_t> TensorBytes(DataType type, const Dims& dims);
 
-/// The parameter shared_memory_byte_size of an input, whose tensor has `needed` bytes.
-/// kInvalidArgument, without the tensor's name, if they differ.
-Status CheckSharedSize(std::uint64_t given, DataType type, const Dims& dims, std::size_t needed);
+/// The message, without the tensor's name, about a tensor that comes with `given` bytes where its
+/// shape needs `needed`. Triton's clients compare its words.
+std::string UnexpectedBytes(std::uint64_t given, DataType type, const Dims& dims,
+                            std::size_t needed);
 
 /// The request parameter `timeout`. kInvalidArgument when no clock could hold it.
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us);

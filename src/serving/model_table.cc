@@ -31,6 +31,11 @@ void LogLoaded(const ServedModel& model, const ModelStatus& status) {
                alone, model.settings().instances, status.load_ms);
 }
 
+/// Triton's clients compare how the message begins.
+tl::unexpected<Error> UnknownModel(const std::string& why) {
+  return Fail(ErrorCode::kNotFound, "Request for unknown model: " + why);
+}
+
 /// For remote clients, so without the reason, which names paths of the server. The log has it.
 tl::unexpected<Error> NotServed(const std::string& what) {
   return Fail(ErrorCode::kUnavailable,
@@ -330,11 +335,15 @@ Result<ModelLease> ModelTable::Find(const std::string& model, const std::string&
       if (ready) break;
     }
   } else {
-    const auto at = entry->versions.find(ParseVersion(version));
+    const std::int64_t number = ParseVersion(version);
+    if (number == 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("model {}: version {} is no whole number from 1", Quoted(model),
+                              Quoted(version)));
+    }
+    const auto at = entry->versions.find(number);
     if (at == entry->versions.end()) {
-      return Fail(
-          ErrorCode::kNotFound,
-          fmt::format("model '{}' has no version {} among those served", model, Quoted(version)));
+      return UnknownModel(fmt::format("{} version {} is not found", Quoted(model), Shown(version)));
     }
     found = &at->second;
   }
@@ -347,12 +356,14 @@ Result<ModelLease> ModelTable::Find(const std::string& model, const std::string&
 Result<const Entry*> ModelTable::FindEntry(const std::string& model) const {
   const auto entry = models_.find(model);
   if (entry == models_.end() || entry->second->absent) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("model {} is not in the repository", Quoted(model)));
+    return UnknownModel(fmt::format("{} is not found", Quoted(model)));
   }
   if (entry->second->not_loaded) {
+    // Not kNotFound: another server may have it loaded, or this one soon.
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("model {} is in the repository but is not loaded", Quoted(model)));
+                fmt::format("Request for unknown model: {} has no available versions: it is not "
+                            "loaded",
+                            Quoted(model)));
   }
   if (!entry->second->problem.empty()) {
     return NotServed(fmt::format("model {}", Quoted(model)));

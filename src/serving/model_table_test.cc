@@ -125,7 +125,16 @@ TEST_F(RepositoryTest, ServesTheVersionsThatThePolicyChooses) {
   second.version = "2";
   EXPECT_EQ(Ask(second)->version, "2");
   EXPECT_THAT(core_->Metadata("latest", "")->versions, ElementsAre("10"));
+  // Triton's words, which clients compare.
+  EXPECT_EQ(core_->Metadata("latest", "2").error().message,
+            "Request for unknown model: 'latest' version 2 is not found");
+  EXPECT_EQ(core_->Metadata("none", "").error().message,
+            "Request for unknown model: 'none' is not found");
   EXPECT_EQ(core_->Metadata("latest", "2").error().code, ErrorCode::kNotFound);
+  for (const char* version : {"two", "-1", "01", "1.0", " 1", "99999999999999999999"}) {
+    EXPECT_EQ(core_->Metadata("latest", version).error().code, ErrorCode::kInvalidArgument)
+        << version;
+  }
 
   const auto statistics = core_->Statistics("all", "");
   ASSERT_TRUE(statistics.has_value());

@@ -116,10 +116,9 @@ Result<FleetJoin> ParseJoinJson(std::string_view body) {
 std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only) {
   Json list = Json::array();
   for (const RepositoryRow& row : RepositoryIndex(models, ready_only)) {
-    list.push_back({{"name", row.name},
-                    {"version", row.version},
-                    {"state", row.state},
-                    {"reason", row.reason}});
+    Json& json =
+        list.emplace_back(Json{{"name", row.name}, {"version", row.version}, {"state", row.state}});
+    if (!row.reason.empty()) json["reason"] = row.reason;
   }
   return DumpJson(list);
 }

@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class FleetServer : public HttpServer {
  protected:
@@ -152,10 +153,14 @@ TEST_F(FleetServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
                 .status,
             200);
   EXPECT_THAT(core_.Changes(), ElementsAre("load twice", "unload twice"));
-  EXPECT_EQ(Ask(Post("/v2/repository/models/absent/load", "")).status, 404);
+  const auto absent = Ask(Post("/v2/repository/models/absent/load", ""));
+  EXPECT_EQ(absent.status, 404);
+  EXPECT_THAT(ErrorOf(absent),
+              StartsWith("failed to load 'absent', failed to poll from model repository"));
+  EXPECT_EQ(Ask(Post("/v2/repository/models/absent/unload", "")).status, 200);
   const auto broken = Ask(Post("/v2/repository/models/broken/load", ""));
   EXPECT_EQ(broken.status, 400);
-  EXPECT_EQ(ErrorOf(broken), "model 'broken': config.pbtxt:3: nonsense");
+  EXPECT_EQ(ErrorOf(broken), "load failed for model 'broken': config.pbtxt:3: nonsense");
   EXPECT_EQ(Ask(Get("/v2/repository/models/twice/load")).status, 405);
   for (const char* body : {"nonsense", "[]", "1"}) {
     EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load", body)).status, 400) << body;
@@ -172,6 +177,7 @@ TEST_F(FleetServer, TheIndexListsModelsAndSaysWhyOneIsNotServed) {
   const Json rows = Json::parse(all.body);
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["state"], "READY");
+  EXPECT_FALSE(rows[0].contains("reason"));
   EXPECT_EQ(rows[1]["state"], "UNAVAILABLE");
   EXPECT_EQ(rows[1]["reason"], "config.pbtxt:3: node '/model/Add': nonsense");
   EXPECT_EQ(rows[2]["reason"], "unloaded");

@@ -33,13 +33,22 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
   return rows;
 }
 
-Error ForClients(const std::string& model, const Error& error) {
-  if (error.code != ErrorCode::kInvalidArgument) return error;
-  spdlog::error("{}", error.message);
-  std::string reason = WithoutFolders(error.message);
-  const std::string context = fmt::format("model {}", Quoted(model));
-  if (!reason.starts_with(context)) reason.insert(0, context + ": ");
-  return {error.code, std::move(reason)};
+Status ForClients(bool load, const std::string& model, const Status& changed) {
+  if (changed) return {};
+  const Error& error = changed.error();
+  const bool unknown = error.code == ErrorCode::kNotFound;
+  if (unknown && !load) return {};
+  const bool refused = error.code == ErrorCode::kInvalidArgument;
+  if (refused) spdlog::error("{}", error.message);
+  const std::string name = Quoted(model);
+  const std::string what = !load     ? fmt::format("failed to unload {}", name)
+                           : refused ? fmt::format("load failed for model {}", name)
+                           : unknown ? fmt::format(
+                                           "failed to load {}, failed to poll from model "
+                                           "repository",
+                                           name)
+                                     : fmt::format("failed to load {}", name);
+  return Annotate(what, {error.code, refused ? WithoutFolders(error.message) : error.message});
 }
 
 Status CheckRepositoryParameter(std::string_view name) {

@@ -24,9 +24,10 @@ bool IsReady(const Inference& core, bool strict);
 /// `ready_only`: without the models that are not ready.
 std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only);
 
-/// The error of RepositoryControl::LoadModel() or UnloadModel() as clients may see it. One that may
-/// name paths of the server is logged as it is.
-Error ForClients(const std::string& model, const Error& error);
+/// What became of RepositoryControl::LoadModel() (`load`) or UnloadModel(), as clients may see it,
+/// with the words that Triton's clients compare. An error that may name paths of the server is
+/// logged as it is. To unload what is not loaded is no error.
+Status ForClients(bool load, const std::string& model, const Status& changed);
 
 /// Parameters of a load or an unload, by name: kUnimplemented for one that Lagoon does not have.
 Status CheckRepositoryParameter(std::string_view name);

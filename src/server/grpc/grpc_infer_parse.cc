@@ -151,8 +151,8 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
   if (part != nullptr) {
     if (input.has_contents()) return Invalid("has contents beside 'shared_memory_region'");
-    LAGOON_RETURN_IF_ERROR(CheckSharedSize(part->bytes, *type, tensor.dims, bytes));
-    return tensor;
+    if (part->bytes == bytes) return tensor;
+    return Invalid(UnexpectedBytes(part->bytes, *type, tensor.dims, bytes));
   }
   if (raw != nullptr) {
     if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
@@ -165,8 +165,7 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     LAGOON_ASSIGN_OR_RETURN(tensor.data, TypedContents(*type, input.contents(), payload));
   }
   if (tensor.data.size() != bytes) {
-    return Invalid(fmt::format("has {} bytes, {} of shape {} needs {}", tensor.data.size(),
-                               OipName(*type), ShownShape(tensor.dims), bytes));
+    return Invalid(UnexpectedBytes(tensor.data.size(), *type, tensor.dims, bytes));
   }
   return tensor;
 }

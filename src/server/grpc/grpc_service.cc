@@ -132,16 +132,17 @@ grpc::ServerUnaryReactor* GrpcService::Change(
     if (!known) return Answer(context, GrpcStatus(known.error()));
   }
   RepositoryControl* const repository = core_.repository();
+  const bool load = change == &RepositoryControl::LoadModel;
   if (repository == nullptr) {
-    const bool load = change == &RepositoryControl::LoadModel;
     const Error none = NoRepository(request.model_name(), load ? "loaded" : "unloaded");
     return Answer(context, GrpcStatus(none));
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  (repository->*change)(
-      request.model_name(), [reactor, model = request.model_name()](lagoon::Status status) {
-        reactor->Finish(status ? grpc::Status::OK : GrpcStatus(ForClients(model, status.error())));
-      });
+  (repository->*change)(request.model_name(),
+                        [load, reactor, model = request.model_name()](lagoon::Status made) {
+                          const lagoon::Status status = ForClients(load, model, made);
+                          reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
+                        });
   return reactor;
 }
 

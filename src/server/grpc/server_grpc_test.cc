@@ -319,9 +319,15 @@ TEST_F(GrpcServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
   inference::RepositoryModelUnloadResponse unloaded;
   EXPECT_TRUE(Call(&Stub::RepositoryModelUnload, unload, unloaded).ok());
   EXPECT_EQ(core_.Changes(), (std::vector<std::string>{"load twice", "unload twice"}));
+  unload.set_model_name("absent");
+  EXPECT_TRUE(Call(&Stub::RepositoryModelUnload, unload, unloaded).ok());
+  load.set_model_name("absent");
+  EXPECT_THAT(Call(&Stub::RepositoryModelLoad, load, loaded).error_message(),
+              HasSubstr("failed to load 'absent', failed to poll from model repository"));
   load.set_model_name("broken");
   const grpc::Status broken = Call(&Stub::RepositoryModelLoad, load, loaded);
   EXPECT_EQ(broken.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(broken.error_message(), testing::StartsWith("load failed for model 'broken': "));
   EXPECT_EQ(broken.error_message().find("secret"), std::string::npos);
   (*load.mutable_parameters())["config"].set_string_param("{}");
   EXPECT_EQ(Call(&Stub::RepositoryModelLoad, load, loaded).error_code(),

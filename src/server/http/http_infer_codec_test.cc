@@ -188,7 +188,7 @@ TEST(HttpInferParse, RefusesBinaryPartsOfTheWrongSize) {
   const std::string wrong =
       R"({"inputs":[{"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":7}}]})";
   EXPECT_THAT(parse(wrong + "1234567", wrong.size()).error().message,
-              HasSubstr("'binary_data_size' is 7, FP32 of shape [2] needs 8 bytes"));
+              HasSubstr("got unexpected byte size 7, expected 8 for FP32 of shape [2]"));
   const std::string both =
       R"({"inputs":[{"name":"a","datatype":"INT8","shape":[1],"data":[1],"parameters":{"binary_data_size":1}}]})";
   EXPECT_FALSE(parse(both + "1", both.size()));

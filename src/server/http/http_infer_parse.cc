@@ -97,8 +97,8 @@ Status CheckData(DataType type, const JsonInput& input) {
   const auto count = static_cast<std::size_t>(ElementCount(input.shape));
   if (input.data.size() != count) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'data' has {} elements, shape {} needs {}", input.data.size(),
-                            ToString(input.shape), count));
+                fmt::format("'data': expected {} elements for shape {}, got {}", count,
+                            ToString(input.shape), input.data.size()));
   }
   if (input.nesting.size() > 1 && input.nesting != input.shape) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -140,9 +140,9 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
     if (input.has_data || input.binary_bytes) {
       return Fail(ErrorCode::kInvalidArgument, "has data beside 'shared_memory_region'");
     }
-    LAGOON_RETURN_IF_ERROR(
-        CheckSharedSize(input.shared.bytes.value_or(bytes), *type, input.shape, bytes));
-    return tensor;
+    const std::uint64_t given = input.shared.bytes.value_or(bytes);
+    if (given == bytes) return tensor;
+    return Fail(ErrorCode::kInvalidArgument, UnexpectedBytes(given, *type, input.shape, bytes));
   }
   if (input.has_data == input.binary_bytes.has_value()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -151,8 +151,7 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   if (input.binary_bytes) {
     if (*input.binary_bytes != bytes) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("'binary_data_size' is {}, {} of shape {} needs {} bytes",
-                              *input.binary_bytes, OipName(*type), ToString(input.shape), bytes));
+                  UnexpectedBytes(*input.binary_bytes, *type, input.shape, bytes));
     }
     if (bytes > tail.size()) {
       return Fail(

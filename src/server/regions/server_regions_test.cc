@@ -78,7 +78,7 @@ TEST_F(RegionServer, RefusesWhatItCannotRead) {
   SharedObject object(4096);
   ASSERT_EQ(Register("r", object.key(), 4096).status, 200);
   EXPECT_EQ(InferShared(15, 16).status, 400);
-  EXPECT_THAT(ErrorOf(InferShared(15, 16)), HasSubstr("needs 16 bytes"));
+  EXPECT_THAT(ErrorOf(InferShared(15, 16)), HasSubstr("got unexpected byte size 15, expected 16"));
   EXPECT_EQ(InferShared(16, 15).status, 400);
   EXPECT_THAT(ErrorOf(InferShared(16, 15)), HasSubstr("should be at least 16 bytes"));
   object.Resize(8);

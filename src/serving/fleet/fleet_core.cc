@@ -126,8 +126,8 @@ std::shared_ptr<FleetCore::Member> FleetCore::Serving(const std::string& model) 
 
 Error FleetCore::NoReplica(const std::string& model) const {
   if (Find(model) == nullptr) {
-    return {ErrorCode::kNotFound, fmt::format("model {} is not in the {}", Quoted(model),
-                                              options_.models.empty() ? "fleet" : "repository")};
+    return {ErrorCode::kNotFound,
+            fmt::format("Request for unknown model: {} is not found", Quoted(model))};
   }
   return {ErrorCode::kUnavailable,
           fmt::format("model {} has no replica now; the server's log and /v2/fleet say why",

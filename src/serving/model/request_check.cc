@@ -18,6 +18,17 @@ tl::unexpected<Error> Bad(const InferRequest& request, std::string_view kind,
               fmt::format("model {}: {} {} {}", Quoted(request.model), kind, Quoted(tensor), what));
 }
 
+/// About one of the inputs, where there are too few or too many. Triton's clients compare how the
+/// message begins.
+tl::unexpected<Error> WrongInput(const InferRequest& request, const Signature& signature,
+                                 const std::string& input, const std::string& what) {
+  if (request.inputs.size() == signature.inputs.size()) return Bad(request, "input", input, what);
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("expected {} inputs but got {} inputs for model {}: input {} {}",
+                          signature.inputs.size(), request.inputs.size(), Quoted(request.model),
+                          Quoted(input), what));
+}
+
 std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name) {
   return static_cast<std::size_t>(std::ranges::find(specs, name, &TensorSpec::name) -
                                   specs.begin());
@@ -77,8 +88,8 @@ Status CheckInput(const InferRequest& request, const InputTensor& input, const T
   }
   if (input.data.size() == *bytes) return {};
   return Bad(request, "input", spec.name,
-             fmt::format("has {} bytes, shape {} of {} takes {}", input.data.size(),
-                         ToString(input.dims), OipName(spec.type), *bytes));
+             fmt::format("got unexpected byte size {}, expected {} for {} of shape {}",
+                         input.data.size(), *bytes, OipName(spec.type), ToString(input.dims)));
 }
 
 /// With batches: checks that input `index` has as many rows as the first input.
@@ -100,8 +111,9 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
     const InputTensor& input = request.inputs[i];
     const std::size_t index = IndexOf(signature.inputs, input.name);
     if (index == signature.inputs.size()) {
-      return Bad(request, "input", input.name,
-                 fmt::format("is unknown; the model takes {}", QuotedNames(signature.inputs)));
+      return WrongInput(
+          request, signature, input.name,
+          fmt::format("is unknown; the model takes {}", QuotedNames(signature.inputs)));
     }
     if (seen[index]) return Bad(request, "input", input.name, "is there twice");
     seen[index] = true;
@@ -114,7 +126,7 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
   const auto missing = std::ranges::find(seen, false);
   if (missing != seen.end()) {
     const auto index = static_cast<std::size_t>(missing - seen.begin());
-    return Bad(request, "input", signature.inputs[index].name, "is missing");
+    return WrongInput(request, signature, signature.inputs[index].name, "is missing");
   }
   return {};
 }

@@ -85,12 +85,14 @@ TEST_F(BindRequestTest, RefusesA16BitFloatAsTextAndSaysWhatToAskFor) {
 
 TEST_F(BindRequestTest, NamesAnUnknownInput) {
   request_.inputs.push_back(Input("c", {1}));
-  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("input 'c' is unknown"), HasSubstr("'a', 'b'")));
+  EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("input 'c' is unknown"), HasSubstr("'a', 'b'"),
+                               HasSubstr("expected 2 inputs but got 3 inputs for model ")));
 }
 
 TEST_F(BindRequestTest, NamesAMissingInput) {
   request_.inputs.pop_back();
   EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' is missing"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("expected 2 inputs but got 1 inputs for model "));
   request_.inputs.clear();
   EXPECT_THAT(ErrorOf(), HasSubstr("is missing"));
 }
