@@ -233,3 +233,36 @@ def test_statistics_have_the_members_that_clients_look_for(server):
     with client_of(triton_http, server) as client:
         row = client.get_inference_statistics("sum")["model_stats"][0]
     assert row["memory_usage"] == [] and row["response_stats"] == {}
+
+
+# ---- Settings of log and trace
+
+def settings_of(answer):
+    """{name: value or list of values} of a client's answer."""
+    if isinstance(answer, dict):
+        return answer
+    return {name: list(value.value) if hasattr(value, "value") else getattr(value, value.WhichOneof("parameter_choice"))
+            for name, value in answer.settings.items()}
+
+
+@MODULES
+def test_settings_are_read_and_restored_and_operators_set_the_log(lagoon, repository, module):
+    with serving(lagoon, repository, "--allow-admin-on-http") as server, client_of(module, server) as client:
+        before = settings_of(client.get_log_settings())
+        assert before["log_info"] and before["log_verbose_level"] == 0
+        client.update_log_settings({"log_verbose_level": 1})
+        assert settings_of(client.get_log_settings())["log_verbose_level"] == 1
+        client.update_log_settings(before)
+        assert settings_of(client.get_log_settings()) == before
+        assert "log_loud" in refusal(client.update_log_settings, {"log_loud": True})
+        for model in (None, "sum"):
+            trace = settings_of(client.get_trace_settings(model))
+            assert trace["trace_level"] == ["OFF"]
+            client.update_trace_settings(model, trace)
+            assert "--trace FILE" in refusal(client.update_trace_settings, model, {"trace_level": ["TIMESTAMPS"]})
+
+
+@MODULES
+def test_the_refusal_to_set_the_log_names_the_flag(server, module):
+    with client_of(module, server) as client:
+        assert "--allow-admin-on-http" in refusal(client.update_log_settings, {"log_info": False})

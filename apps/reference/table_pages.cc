@@ -100,6 +100,7 @@ Page ConfigPage() {
 Page HttpPage() {
   Rows endpoints;
   for (const Endpoint& endpoint : kEndpoints) {
+    if (endpoint.answer.empty()) continue;
     endpoints.push_back({std::string(endpoint.methods), CodeSpan(endpoint.path), PortsOf(endpoint),
                          std::string(endpoint.answer)});
   }

@@ -159,6 +159,7 @@ void Serve(const ServeWords& words) {
 void RunServe(ServeWords& words) {
   CheckWords(words);
   words.core.trace = words.tracing.Start();
+  words.listen.server.tracing = words.tracing.wanted();
   std::atomic<bool> gone{false};
   // The other devices of a fleet serve on.
   if (words.exit_on_error && words.fleet.empty()) {
@@ -268,9 +269,10 @@ void AddServe(CLI::App& app) {
   command->add_flag("--exit-on-error", words->exit_on_error,
                     "Do not start if a model fails to load; end if the device (not one of --fleet) "
                     "is lost and does not open again within half a minute");
-  command->add_flag("--allow-admin-on-http", words->listen.server.admin_on_http,
-                    "Let clients of the HTTP port switch the scheduler too, not only those of the "
-                    "metrics port");
+  command->add_flag(
+      "--allow-admin-on-http", words->listen.server.admin_on_http,
+      "Let clients of the HTTP and gRPC ports change the server too, not only those of "
+      "the metrics port");
   command
       ->add_option_function<std::string>(
           "--shared-memory",

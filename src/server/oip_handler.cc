@@ -47,6 +47,11 @@ bool AdminHandlers::Handle(const Route& route, const HttpRequest& request,
     case Route::Kind::kRepositoryUnload:
       fleet.Handle(route, request, reply);
       return true;
+    case Route::Kind::kLogging:
+    case Route::Kind::kTraceSettings:
+    case Route::Kind::kModelTraceSettings:
+      reply->Send(settings.Handle(route, request));
+      return true;
     default:
       return false;
   }

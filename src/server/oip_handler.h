@@ -9,6 +9,7 @@
 #include "server/regions/region_handler.h"
 #include "server/route.h"
 #include "server/scheduler_handler.h"
+#include "server/settings/settings_handler.h"
 #include "server/shares/share_handler.h"
 #include "serving/core/inference.h"
 
@@ -19,6 +20,7 @@ struct AdminHandlers {
   SchedulerHandler& scheduler;
   ShareHandler& shares;
   FleetHandler& fleet;
+  SettingsHandler& settings;
 
   /// Lets the handler of the route answer. Returns false if the route belongs to none of them.
   bool Handle(const Route& route, const HttpRequest& request,

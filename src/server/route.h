@@ -32,6 +32,9 @@ struct Route {
     kModelGenerate,
     kModelGenerateStream,
     kModelResize,
+    kLogging,
+    kTraceSettings,  // of all models
+    kModelTraceSettings,
     kRegionStatus,  // of system shared memory
     kRegionRegister,
     kRegionUnregister,
@@ -60,7 +63,7 @@ struct Endpoint {
   /// If not empty, POST changes the server, and belongs to the operators' port. Completes "... on
   /// the metrics port".
   std::string_view change;
-  std::string_view answer;  // what it does, for the reference
+  std::string_view answer;  // what it does, for the reference; empty: another row says it
 
   bool ServedOn(Ports port) const { return ports == port || ports == Ports::kBoth; }
 };
@@ -98,28 +101,34 @@ inline constexpr Endpoint kEndpoints[] = {
      "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
     {Route::Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST",
      Endpoint::Ports::kClients, "", "with `--model-control explicit`: unloads the model; else 501"},
+    {Route::Kind::kLogging, "/v2/logging", "GET, POST", Endpoint::Ports::kBoth, "the log is set",
+     "Triton's log settings; POST sets the level"},
+    {Route::Kind::kTraceSettings, "/v2/trace/setting", "GET, POST", Endpoint::Ports::kClients, "",
+     "Triton's trace settings, also of a model; POST takes what GET tells, else 501"},
+    {Route::Kind::kModelTraceSettings, "/v2/models/{model}/trace/setting", "GET, POST",
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kRegionStatus, "/v2/systemsharedmemory/status", "GET", Endpoint::Ports::kClients,
      "", "the regions of shared memory that are registered"},
     {Route::Kind::kRegionStatus, "/v2/systemsharedmemory/region/{region}/status", "GET",
-     Endpoint::Ports::kClients, "", "the region, in a list"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kRegionRegister, "/v2/systemsharedmemory/region/{region}/register", "POST",
      Endpoint::Ports::kClients, "",
      "registers bytes of a shared memory object, `{\"key\": NAME, \"offset\": N, "
      "\"byte_size\": N}`; with `--shared-memory off` 501"},
     {Route::Kind::kRegionUnregister, "/v2/systemsharedmemory/region/{region}/unregister", "POST",
-     Endpoint::Ports::kClients, "", "forgets the region, if there is one"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kRegionUnregister, "/v2/systemsharedmemory/unregister", "POST",
-     Endpoint::Ports::kClients, "", "forgets all regions"},
+     Endpoint::Ports::kClients, "", "forgets all regions, or one"},
     {Route::Kind::kCudaRegionStatus, "/v2/cudasharedmemory/status", "GET",
-     Endpoint::Ports::kClients, "", "an empty list"},
+     Endpoint::Ports::kClients, "", "as without regions; registering one gets 400"},
     {Route::Kind::kCudaRegionStatus, "/v2/cudasharedmemory/region/{region}/status", "GET",
-     Endpoint::Ports::kClients, "", "404"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kCudaRegionRegister, "/v2/cudasharedmemory/region/{region}/register", "POST",
-     Endpoint::Ports::kClients, "", "400: memory of a GPU cannot be registered"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kCudaRegionUnregister, "/v2/cudasharedmemory/region/{region}/unregister", "POST",
-     Endpoint::Ports::kClients, "", "200, without effect"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kCudaRegionUnregister, "/v2/cudasharedmemory/unregister", "POST",
-     Endpoint::Ports::kClients, "", "200, without effect"},
+     Endpoint::Ports::kClients, "", ""},
     {Route::Kind::kSchedulers, "/v2/schedulers", "GET", Endpoint::Ports::kBoth, "",
      "every scheduler with its parameters: bounds, default, meaning"},
     {Route::Kind::kScheduler, "/v2/scheduler", "GET, POST", Endpoint::Ports::kBoth,

@@ -116,10 +116,6 @@ TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
   } cases[] = {
       {"/v2/repository/models/digits/move", "model_repository"},
       {"/v2/repository/models/digits/versions/1/load", "model_repository"},
-      {"/v2/trace/setting", "trace"},
-      {"/v2/models/digits/trace/setting", "trace"},
-      {"/v2/models/digits/versions/1/trace/setting", "trace"},
-      {"/v2/logging", "logging"},
   };
   for (const auto& c : cases) {
     const Route route = ParseRoute(c.target);

@@ -61,9 +61,10 @@ class EdgeServer final : public Server {
         shares_(core),
         region_handler_(regions_),
         fleet_(core, pool_, options.model_control),
-        oip_(core, {infer_, generate_, region_handler_}, {scheduler_, shares_, fleet_},
+        settings_(core, options.tracing),
+        oip_(core, {infer_, generate_, region_handler_}, {scheduler_, shares_, fleet_, settings_},
              {options.admin_on_http, options.strict_readiness}),
-        scrapes_(core, {scheduler_, shares_, fleet_}),
+        scrapes_(core, {scheduler_, shares_, fleet_, settings_}),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,
@@ -103,6 +104,7 @@ class EdgeServer final : public Server {
   ShareHandler shares_;
   RegionHandler region_handler_;
   FleetHandler fleet_;
+  SettingsHandler settings_;
   OipHandler oip_;
   MetricsHandler scrapes_;
   const EdgeMemory memory_;
@@ -176,6 +178,8 @@ lagoon::Status EdgeServer::Open() {
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
   grpc.model_control = options_.model_control;
   grpc.strict_readiness = options_.strict_readiness;
+  grpc.admin = options_.admin_on_http;
+  grpc.tracing = options_.tracing;
   LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start({core_, pool_, regions_}, grpc));
   http_->Start();
   metrics_->Start();

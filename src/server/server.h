@@ -31,6 +31,7 @@ struct ServerOptions {
   /// Whether clients may register their shared memory (SharedRegions). nullopt: if `address` is one
   /// of this machine alone.
   std::optional<bool> shared_memory;
+  bool tracing = false;           // the server writes a trace
   bool strict_readiness = false;  // the server is ready only if no model failed to load
   /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":
   /// all. Empty: all, if the port's address is not one of this machine alone.

@@ -14,29 +14,17 @@ constexpr std::array kUnserved = {
         "model_repository", "repository", "Repository",
         "the models are those that the server was started with; `lagoon serve --model-control "
         "explicit` allows to load and unload them"},
-    UnservedRow{"trace", "trace", "TraceSetting", "start the server with --trace FILE"},
-    UnservedRow{"logging", "logging", "LogSettings", "start the server with --log-level LEVEL"},
 };
 
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
-
-// The segments after the model and, if present, the version.
-std::span<const std::string> AfterModel(std::span<const std::string> path) {
-  if (path.size() < 2 || path[0] != "models") return {};
-  path = path.subspan(2);
-  return path.size() >= 2 && path[0] == "versions" ? path.subspan(2) : path;
-}
 
 }  // namespace
 
 std::span<const UnservedRow> UnservedExtensions() { return kUnserved; }
 
 std::string_view UnservedExtension(std::span<const std::string> segments) {
-  const auto of_model = AfterModel(segments);
   for (const UnservedRow& extension : kUnserved) {
     if (!segments.empty() && segments[0] == extension.path) return extension.name;
-    const bool of_models = extension.path == "trace";
-    if (of_models && !of_model.empty() && of_model[0] == extension.path) return extension.name;
   }
   return "";
 }

@@ -68,7 +68,8 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(const Parts& parts, const Opti
   grpc::EnableDefaultHealthCheckService(true);
   edge->service_ = std::make_unique<GrpcService>(
       parts.core, parts.pool, parts.regions,
-      GrpcService::Options{options.model_control, options.strict_readiness});
+      GrpcService::Options{options.model_control, options.strict_readiness, options.admin,
+                           options.tracing});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);

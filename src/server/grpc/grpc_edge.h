@@ -28,6 +28,8 @@ class GrpcEdge {
     int max_calls_per_connection = 256;
     bool model_control = false;     // clients may load and unload models
     bool strict_readiness = false;  // see IsReady()
+    bool admin = false;             // clients of this port may change the server
+    bool tracing = false;           // the server writes a trace
     // After these times a connection is closed that does not speak HTTP/2, or has no call in
     // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
     // descriptor.

@@ -1,11 +1,14 @@
 #include "server/grpc/grpc_service.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/text.h"
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/regions/region_handler.h"
+#include "server/settings/server_settings.h"
 #include "server/unserved.h"
 #include "serving/core/repository_control.h"
 
@@ -16,6 +19,14 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Sta
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(std::move(status));
   return reactor;
+}
+
+// `what`: what this port does not do.
+grpc::Status OnAdminPort(std::string_view what) {
+  return {grpc::StatusCode::PERMISSION_DENIED,
+          fmt::format("{} on the metrics port, over HTTP; `lagoon serve --allow-admin-on-http` "
+                      "allows it here",
+                      what)};
 }
 
 grpc::Status NoModelControl() {
@@ -192,6 +203,56 @@ grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryRegister(
 grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryUnregister(
     Context* context, const inference::CudaSharedMemoryUnregisterRequest* /*request*/,
     inference::CudaSharedMemoryUnregisterResponse* /*response*/) {
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::TraceSetting(Context* context,
+                                                    const inference::TraceSettingRequest* request,
+                                                    inference::TraceSettingResponse* response) {
+  if (!request->model_name().empty()) {
+    const auto model = core_.Metadata(request->model_name(), "");
+    if (!model) return Answer(context, GrpcStatus(model.error()));
+  }
+  TraceSettings changes;
+  for (const auto& [name, value] : request->settings()) {
+    changes[name].assign(value.value().begin(), value.value().end());
+  }
+  const lagoon::Status checked = CheckTraceSettings(options_.tracing, changes);
+  if (!checked) return Answer(context, GrpcStatus(checked.error()));
+  for (const auto& [name, values] : ReadTraceSettings(options_.tracing)) {
+    (*response->mutable_settings())[name].mutable_value()->Add(values.begin(), values.end());
+  }
+  return Answer(context, grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* GrpcService::LogSettings(Context* context,
+                                                   const inference::LogSettingsRequest* request,
+                                                   inference::LogSettingsResponse* response) {
+  if (!request->settings().empty() && !options_.admin) {
+    return Answer(context, OnAdminPort("the log is set"));
+  }
+  lagoon::LogSettings changes;
+  for (const auto& [name, value] : request->settings()) {
+    if (value.has_bool_param()) {
+      changes[name] = value.bool_param();
+    } else if (value.has_uint32_param()) {
+      changes[name] = std::uint64_t{value.uint32_param()};
+    } else {
+      changes[name] = value.string_param();
+    }
+  }
+  const lagoon::Status changed = ChangeLogSettings(changes);
+  if (!changed) return Answer(context, GrpcStatus(changed.error()));
+  for (const auto& [name, value] : ReadLogSettings()) {
+    auto& setting = (*response->mutable_settings())[name];
+    if (const auto* flag = std::get_if<bool>(&value)) {
+      setting.set_bool_param(*flag);
+    } else if (const auto* number = std::get_if<std::uint64_t>(&value)) {
+      setting.set_uint32_param(static_cast<std::uint32_t>(*number));
+    } else {
+      setting.set_string_param(std::get<std::string>(value));
+    }
+  }
   return Answer(context, grpc::Status::OK);
 }
 

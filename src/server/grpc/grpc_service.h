@@ -23,8 +23,10 @@ using Regions = Service::WithCallbackMethod_SystemSharedMemoryStatus<
 using CudaRegions = Service::WithCallbackMethod_CudaSharedMemoryStatus<
     Service::WithCallbackMethod_CudaSharedMemoryRegister<
         Service::WithCallbackMethod_CudaSharedMemoryUnregister<Regions>>>;
+using Settings =
+    Service::WithCallbackMethod_TraceSetting<Service::WithCallbackMethod_LogSettings<CudaRegions>>;
 using All = Service::WithRawCallbackMethod_ModelInfer<
-    Service::WithRawCallbackMethod_ModelStreamInfer<CudaRegions>>;
+    Service::WithRawCallbackMethod_ModelStreamInfer<Settings>>;
 
 }  // namespace grpc_methods
 
@@ -35,6 +37,8 @@ class GrpcService final : public grpc_methods::All {
   struct Options {
     bool model_control = false;     // clients may load and unload models
     bool strict_readiness = false;  // see IsReady()
+    bool admin = false;             // clients of this port may change the server
+    bool tracing = false;           // the server writes a trace
   };
 
   /// All are borrowed.
@@ -96,6 +100,10 @@ class GrpcService final : public grpc_methods::All {
   Reactor* CudaSharedMemoryUnregister(
       Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
       inference::CudaSharedMemoryUnregisterResponse* response) override;
+  Reactor* TraceSetting(Context* context, const inference::TraceSettingRequest* request,
+                        inference::TraceSettingResponse* response) override;
+  Reactor* LogSettings(Context* context, const inference::LogSettingsRequest* request,
+                       inference::LogSettingsResponse* response) override;
 
  private:
   template <typename Request>

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <future>
 
+#include "base/log.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
 #include "server/memory_budget.h"
 #include "server/testing/http_test_client.h"
@@ -140,7 +141,7 @@ TEST_F(GrpcServer, AnswersMetadataConfigAndStatistics) {
   inference::ServerMetadataResponse server;
   ASSERT_TRUE(Call(&Stub::ServerMetadata, {}, server).ok());
   EXPECT_EQ(server.name(), "lagoon");
-  EXPECT_EQ(server.extensions_size(), 5);
+  EXPECT_EQ(server.extensions_size(), 6);
 
   inference::ModelMetadataRequest model;
   inference::ModelMetadataResponse metadata;
@@ -285,14 +286,50 @@ TEST_F(GrpcServer, HasNoRegionsOfGpus) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(GrpcServer, LogAndTraceSettingsCanBeReadAndOperatorsSetTheLog) {
+  inference::LogSettingsRequest log;
+  inference::LogSettingsResponse settings;
+  ASSERT_TRUE(Call(&Stub::LogSettings, log, settings).ok());
+  EXPECT_TRUE(settings.settings().contains("log_info"));
+  (*log.mutable_settings())["log_info"].set_bool_param(true);
+  const grpc::Status refused = Call(&Stub::LogSettings, log, settings);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("--allow-admin-on-http"));
+  admin_on_http_ = true;
+  server_.reset();
+  SetUp();
+  const spdlog::level::level_enum before = spdlog::get_level();
+  (*log.mutable_settings())["log_verbose_level"].set_uint32_param(1);
+  EXPECT_TRUE(Call(&Stub::LogSettings, log, settings).ok());
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::debug);
+  EXPECT_EQ(settings.settings().at("log_verbose_level").uint32_param(), 1u);
+  spdlog::set_level(before);
+  (*log.mutable_settings())["log_file"].set_string_param("/etc/passwd");
+  EXPECT_EQ(Call(&Stub::LogSettings, log, settings).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+
+  inference::TraceSettingRequest trace;
+  inference::TraceSettingResponse traced;
+  trace.set_model_name("twice");
+  ASSERT_TRUE(Call(&Stub::TraceSetting, trace, traced).ok());
+  EXPECT_EQ(traced.settings().at("trace_level").value(0), "OFF");
+  for (const auto& [name, value] : traced.settings()) {
+    *(*trace.mutable_settings())[name].mutable_value() = value.value();
+  }
+  (*trace.mutable_settings())["trace_rate"].clear_value();
+  EXPECT_TRUE(Call(&Stub::TraceSetting, trace, traced).ok());  // as a tool that restores them
+  (*trace.mutable_settings())["trace_rate"].add_value("7");
+  EXPECT_EQ(Call(&Stub::TraceSetting, trace, traced).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  trace.set_model_name("nobody");
+  EXPECT_EQ(Call(&Stub::TraceSetting, trace, traced).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 TEST_F(GrpcServer, NamesTheExtensionsOfTritonThatItLacks) {
   const struct {
     const char* method;
     const char* says;
   } cases[] = {
       {"RepositoryModelLoad", "'model_repository'"},
-      {"TraceSetting", "'trace'"},
-      {"LogSettings", "'logging'"},
       {"Frobnicate", "method '/inference.GRPCInferenceService/Frobnicate' is not served"},
   };
   for (const auto& c : cases) {
