@@ -266,3 +266,23 @@ def test_settings_are_read_and_restored_and_operators_set_the_log(lagoon, reposi
 def test_the_refusal_to_set_the_log_names_the_flag(server, module):
     with client_of(module, server) as client:
         assert "--allow-admin-on-http" in refusal(client.update_log_settings, {"log_info": False})
+
+
+# ---- Compressed answers
+
+@pytest.mark.parametrize("coding", ("gzip", "deflate"))
+@pytest.mark.parametrize("columns", (4, 200_000))
+@pytest.mark.parametrize("binary", (True, False), ids=("binary", "json"))
+def test_answers_are_compressed_for_clients_that_ask(server, coding, columns, binary):
+    left, right = np.random.default_rng(2).standard_normal((2, 1, columns)).astype(np.float32)
+    inputs = [module_input(name, array) for name, array in (("left", left), ("right", right))]
+    with client_of(triton_http, server) as client:
+        result = client.infer("sum", inputs, request_compression_algorithm=coding, response_compression_algorithm=coding,
+                              outputs=[triton_http.InferRequestedOutput("total", binary_data=binary)])
+    np.testing.assert_array_equal(result.as_numpy("total"), left + right)
+
+
+def module_input(name, array):
+    tensor = triton_http.InferInput(name, list(array.shape), "FP32")
+    tensor.set_data_from_numpy(array)
+    return tensor

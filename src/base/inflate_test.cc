@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
 #include <string>
 
+#include "base/deflate.h"
 #include "base/testing/deflate.h"
 
 namespace lagoon {
@@ -51,6 +53,26 @@ TEST(Inflater, RefusesWhatIsDamaged) {
   std::string wrong = deflated;
   wrong[wrong.size() - 6] ^= 1;  // the checksum
   EXPECT_EQ(Inflate(wrong, 1000, 100), std::nullopt);
+}
+
+TEST(Deflate, IsInflatedToTheSameParts) {
+  std::string noise(700'000, '\0');
+  unsigned state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  const std::string text(3'000'000, 'a');
+  for (const bool gzip : {true, false}) {
+    for (const auto& [first, second] :
+         {std::pair(noise, text), std::pair(text, noise), std::pair(std::string(), std::string()),
+          std::pair(std::string("a"), std::string())}) {
+      const std::array parts = {std::as_bytes(std::span(first)), std::as_bytes(std::span(second))};
+      std::string deflated;
+      for (const UnfilledBytes& piece : Deflate(parts, gzip)) {
+        deflated.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+      }
+      EXPECT_EQ(Inflate(deflated, 1 << 16, 1 << 16), first + second);
+      EXPECT_LT(deflated.size(), noise.size() + 20'000);
+    }
+  }
 }
 
 }  // namespace

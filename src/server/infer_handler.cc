@@ -54,8 +54,8 @@ void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<v
 
 HttpResponse LaneIsFull(std::string_view what) {
   return HttpResponse::Failure(
-      503, fmt::format("{} large JSON texts wait already, the limit: this {}; send and ask for "
-                       "binary data",
+      503, fmt::format("{} large JSON texts and compressed answers wait already, the limit: this "
+                       "{}; send and ask for binary data",
                        JsonLane::kMaxWaiting, what));
 }
 
@@ -67,11 +67,13 @@ struct InferHandler::Pending {
   HttpAnswerFormat format;
   EdgeStamps stamps;
   std::shared_ptr<MemoryCharge> charge;  // of the outputs; null: they are not counted
+  HttpCoding coding = HttpCoding::kNone;
 
   void Give(Result<InferResponse> result) {
     if (!result) return reply->Send(HttpResponse::Failure(result.error()));
     const bool gives_way = result->job.background;
     HttpResponse response = RenderHttpInfer(*std::move(result), format, stamps);
+    Compress(response, coding);
     response.gives_way = gives_way;
     response.charge = std::move(charge);
     reply->Send(std::move(response));
@@ -80,8 +82,14 @@ struct InferHandler::Pending {
 
 void InferHandler::Handle(const Route& route, const HttpRequest& request,
                           const std::shared_ptr<HttpReply>& reply) {
-  Arrived arrived{route, request.body, {}, request.payload, request.first_byte, request.received,
-                  reply};
+  Arrived arrived{route,
+                  request.body,
+                  {},
+                  request.payload,
+                  request.first_byte,
+                  request.received,
+                  reply,
+                  CodingFor(request.Field("Accept-Encoding").value_or(""))};
   const auto length = JsonLength(request);
   if (!length) return Submit(arrived, tl::unexpected<Error>(length.error()));
   arrived.json_bytes = *length;
@@ -176,7 +184,8 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
   Pending pending{arrived.reply,
                   std::move(parsed->format),
                   {arrived.first_byte, arrived.received, Now()},
-                  arrived.reply->NewCharge()};
+                  arrived.reply->NewCharge(),
+                  arrived.coding};
   if (pending.format.stages) pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core;
   if (pending.charge != nullptr) {
     parsed->request.room = std::make_shared<ChargedRoom>(pending.charge);
@@ -227,12 +236,17 @@ void InferHandler::Answer(Pending pending, Result<InferResponse> result) {
 
 void InferHandler::AnswerWritten(Pending pending, Result<InferResponse> result) {
   const std::size_t elements = result ? TextElements(*result, pending.format) : 0;
-  if (elements <= kMaxEdgeElements) return pending.Give(std::move(result));
+  std::size_t bytes = elements * kTextBytesPerElement;
+  if (result && pending.coding != HttpCoding::kNone) {
+    for (const OutputTensor& output : result->outputs) bytes += output.data.size();
+  }
+  const bool compresses_much = pending.coding != HttpCoding::kNone && bytes > kMaxEdgeJsonBytes;
+  if (elements <= kMaxEdgeElements && !compresses_much) return pending.Give(std::move(result));
   const auto reply = pending.reply;
   auto work = [pending = std::move(pending), result = std::move(result)]() mutable {
     AnswerErrors(pending.reply, [&] { pending.Give(std::move(result)); });
   };
-  if (!lane_.Post(Now(), elements * kTextBytesPerElement, std::move(work))) {
+  if (!lane_.Post(Now(), bytes, std::move(work))) {
     reply->Send(LaneIsFull("answer was not written"));
   }
 }

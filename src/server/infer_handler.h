@@ -35,6 +35,7 @@ class InferHandler {
     TimePoint first_byte;
     TimePoint received;
     std::shared_ptr<HttpReply> reply;
+    HttpCoding coding = HttpCoding::kNone;  // of the answer
   };
   struct Pending;
 

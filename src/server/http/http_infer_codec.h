@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "server/http/http_message.h"
 #include "server/http/infer_json.h"
@@ -13,6 +15,17 @@
 #include "serving/core/request.h"
 
 namespace lagoon {
+
+/// How an answer is compressed: Content-Encoding.
+enum class HttpCoding : std::uint8_t { kNone, kGzip, kDeflate };
+
+/// The coding that `accept`, the request's Accept-Encoding, asks for: gzip or deflate where it is
+/// the only one. Lists are what HTTP libraries send for every request; to compress for them would
+/// slow clients that never asked.
+HttpCoding CodingFor(std::string_view accept);
+
+/// Compresses the body; the header says how.
+void Compress(HttpResponse& response, HttpCoding coding);
 
 /// The form of the answer that the client asked for.
 struct HttpAnswerFormat {

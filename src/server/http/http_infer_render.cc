@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstring>
 #include <iterator>
 
+#include "base/deflate.h"
 #include "base/json.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
@@ -97,6 +99,26 @@ void AppendOutput(std::string& out, OutputTensor& output, bool binary, const Reg
 }
 
 }  // namespace
+
+HttpCoding CodingFor(std::string_view accept) {
+  const auto is = [&](std::string_view name) {
+    return boost::beast::iequals({accept.data(), accept.size()}, {name.data(), name.size()});
+  };
+  if (is("gzip") || is("x-gzip")) return HttpCoding::kGzip;
+  return is("deflate") ? HttpCoding::kDeflate : HttpCoding::kNone;
+}
+
+void Compress(HttpResponse& response, HttpCoding coding) {
+  if (coding == HttpCoding::kNone) return;
+  const bool gzip = coding == HttpCoding::kGzip;
+  std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(response.text))};
+  for (const UnfilledBytes& blob : response.blobs) parts.emplace_back(blob.data(), blob.size());
+  std::vector<UnfilledBytes> compressed = Deflate(parts, gzip);
+  response.blobs = std::move(compressed);
+  response.text = {};
+  response.fields +=
+      fmt::format("Content-Encoding: {}\r\nVary: Accept-Encoding\r\n", gzip ? "gzip" : "deflate");
+}
 
 void AppendElements(std::string& out, const OutputTensor& output) {
   const auto append = [&]<typename T>(std::type_identity<T>) {

@@ -17,7 +17,8 @@ inline constexpr std::size_t kMaxEdgeJsonBytes = std::size_t{16} << 10;
 /// 200 ns an element.
 inline constexpr std::size_t kMaxEdgeElements = 4096;
 
-/// One thread at low priority that parses and renders JSON that is too large for the edge threads.
+/// One thread at low priority that parses and renders JSON, and compresses answers, that are too
+/// large for the edge threads.
 /// A connection has one request in progress, so it waits behind at most one piece of work of each
 /// other connection. Work is ordered by its time of arrival plus a time for its bytes, so that
 /// small work goes ahead. Any thread may call any method.

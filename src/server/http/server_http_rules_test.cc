@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "base/inflate.h"
 #include "base/testing/deflate.h"
 #include "server/memory_budget.h"
 #include "server/testing/http_server_test_base.h"
@@ -79,6 +80,45 @@ TEST_F(HttpRules, ACompressedBodyIsReadAsWhatItHolds) {
                   body.size(), body, Get("/v2/health/live"))));
   EXPECT_EQ(client.Receive().status, 200);
   EXPECT_EQ(client.Receive().body, R"({"live":true})");
+}
+
+std::string Inflated(std::string_view text) {
+  Inflater inflater;
+  auto input = std::as_bytes(std::span(text));
+  std::string out(1 << 20, '\0');
+  const auto step = inflater.Next(input, true, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(step.state, Inflater::State::kDone);
+  return out.substr(0, step.written);
+}
+
+TEST_F(HttpRules, AnAnswerIsCompressedForAClientThatAsksForOneCoding) {
+  const std::string wide =
+      R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4]}])";
+  const std::string binary =
+      wide + R"(,"outputs":[{"name":"y","parameters":{"binary_data":true}}]})";
+  for (const std::string coding : {"gzip", "deflate"}) {
+    const std::string field = "Accept-Encoding: " + coding + "\r\n";
+    // Small, on the connection's strand; large, on the lane.
+    for (const auto& [path, body] : {std::pair("/v2/models/twice/infer", kTwice),
+                                     std::pair("/v2/models/wide/infer", wide + "}"),
+                                     std::pair("/v2/models/wide/infer", binary)}) {
+      const auto plain = Ask(Post(path, body));
+      const auto packed = Ask(Post(path, body, field));
+      ASSERT_EQ(packed.status, 200);
+      EXPECT_EQ(packed.fields.at("content-encoding"), coding);
+      EXPECT_EQ(Inflated(packed.body), plain.body);
+      EXPECT_EQ(packed.fields.contains("inference-header-content-length"),
+                plain.fields.contains("inference-header-content-length"));
+    }
+    EXPECT_EQ(ErrorOf(Ask(Post("/v2/models/twice/infer", "{}", field))).empty(), false);
+  }
+  for (const char* several :
+       {"gzip, deflate", "gzip, deflate, br", "identity", "*", "br", "", "gzip;q=0", "gzip;q=1"}) {
+    const auto answer = Ask(
+        Post("/v2/models/twice/infer", kTwice, fmt::format("Accept-Encoding: {}\r\n", several)));
+    EXPECT_FALSE(answer.fields.contains("content-encoding")) << several;
+    EXPECT_EQ(Json::parse(answer.body)["outputs"][0]["data"], Json({2.0, 4.0, 6.0, 8.0}));
+  }
 }
 
 TEST_F(HttpRules, ACompressedBodyIsBoundedByWhatItHolds) {
