@@ -2,7 +2,10 @@
 
 import contextlib
 import itertools
+import json
 import os
+import subprocess
+import time
 
 import numpy as np
 import onnx
@@ -286,3 +289,43 @@ def module_input(name, array):
     tensor = triton_http.InferInput(name, list(array.shape), "FP32")
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+# ---- The command line of tritonserver
+
+def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, tmp_path):
+    ports = tmp_path / "ports.json"
+    words = ("--model-store", repository, "--model-control-mode=explicit", "--load-model=sum", "--http-address=127.0.0.1",
+             "--grpc-address=127.0.0.2", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--exit-timeout-secs=5",
+             "--strict-readiness=true", "--log-verbose=1", "--allow-http=true", "--allow-metrics", "true",
+             "--pinned-memory-pool-byte-size=1000", "--disable-auto-complete-config", "--ports-file", ports)
+    with subprocess.Popen([lagoon.binary, "serve", *map(str, words)], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until = time.monotonic() + 60
+            while not ports.exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            bound = json.loads(ports.read_text())
+            with contextlib.closing(triton_grpc.InferenceServerClient(f"127.0.0.2:{bound['grpc']}")) as client:
+                assert client.is_model_ready("sum")
+                assert settings_of(client.get_log_settings())["log_verbose_level"] == 1
+        finally:
+            process.terminate()
+            log = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, log
+    assert "--pinned-memory-pool-byte-size has no effect" in log
+    assert "--disable-auto-complete-config has no effect" in log
+
+
+@pytest.mark.parametrize("words, message", (
+    (("--model-control-mode", "poll"), "the repository is not polled; write explicit"),
+    (("--model-control-mode", "all"), "all is neither none nor explicit"),
+    (("--rate-limit=execution_count",), "--rate-limit: an option of tritonserver"),
+    (("--trace-config", "level=TIMESTAMPS"), "write --trace FILE"),
+    (("--allow-grpc=false",), "--allow-grpc: it cannot be false"),
+    (("--grpc-use-ssl=1",), "there is no TLS"),
+    (("--exit-timeout-secs=-1",), "--exit-timeout-secs"),
+))
+def test_an_option_of_tritonserver_that_is_missing_is_named(lagoon, repository, words, message):
+    result = lagoon.run("serve", "--model-repository", repository, *words, timeout=60)
+    assert 0 < result.returncode < 128 and message in result.stderr, result.stderr

@@ -39,8 +39,10 @@ sigset_t StopSignals() {
 }  // namespace
 
 void AddListening(CLI::App& command, ListenWords& words) {
-  command.add_option("--address", words.server.address, "Address to listen on")
+  command.add_option("--address,--http-address", words.server.address, "Address to listen on")
       ->capture_default_str();
+  command.add_option("--grpc-address", words.server.grpc_address,
+                     "Address of the port of gRPC, if it is another one");
   command.add_option("--metrics-address", words.server.metrics_address,
                      "Address of the port of metrics and administration, if it is another one");
   command.add_option(
@@ -65,7 +67,7 @@ void AddListening(CLI::App& command, ListenWords& words) {
   command.add_option("--ports-file", words.ports_file,
                      "When ready, write ports and models here as JSON");
   command
-      .add_option("--drain-seconds", words.drain_seconds,
+      .add_option("--drain-seconds,--exit-timeout-secs", words.drain_seconds,
                   "Longest time for answering requests in flight when the server stops")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
@@ -102,10 +104,11 @@ nlohmann::json PortsOf(const Server& server) {
 
 void PrintPorts(const ListenWords& words, const Server& server) {
   const std::string& address = words.server.address;
-  const std::string& metrics =
-      words.server.metrics_address.empty() ? address : words.server.metrics_address;
+  const auto or_address = [&](const std::string& own) { return own.empty() ? address : own; };
+  const std::string grpc = or_address(words.server.grpc_address);
+  const std::string metrics = or_address(words.server.metrics_address);
   std::printf("\n  HTTP     http://%s:%d/v2\n  gRPC     %s:%d\n  metrics  http://%s:%d/metrics\n",
-              address.c_str(), server.http_port(), address.c_str(), server.grpc_port(),
+              address.c_str(), server.http_port(), grpc.c_str(), server.grpc_port(),
               metrics.c_str(), server.metrics_port());
 }
 

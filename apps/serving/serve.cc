@@ -11,6 +11,7 @@
 #include "apps/command.h"
 #include "apps/load.h"
 #include "apps/serving/listening.h"
+#include "apps/serving/triton_words.h"
 #include "apps/tracing.h"
 #include "apps/version.h"
 #include "base/json.h"
@@ -193,11 +194,11 @@ void AddFleet(CLI::App& command, const std::shared_ptr<ServeWords>& words) {
       ->capture_default_str();
   command
       .add_option_function<std::string>(
-          "--model-control",
+          "--model-control,--model-control-mode",
           [words](const std::string& word) { words->explicit_control = word == "explicit"; },
           "none: all models are loaded when the server starts, and stay; explicit: only those of "
           "--load-model, and clients load and unload models")
-      ->check(CLI::IsMember({"none", "explicit"}))
+      ->check(ControlMode())
       ->default_str("none");
   command.add_option("--load-model", words->load_models,
                      "With --model-control explicit: a model to load when the server starts; *: "
@@ -210,7 +211,7 @@ void AddServe(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model repository over HTTP, gRPC and metrics");
   auto words = std::make_shared<ServeWords>();
-  command->add_option("--models", words->core.repository,
+  command->add_option("--models,--model-repository,--model-store", words->core.repository,
                       "Repository: DIR/<model>/<version>/model.onnx. Required, but with --fleet of "
                       "servers alone: then each of them keeps the models that it has");
   AddDevice(*command, words->core.device);
@@ -287,6 +288,7 @@ void AddServe(CLI::App& app) {
                       "Folder of requests for model 'digits'; the banner shows a curl command for "
                       "the first one");
   words->tracing.AddOptions(*command);
+  AddTritonWords(*command, words->listen);
   command->callback([words] { RunServe(*words); });
 }
 

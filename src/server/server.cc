@@ -43,7 +43,12 @@ ServerOptions Within(std::size_t descriptors, ServerOptions options) {
         connections, options.http.max_connections, descriptors);
   }
   options.http.max_connections = connections;
+  if (options.grpc_address.empty()) options.grpc_address = options.address;
   if (options.metrics_address.empty()) options.metrics_address = options.address;
+  const auto is_local = [](const std::string& address) { return !HostsFor(address, {}).any; };
+  if (!options.shared_memory) {
+    options.shared_memory = is_local(options.address) && is_local(options.grpc_address);
+  }
   return options;
 }
 
@@ -54,7 +59,7 @@ class EdgeServer final : public Server {
         options_(Within(DescriptorLimit(), options)),
         pool_(ThreadsOf(options)),
         low_(pool_),
-        regions_(options.shared_memory.value_or(!HostsFor(options.address, {}).any)),
+        regions_(options_.shared_memory.value_or(false)),
         infer_(core, pool_, lane_, regions_),
         generate_(core, pool_),
         scheduler_(core, pool_),
@@ -126,11 +131,12 @@ Result<std::shared_ptr<HttpListener>> EdgeServer::Listen(HttpListener::Options o
 
 // HTTP, gRPC and metrics.
 std::array<PortChoice, 3> ChosenPorts(const ServerOptions& options) {
-  const std::string& metrics =
-      options.metrics_address.empty() ? options.address : options.metrics_address;
+  const auto or_address = [&](const std::string& own) {
+    return own.empty() ? options.address : own;
+  };
   return {{{"HTTP", options.address, options.http_port},
-           {"gRPC", options.address, options.grpc_port},
-           {"metrics", metrics, options.metrics_port}}};
+           {"gRPC", or_address(options.grpc_address), options.grpc_port},
+           {"metrics", or_address(options.metrics_address), options.metrics_port}}};
 }
 
 // Checked here, because otherwise the second of two equal ports would be refused as taken by
@@ -170,7 +176,7 @@ lagoon::Status EdgeServer::Open() {
   LAGOON_ASSIGN_OR_RETURN(metrics_, Listen({ports[2], scrape}, scrapes_));
   oip_.SetAdminPort(metrics_->port());
   GrpcEdge::Options grpc;
-  grpc.address = options_.address;
+  grpc.address = options_.grpc_address;
   grpc.port = options_.grpc_port;
   grpc.max_message_bytes = options_.http.max_body_bytes;
   grpc.handshake_timeout = options_.http.header_timeout;

@@ -14,6 +14,7 @@ namespace lagoon {
 
 struct ServerOptions {
   std::string address = "127.0.0.1";  // an IP address; "0.0.0.0" for every interface
+  std::string grpc_address = {};      // of the gRPC port; empty: as `address`
   std::string metrics_address;        // of the metrics port; empty: as `address`
   // 0: any free one.
   int http_port = 8000;
@@ -28,8 +29,8 @@ struct ServerOptions {
   bool admin_on_http = false;
   // Whether clients may load and unload models (Triton's model repository API).
   bool model_control = false;
-  /// Whether clients may register their shared memory (SharedRegions). nullopt: if `address` is one
-  /// of this machine alone.
+  /// Whether clients may register their shared memory (SharedRegions). nullopt: if the addresses of
+  /// HTTP and gRPC are of this machine alone.
   std::optional<bool> shared_memory;
   bool tracing = false;           // the server writes a trace
   bool strict_readiness = false;  // the server is ready only if no model failed to load
