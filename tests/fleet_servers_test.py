@@ -217,7 +217,8 @@ def test_bad_members_are_refused(two, body, message):
 
 def test_a_placer_loads_models_at_servers(lagoon, digits):
     with fleet_of(lagoon, digits, 0, "--models", digits, "--placer", "lagoon") as fleet:
-        words = ["--models", digits, "--workers", 1, "--model-control", "explicit"]
+        words = ["--models", digits, "--workers", 1, "--model-control", "explicit",
+                 "--allow-admin-on-http"]
         fleet.members += [LagoonProcess("serve", *words, path=lagoon.binary).wait_ready(START_SECONDS) for _ in range(2)]
         fleet.join("first", fleet.members[0])
         fleet.wait_ready(1)

@@ -287,7 +287,7 @@ def test_a_model_whose_shapes_cannot_be_told_disturbs_no_other(lagoon, tmp_path)
     save(tmp_path, "gather", [helper.make_node("GatherND", ["x", "p"], ["y"])],
          [value("x", ["n", "m"]), value("p", ["k", "r"], TensorProto.INT64)], [value("y", None)])
     with serving(lagoon, tmp_path, "--engine", "none", "--model-control", "explicit", "--load-model", "digits") as server:
-        status, _ = server.post("/v2/repository/models/gather/load", b"{}")
+        status, _ = server.post("/v2/repository/models/gather/load", b"{}", port="metrics")
         assert status in (200, 400)
         assert ask(server, sized("digits", DIGIT))[0] == 200
     with serving(lagoon, tmp_path, "--engine", "none") as server:
@@ -307,7 +307,7 @@ def test_clients_see_no_folders_of_the_server(lagoon, tmp_path):
     words = ("--engine", "none", "--model-control", "explicit", "--load-model", "*")
     with serving(lagoon, os.path.relpath(repository), *words) as server:
         wrong = infer("shaped", tensor("x", [4], [1, 2, 3, 4]), tensor("p", [1], [3], "INT64"))
-        answers = [ask(server, wrong)[::2], server.post("/v2/repository/models/cut/load", b"{}", raw=True),
+        answers = [ask(server, wrong)[::2], server.post("/v2/repository/models/cut/load", b"{}", port="metrics", raw=True),
                    server.post("/v2/repository/index", b"", raw=True)]
         assert [status for status, _ in answers] == [400, 400, 200]
         for _, body in answers:

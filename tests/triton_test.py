@@ -1,9 +1,12 @@
 """What users of Triton's clients rely on beyond plain inference."""
 
+import asyncio
 import contextlib
+import inspect
 import itertools
 import json
 import os
+import queue
 import subprocess
 import time
 
@@ -11,7 +14,9 @@ import numpy as np
 import onnx
 import pytest
 import tritonclient.grpc as triton_grpc
+import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton_http
+import tritonclient.http.aio as triton_http_aio
 import tritonclient.utils.shared_memory as shared_memory
 from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
@@ -232,6 +237,16 @@ def test_models_that_are_not_there_load_and_unload_as_with_triton(lagoon, tmp_pa
     assert status == 200 and "reason" not in rows["sum"] and rows["broken"]["reason"]
 
 
+@MODULES
+def test_the_refusal_to_change_models_names_the_flag(lagoon, repository, module):
+    with serving(lagoon, repository, "--model-control", "explicit", "--load-model", "sum") as server, \
+            client_of(module, server) as client:
+        for call in (client.load_model, client.unload_model):
+            assert "--allow-admin-on-http" in refusal(call, "sum")
+        assert client.is_model_ready("sum")
+        assert server.post("/v2/repository/models/sum/load", b"", port="metrics")[0] == 200
+
+
 def test_statistics_have_the_members_that_clients_look_for(server):
     with client_of(triton_http, server) as client:
         row = client.get_inference_statistics("sum")["model_stats"][0]
@@ -329,3 +344,111 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
 def test_an_option_of_tritonserver_that_is_missing_is_named(lagoon, repository, words, message):
     result = lagoon.run("serve", "--model-repository", repository, *words, timeout=60)
     assert 0 < result.returncode < 128 and message in result.stderr, result.stderr
+
+
+# ---- Every method of the clients
+
+# Documented refusals, by what their messages say.
+REFUSALS = ("memory of a GPU cannot be registered",)
+# Without a request to the server.
+LOCAL = {"close", "plugin", "register_plugin", "unregister_plugin", "generate_request_body", "parse_response_body",
+         "stop_stream"}
+
+
+async def settled(value):
+    return await value if inspect.isawaitable(value) else value
+
+
+async def one_answer(module, client, inputs):
+    """What the asynchronous method of the client gives for one request."""
+    if module is triton_http:
+        return client.async_infer("sum", inputs).get_result()
+    answers = queue.Queue()
+    if module is triton_grpc:
+        client.async_infer("sum", inputs, callback=lambda result, error: answers.put((result, error)))
+        result, error = answers.get(timeout=60)
+        if error:
+            raise error
+        return result
+    raise AssertionError(module)
+
+
+async def streamed(module, client, inputs):
+    if module is triton_grpc_aio:
+        async def requests():
+            yield {"model_name": "sum", "inputs": inputs}
+        return [(result, error) async for result, error in client.stream_infer(requests())]
+    answers = queue.Queue()
+    client.start_stream(callback=lambda result, error: answers.put((result, error)))
+    client.async_stream_infer("sum", inputs)
+    result, error = answers.get(timeout=60)
+    client.stop_stream()
+    if error:
+        raise error
+    return [(result, error)]
+
+
+def calls_of(module, client, key):
+    """{method: a call that a user could make}"""
+    both = tensors(module, "left", "right")
+    def stream():
+        return streamed(module, client, both)
+    return {
+        "is_server_live": client.is_server_live, "is_server_ready": client.is_server_ready,
+        "is_model_ready": lambda: client.is_model_ready("sum"),
+        "get_server_metadata": client.get_server_metadata,
+        "get_model_metadata": lambda: client.get_model_metadata("sum"),
+        "get_model_config": lambda: client.get_model_config("sum"),
+        "get_model_repository_index": client.get_model_repository_index,
+        "get_inference_statistics": client.get_inference_statistics,
+        "infer": lambda: client.infer("sum", both),
+        "async_infer": lambda: one_answer(module, client, both),
+        "stream_infer": stream, "start_stream": stream, "async_stream_infer": stream,
+        "unload_model": lambda: client.unload_model("sum"), "load_model": lambda: client.load_model("sum"),
+        "get_trace_settings": client.get_trace_settings,
+        "update_trace_settings": lambda: client.update_trace_settings(None, {"trace_level": ["OFF"]}),
+        "get_log_settings": client.get_log_settings,
+        "update_log_settings": lambda: client.update_log_settings({"log_info": True}),
+        "register_system_shared_memory": lambda: client.register_system_shared_memory("data", key, 64),
+        "get_system_shared_memory_status": client.get_system_shared_memory_status,
+        "unregister_system_shared_memory": client.unregister_system_shared_memory,
+        "register_cuda_shared_memory": lambda: client.register_cuda_shared_memory("data", b"aGFuZGxl", 0, 64),
+        "get_cuda_shared_memory_status": client.get_cuda_shared_memory_status,
+        "unregister_cuda_shared_memory": client.unregister_cuda_shared_memory,
+    }
+
+
+async def try_methods(module, server, key):
+    """{method: 'working', 'refused' or what went wrong}"""
+    made = module.InferenceServerClient(server.url("http" if module in (triton_http, triton_http_aio) else "grpc"))
+    calls = calls_of(module, made, key)
+    public = {name for name in dir(made) if not name.startswith("_")} - LOCAL
+    assert public <= calls.keys(), f"methods that no test knows: {public - calls.keys()}"
+    outcomes = {}
+    for name, call in calls.items():
+        if name not in public:
+            continue
+        try:
+            answer = await settled(call())
+            good = answer is not False
+            outcomes[name] = "working" if good else "false"
+        except InferenceServerException as error:
+            outcomes[name] = "refused" if any(text in str(error) for text in REFUSALS) else str(error)
+    await settled(made.close())
+    return outcomes
+
+
+def test_every_method_of_the_clients_works_or_is_refused_by_name(lagoon, repository):
+    counts = {"working": 0, "refused": 0, "wrong": 0}
+    wrong = {}
+    words = ("--model-control", "explicit", "--load-model", "*", "--allow-admin-on-http")
+    with region(64) as (key, _), serving(lagoon, repository, *words) as server:
+        for module in (triton_http, triton_grpc, triton_http_aio, triton_grpc_aio):
+            for name, outcome in asyncio.run(try_methods(module, server, key)).items():
+                counts[outcome if outcome in counts else "wrong"] += 1
+                if outcome not in counts:
+                    wrong[f"{module.__name__}.{name}"] = outcome
+    for outcome, count in counts.items():
+        print(f"client_methods_{outcome} {count}")
+    assert not wrong
+    assert counts["working"] > 70 and counts["refused"] == 4

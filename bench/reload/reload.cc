@@ -86,9 +86,17 @@ class ReloadBench {
   static constexpr int kSteps = 20;  // of the progress of each part
 
   Result<std::unique_ptr<ServerProcess>> Serve(const std::vector<std::string_view>& models) {
-    std::vector<std::string> words = {
-        "--models", folder_.path(), "--engine", "none",      "--model-control",
-        "explicit", "--log-level",  "error",    "--workers", std::to_string(options_.workers)};
+    std::vector<std::string> words = {"--models",
+                                      folder_.path(),
+                                      "--engine",
+                                      "none",
+                                      "--model-control",
+                                      "explicit",
+                                      "--allow-admin-on-http",
+                                      "--log-level",
+                                      "error",
+                                      "--workers",
+                                      std::to_string(options_.workers)};
     for (const std::string_view model : models) {
       words.insert(words.end(), {"--load-model", std::string(model)});
     }

@@ -87,7 +87,10 @@ void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpRe
         HttpResponse::Failure(404, fmt::format("nothing is served at {}", Quoted(request.target))));
   }
   if (!HasMethod(*endpoint, request, *reply)) return;
-  const bool changes = request.method == http::verb::post && !endpoint->change.empty();
+  const bool of_models =
+      route.kind == Route::Kind::kRepositoryLoad || route.kind == Route::Kind::kRepositoryUnload;
+  const bool served = !of_models || handlers_.fleet.model_control();  // else no port does it
+  const bool changes = request.method == http::verb::post && !endpoint->change.empty() && served;
   if (changes && !options_.admin) return reply->Send(OnAdminPort(endpoint->change));
   if (route.kind == Route::Kind::kModelInfer) return clients_.infer.Handle(route, request, reply);
   if (IsGenerate(route.kind)) return clients_.generate.Handle(route, request, reply);

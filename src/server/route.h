@@ -97,10 +97,10 @@ inline constexpr Endpoint kEndpoints[] = {
      "all models of the repository, with the reason of those that are not served; with "
      "`{\"ready\": true}` only those that are"},
     {Route::Kind::kRepositoryLoad, "/v2/repository/models/{model}/load", "POST",
-     Endpoint::Ports::kClients, "",
+     Endpoint::Ports::kBoth, "models are loaded",
      "with `--model-control explicit`: loads the model, or what the repository has now; else 501"},
     {Route::Kind::kRepositoryUnload, "/v2/repository/models/{model}/unload", "POST",
-     Endpoint::Ports::kClients, "", "with `--model-control explicit`: unloads the model; else 501"},
+     Endpoint::Ports::kBoth, "models are unloaded", "with `--model-control explicit`: unloads the model; else 501"},
     {Route::Kind::kLogging, "/v2/logging", "GET, POST", Endpoint::Ports::kBoth, "the log is set",
      "Triton's log settings; POST sets the level"},
     {Route::Kind::kTraceSettings, "/v2/trace/setting", "GET, POST", Endpoint::Ports::kClients, "",

@@ -24,7 +24,7 @@ class Agent:
         self._store = ModelStore(settings["shared"])
         self._address = ray.util.get_node_ip_address()
         self._server = KeptServer(["--models", self._store.folder, "--model-control", "explicit",
-                                   "--address", self._address, *settings["words"]])
+                                   "--allow-admin-on-http", "--address", self._address, *settings["words"]])
 
     def describe(self):
         """{"version", "memory_bytes"} of the node."""

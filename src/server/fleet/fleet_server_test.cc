@@ -103,7 +103,7 @@ TEST_F(FleetServer, AServerOfOneDeviceHasNoFleet) {
 
 TEST_F(FleetServer, SaysWhatACoreWithoutFacetsLacks) {
   core_.BecomeBare();
-  model_control_ = true;
+  model_control_ = admin_on_http_ = true;
   Restart();
   const auto expect = [&](const std::string& request, std::string_view why) {
     const HttpTestResponse answer = AskMetricsPort(request);
@@ -147,12 +147,22 @@ TEST_F(FleetServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
   EXPECT_THAT(core_.Changes(), ElementsAre());
   model_control_ = true;
   Restart();
+  EXPECT_EQ(Ask(load).status, 403);
+  EXPECT_THAT(ErrorOf(Ask(load)), HasSubstr("--allow-admin-on-http"));
+  EXPECT_EQ(Ask(Post("/v2/repository/models/twice/unload", "{}")).status, 403);
+  EXPECT_THAT(core_.Changes(), ElementsAre());
+  EXPECT_EQ(AskMetricsPort(Post("/v2/repository/models/spare/load", "{}")).status, 200);
+  EXPECT_EQ(AskMetricsPort(Post("/v2/repository/models/spare/unload", "{}")).status, 200);
+  EXPECT_THAT(core_.Changes(), ElementsAre("load spare", "unload spare"));
+  admin_on_http_ = true;
+  Restart();
   EXPECT_EQ(Ask(load).status, 200);
   EXPECT_EQ(Ask(Post("/v2/repository/models/twice/unload",
                      R"({"parameters":{"unload_dependents":false}})"))
                 .status,
             200);
-  EXPECT_THAT(core_.Changes(), ElementsAre("load twice", "unload twice"));
+  EXPECT_THAT(core_.Changes(),
+              ElementsAre("load spare", "unload spare", "load twice", "unload twice"));
   const auto absent = Ask(Post("/v2/repository/models/absent/load", ""));
   EXPECT_EQ(absent.status, 404);
   EXPECT_THAT(ErrorOf(absent),

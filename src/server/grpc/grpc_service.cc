@@ -138,12 +138,15 @@ grpc::ServerUnaryReactor* GrpcService::Change(
     Context* context, const Request& request,
     void (RepositoryControl::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
   if (!options_.model_control) return Answer(context, NoModelControl());
+  const bool load = change == &RepositoryControl::LoadModel;
+  if (!options_.admin) {
+    return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
+  }
   for (const auto& [name, value] : request.parameters()) {
     const lagoon::Status known = CheckRepositoryParameter(name);
     if (!known) return Answer(context, GrpcStatus(known.error()));
   }
   RepositoryControl* const repository = core_.repository();
-  const bool load = change == &RepositoryControl::LoadModel;
   if (repository == nullptr) {
     const Error none = NoRepository(request.model_name(), load ? "loaded" : "unloaded");
     return Answer(context, GrpcStatus(none));

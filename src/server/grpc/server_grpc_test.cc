@@ -349,6 +349,13 @@ TEST_F(GrpcServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
   model_control_ = true;
   server_.reset();
   SetUp();
+  const grpc::Status refused = Call(&Stub::RepositoryModelLoad, load, loaded);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("--allow-admin-on-http"));
+  EXPECT_TRUE(core_.Changes().empty());
+  admin_on_http_ = true;
+  server_.reset();
+  SetUp();
   EXPECT_TRUE(Call(&Stub::RepositoryModelLoad, load, loaded).ok());
   inference::RepositoryModelUnloadRequest unload;
   unload.set_model_name("twice");

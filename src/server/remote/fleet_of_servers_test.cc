@@ -44,7 +44,7 @@ struct Member {
     ServerOptions options;
     options.http_port = options.metrics_port = 0;
     options.grpc_port = port;
-    options.model_control = true;
+    options.model_control = options.admin_on_http = true;
     auto started = Server::Start(core, options);
     EXPECT_TRUE(started) << started.error().message;
     server = *std::move(started);

@@ -101,7 +101,7 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
 
 TEST_F(RemoteCoreTest, ModelsAreLoadedAndUnloadedAtTheMember) {
   server_.reset();
-  model_control_ = true;
+  model_control_ = admin_on_http_ = true;
   StartServer();
   loads_ = true;
   Connect();
