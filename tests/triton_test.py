@@ -102,6 +102,27 @@ def test_tensors_may_lie_in_shared_memory(server, module, columns):
             client.infer("sum", inputs)
 
 
+def test_a_stream_takes_tensors_from_shared_memory(server):
+    left, right = np.random.default_rng(3).standard_normal((2, 2, 4)).astype(np.float32)
+    size = left.nbytes
+    answers = queue.Queue()
+    with region(3 * size) as (key, handle), client_of(triton_grpc, server) as client:
+        client.unregister_system_shared_memory()
+        client.register_system_shared_memory("data", key, 3 * size)
+        shared_memory.set_shared_memory_region(handle, [left, right])
+        inputs, outputs = shared_tensors(triton_grpc, left.shape, size)
+        client.start_stream(callback=lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("sum", inputs, outputs=outputs)
+        result, error = answers.get(timeout=60)
+        assert error is None and result.get_output("total").parameters["shared_memory_byte_size"].int64_param == size
+        total = shared_memory.get_contents_as_numpy(handle, np.float32, left.shape, offset=2 * size)
+        np.testing.assert_array_equal(total, left + right)
+        client.unregister_system_shared_memory()
+        client.async_stream_infer("sum", inputs, outputs=outputs)
+        assert "Unable to find shared memory region" in str(answers.get(timeout=60)[1])
+        client.stop_stream()
+
+
 @MODULES
 def test_regions_are_listed_and_their_errors_named(server, module):
     with region(64) as (key, _), client_of(module, server) as client:
