@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "server/tensors/classes.h"
 #include "server/http/charged_room.h"
 #include "server/memory_budget.h"
 #include "serving/core/scheduler_control.h"
@@ -70,6 +71,9 @@ struct InferHandler::Pending {
 
   void Give(Result<InferResponse> result) {
     if (!result) return reply->Send(HttpResponse::Failure(result.error()));
+    if (Status rendered = RenderClasses(*result); !rendered) {
+      return reply->Send(HttpResponse::Failure(rendered.error()));
+    }
     const bool gives_way = result->job.background;
     HttpResponse response = RenderHttpInfer(*std::move(result), format, stamps);
     response.gives_way = gives_way;

@@ -210,7 +210,7 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   for (const std::int64_t version : choice.serve) {
     const std::string name = std::to_string(version);
     const std::string path = ModelPath(directory / name, file->settings.filename);
-    entry.versions[version] = LoadVersion({model.name, name, path, *file}, device, options);
+    entry.versions[version] = LoadVersion({model.name, name, model.directory, path, *file}, device, options);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";

@@ -12,6 +12,7 @@
 
 #include "server/error_map.h"
 #include "server/oip_json.h"
+#include "server/tensors/classes.h"
 
 namespace lagoon {
 namespace {
@@ -81,6 +82,7 @@ void FillDuration(const StageStatistics& stage, inference::StatisticDuration& me
 }  // namespace
 
 Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps) {
+  LAGOON_RETURN_IF_ERROR(RenderClasses(response));
   std::size_t bytes = 0;
   for (const OutputTensor& output : response.outputs) bytes += output.data.size();
   if (bytes > kMostAnswerBytes) {

@@ -26,7 +26,7 @@ Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequ
 
 /// The answer as a serialized ModelInferResponse. Data of kReferredBytes or more is not copied: the
 /// buffer owns the outputs. Null `stamps`: no stages are reported. kResourceExhausted: the answer
-/// is larger than any message can be.
+/// is larger than any message can be. Other errors: RenderClasses().
 Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps);
 
 /// A serialized ModelStreamInferResponse with this ModelInferResponse.

@@ -6,7 +6,8 @@
 #include "base/text.h"
 #include "plan/element.h"
 #include "server/grpc/grpc_codec.h"
-#include "server/tensor_codec.h"
+#include "server/tensors/bytes_tensor.h"
+#include "server/tensors/tensor_codec.h"
 #include "serving/core/request.h"
 
 namespace lagoon {
@@ -107,6 +108,11 @@ const auto& FieldFor(const InferTensorContents& contents) {
 
 Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
                             GrpcPayload& payload) {
+  if (type == DataType::kString) {
+    std::vector<std::byte>& data = payload.converted.emplace_back();
+    for (const std::string& element : contents.bytes_contents()) AppendBytesElement(element, data);
+    return Bytes(data);
+  }
   const auto no_contents = [&]() -> Result<Bytes> {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
@@ -133,7 +139,6 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
         fmt::format("datatype is {}, which is no type of the protocol", Quoted(input.datatype())));
   }
   InputTensor tensor{input.name(), *type, {input.shape().begin(), input.shape().end()}, {}};
-  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
   if (raw != nullptr) {
     if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
     tensor.data = std::as_bytes(std::span(*raw));
@@ -144,10 +149,7 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     }
     LAGOON_ASSIGN_OR_RETURN(tensor.data, TypedContents(*type, input.contents(), payload));
   }
-  if (tensor.data.size() != bytes) {
-    return Invalid(fmt::format("has {} bytes, {} of shape {} needs {}", tensor.data.size(),
-                               OipName(*type), ShownShape(tensor.dims), bytes));
-  }
+  LAGOON_RETURN_IF_ERROR(CheckTensorBytes(*type, tensor.dims, tensor.data));
   return tensor;
 }
 
@@ -171,8 +173,7 @@ Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& pay
   return {};
 }
 
-Status ParseOutputs(const inference::ModelInferRequest& message,
-                    std::vector<std::string>& outputs) {
+Status ParseOutputs(const inference::ModelInferRequest& message, InferRequest& request) {
   for (const auto& output : message.outputs()) {
     if (output.parameters().contains("shared_memory_region")) {
       return Fail(ErrorCode::kUnimplemented,
@@ -180,12 +181,12 @@ Status ParseOutputs(const inference::ModelInferRequest& message,
     }
     LAGOON_ASSIGN_OR_RETURN(const std::uint64_t classes,
                             WholeNumber(output.parameters(), "classification"));
-    if (classes != 0) {
-      return Fail(
-          ErrorCode::kUnimplemented,
-          fmt::format("output {}: 'classification' is not supported", Quoted(output.name())));
+    if (!std::in_range<std::uint32_t>(classes)) {
+      return Invalid(fmt::format("output {}: 'classification' is {}, which is no number of classes",
+                                 Quoted(output.name()), classes));
     }
-    outputs.push_back(output.name());
+    request.outputs.push_back(output.name());
+    request.classes.push_back(static_cast<std::uint32_t>(classes));
   }
   return {};
 }
@@ -196,7 +197,7 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, Grpc
   auto payload = std::make_shared<GrpcPayload>();
   payload->message = std::move(owner);
   LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs));
-  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs));
+  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
                           WholeNumber(message.parameters(), "timeout"));

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "server/http/infer_sax.h"
+#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 // The handlers of values; those of objects and arrays are in infer_sax.cc.
@@ -61,8 +62,11 @@ bool InferSax::Parameter(std::optional<std::uint64_t> number, std::optional<bool
   if (key_ == "shared_memory_region") {
     return FailWith(ErrorCode::kUnimplemented, "shared memory is not supported");
   }
-  if (place == In::kOutputParameters && key_ == "classification" && number != 0u) {
-    return FailWith(ErrorCode::kUnimplemented, "'classification' is not supported");
+  if (place == In::kOutputParameters && key_ == "classification") {
+    if (!number || !std::in_range<std::uint32_t>(*number)) {
+      return Invalid("'classification' is not a number of classes");
+    }
+    Output().classes = static_cast<std::uint32_t>(*number);
   }
   if (place == In::kInputParameters && key_ == "binary_data_size") {
     if (!number) return Invalid("'binary_data_size' is not a whole number from 0");
@@ -166,8 +170,9 @@ bool InferSax::string(string_t& value) {
     const std::string& type = Input().datatype;
     if (!type.empty() && type != "BYTES")
       return Invalid("'data' has strings, its datatype is " + Quoted(type));
-    return FailWith(ErrorCode::kUnimplemented,
-                    "'data' has strings: BYTES tensors are not supported");
+    Input().has_texts = true;
+    AppendBytesElement(value, Input().texts);
+    return Datum(0);
   } else {
     return Scalar("a string");
   }

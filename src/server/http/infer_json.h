@@ -37,13 +37,16 @@ struct JsonInput {
   std::vector<JsonWhole> wholes;  // ascending by index
   bool has_bools = false;         // true or false occurred; stored as 1 and 0
   bool has_numbers = false;
-  Dims nesting;  // lengths of the nested arrays, outermost first
+  bool has_texts = false;        // strings occurred; stored as 0
+  std::vector<std::byte> texts;  // the strings as a tensor of BYTES
+  Dims nesting;                  // lengths of the nested arrays, outermost first
 };
 
 /// One entry of "outputs".
 struct JsonOutput {
   std::string name;
   std::optional<bool> binary;  // parameters.binary_data
+  std::uint32_t classes = 0;   // parameters.classification
 };
 
 /// The JSON part of an infer request. Absent members keep their defaults.

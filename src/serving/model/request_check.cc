@@ -109,7 +109,10 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
         CheckInput(request, input, signature.inputs[index], signature.max_batch));
     LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, signature, i));
     binding.inputs[index] = input.data;
-    binding.dims[index] = input.dims;
+    const std::optional<Reshape>& reshape = signature.input_reshape[index];
+    // CheckInput() has found that the dims fit.
+    binding.dims[index] =
+        reshape ? *Reshaped(input.dims, reshape->client, reshape->model) : input.dims;
   }
   const auto missing = std::ranges::find(seen, false);
   if (missing != seen.end()) {
@@ -120,7 +123,13 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
 }
 
 /// `at`: the index of the output in the answer.
+std::uint32_t ClassesOf(const InferRequest& request, std::size_t at) {
+  return at < request.classes.size() ? request.classes[at] : 0;
+}
+
+/// The same. Classes always travel as text.
 Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& spec) {
+  if (ClassesOf(request, at) != 0) return {};
   const OutputForm form = at < request.forms.size() ? request.forms[at] : request.form;
   const bool has_text = spec.type != DataType::kFloat16 && spec.type != DataType::kBFloat16;
   if (form == OutputForm::kBytes || has_text) return {};
@@ -148,6 +157,7 @@ Status BindOutputs(const InferRequest& request, const Signature& signature,
   }
   for (std::size_t i = 0; i < binding.outputs.size(); ++i) {
     LAGOON_RETURN_IF_ERROR(CheckForm(request, i, signature.outputs[binding.outputs[i]]));
+    binding.classes.push_back(ClassesOf(request, i));
   }
   return {};
 }

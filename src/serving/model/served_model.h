@@ -37,7 +37,8 @@ std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows);
 struct ModelSource {
   std::string name;
   std::string version;
-  std::string path;  // path of the ONNX file or of the job program's library
+  std::string folder;  // the model's, with its label files
+  std::string path;    // path of the ONNX file or of the job program's library
   ConfigFile file;
 };
 

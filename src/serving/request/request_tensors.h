@@ -50,6 +50,7 @@ class RequestTensors {
   OutputTensor* ResultTensor(std::size_t output);
   std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
   Status TakeResult(const ServedPlan& plan, std::size_t output);
+  void Show(std::size_t at, OutputTensor& tensor) const;
 
   const ServedModel& model_;
   const Request& request_;
