@@ -6,15 +6,13 @@
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <exception>
 #include <functional>
 #include <utility>
 
-#include "base/log.h"
 #include "base/text.h"
-#include "server/tensors/classes.h"
 #include "server/http/charged_room.h"
 #include "server/memory_budget.h"
+#include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
 namespace lagoon {
@@ -41,16 +39,6 @@ Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
                 fmt::format("{} is {}, not a number of bytes", kJsonLengthField, Quoted(*text)));
   }
   return std::optional(length);
-}
-
-// Answers exceptions of a library too (memory ran out): else the connection would wait for ever.
-void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& e) {
-    spdlog::error("server: handling a request failed: {}", e.what());
-    reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
-  }
 }
 
 HttpResponse LaneIsFull(std::string_view what) {

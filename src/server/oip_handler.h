@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "server/fleet/fleet_handler.h"
@@ -22,6 +23,8 @@ struct AdminHandlers {
   /// Lets the handler of the route answer. Returns false if the route belongs to none of them.
   bool Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply) const;
+  /// The most bytes that the body of a request to the route may have.
+  std::size_t MaxBodyBytes(Route::Kind kind) const;
 };
 
 /// Whether the endpoint has the request's method. If not, answers 405.

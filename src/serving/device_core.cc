@@ -83,8 +83,8 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 
 // ---- Loading and unloading while models serve
 
-Status DeviceCore::LoadModel(const std::string& name) {
-  Status loaded = WithoutExceptions([&] { return LoadAnew(name); });
+Status DeviceCore::LoadModel(const std::string& name, const LoadOverride& with) {
+  Status loaded = WithoutExceptions([&] { return LoadAnew(name, with); });
   // Only this code is about the model itself, and not about its name or the moment.
   if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
     const Status noted = WithoutExceptions([&]() -> Status {
@@ -96,11 +96,12 @@ Status DeviceCore::LoadModel(const std::string& name) {
   return loaded;
 }
 
-Status DeviceCore::LoadAnew(const std::string& name) {
+Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with) {
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   // Without the mutex, as loading may take minutes, and other models may change meanwhile.
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
-                          models_.LoadOne(options_.repository, name, *device_, load_options_));
+  LAGOON_ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelTable::Entry> entry,
+      models_.LoadOne(options_.repository, name, with, *device_, load_options_));
   const MutexLock changing(change_mutex_);
   ModelTable::Removed before = MakeRoom(name, *entry);
   std::vector<SharedModel*> started;

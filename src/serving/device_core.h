@@ -58,7 +58,7 @@ class DeviceCore {
   /// On an error the version before stays. The errors are those of RepositoryControl::LoadModel. At
   /// most one LoadModel() or UnloadModel() of a model at a time; those of different models may
   /// overlap.
-  Status LoadModel(const std::string& name);
+  Status LoadModel(const std::string& name, const LoadOverride& with);
   /// Blocks until the requests in flight of the model are answered and its memory is free. The
   /// errors are those of RepositoryControl::UnloadModel.
   Status UnloadModel(const std::string& name);
@@ -73,7 +73,7 @@ class DeviceCore {
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status CheckShares(std::span<SharedModel* const> come) const;
   Status KeepShares(const std::string& name, std::span<SharedModel* const> come) const;
-  Status LoadAnew(const std::string& name);
+  Status LoadAnew(const std::string& name, const LoadOverride& with);
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);

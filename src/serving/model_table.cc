@@ -9,6 +9,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "serving/model/load_override.h"
 
 namespace lagoon {
 namespace {
@@ -45,8 +46,17 @@ void LogFailed(const ModelStatus& status) {
 using Entry = ModelTable::Entry;
 
 Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
+                                 const std::optional<ConfigFile>& config, Device& device,
                                  const LoadOptions& options);
+
+/// The model that a client describes: the files that it sent, or else those of the repository.
+Result<RepositoryModel> FindModel(const std::string& repository, const std::string& name) {
+  LAGOON_ASSIGN_OR_RETURN(std::vector<RepositoryModel> models, ScanRepository(repository));
+  const auto found = std::ranges::find(models, name, &RepositoryModel::name);
+  if (found != models.end()) return std::move(*found);
+  return Fail(ErrorCode::kNotFound, fmt::format("model {} is not in the repository", Quoted(name)));
+}
 
 }  // namespace
 
@@ -64,7 +74,7 @@ Status ModelTable::Load(const std::string& repository, Device& device, const Loa
       entry = std::make_unique<Entry>();
       entry->not_loaded = true;
     } else {
-      entry = LoadModel(model, device, options);
+      entry = LoadModel(model, std::nullopt, device, options);
     }
     const MutexLock lock(mutex_);
     models_[model.name] = std::move(entry);
@@ -86,15 +96,19 @@ void ModelTable::AddAbsent(const std::string& name) {
 }
 
 Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository,
-                                                   const std::string& name, Device& device,
+                                                   const std::string& name,
+                                                   const LoadOverride& with, Device& device,
                                                    const LoadOptions& options) const {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
-  const auto found = std::ranges::find(models, name, &RepositoryModel::name);
-  if (found == models.end()) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("model {} is not in the repository", Quoted(name)));
+  std::optional<ConfigFile> config;
+  std::unique_ptr<OverrideFolder> files;
+  if (!with.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(config, ReadOverride(name, with));
+    if (!with.files.empty()) LAGOON_ASSIGN_OR_RETURN(files, OverrideFolder::Make(name, with.files));
   }
-  std::unique_ptr<Entry> entry = LoadModel(*found, device, options);
+  LAGOON_ASSIGN_OR_RETURN(const RepositoryModel found,
+                          FindModel(files == nullptr ? repository : files->repository(), name));
+  std::unique_ptr<Entry> entry = LoadModel(found, config, device, options);
+  entry->files = std::move(files);
   std::string problem = entry->problem;
   for (const auto& [number, version] : entry->versions) {
     if (version.loaded != nullptr && version.loaded->model->is_program()) {
@@ -181,7 +195,9 @@ Status ModelTable::CheckMayChange(const std::string& name) const {
 
 namespace {
 
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+/// `config`: in place of the model's config.pbtxt.
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
+                                 const std::optional<ConfigFile>& config, Device& device,
                                  const LoadOptions& options) {
   const std::filesystem::path directory = model.directory;
   auto made = std::make_unique<Entry>();
@@ -189,7 +205,7 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   entry.problem = model.problem;
   Result<ConfigFile> file = Fail(ErrorCode::kInvalidArgument, model.problem);
   if (entry.problem.empty()) {
-    file = ReadConfig(model.name, directory / "config.pbtxt");
+    file = config ? *config : ReadConfig(model.name, directory / "config.pbtxt");
     if (!file) entry.problem = file.error().message;
   }
   if (!entry.problem.empty()) {
@@ -210,7 +226,8 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   for (const std::int64_t version : choice.serve) {
     const std::string name = std::to_string(version);
     const std::string path = ModelPath(directory / name, file->settings.filename);
-    entry.versions[version] = LoadVersion({model.name, name, model.directory, path, *file}, device, options);
+    entry.versions[version] =
+        LoadVersion({model.name, name, model.directory, path, *file}, device, options);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";

@@ -28,7 +28,12 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
 /// name paths of the server is logged as it is.
 Error ForClients(const std::string& model, const Error& error);
 
-/// Parameters of a load or an unload, by name: kUnimplemented for one that Lagoon does not have.
+/// A parameter of a load or an unload that is not part of a LoadOverride: kUnimplemented for one
+/// that Lagoon does not have.
 Status CheckRepositoryParameter(std::string_view name);
+
+/// The parameters of a LoadOverride: a config, and files, each with its path behind the prefix.
+inline constexpr std::string_view kConfigParameter = "config";
+inline constexpr std::string_view kFileParameter = "file:";
 
 }  // namespace lagoon

@@ -169,7 +169,8 @@ class FakeCore final : public Inference,
     if (left == 0) return Fail(ErrorCode::kNotFound, "the fleet has no member '" + name + "'");
     return {};
   }
-  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+  void LoadModel(const std::string& model, LoadOverride /*with*/,
+                 std::function<void(Status)> done) override {
     Change("load", model, done);
   }
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
