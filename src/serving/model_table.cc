@@ -15,11 +15,8 @@ namespace lagoon {
 namespace {
 
 void LogLoaded(const ServedModel& model, const ModelStatus& status) {
-  for (const std::string& warning : model.warnings()) {
+  for (const std::string& warning : status.warnings) {
     spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), warning);
-  }
-  if (!status.warning.empty()) {
-    spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), status.warning);
   }
   const std::string alone =
       model.plan() == nullptr
@@ -241,6 +238,7 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   ModelStatus& status = version.status;
   status.name = source.name;
   status.version = source.version;
+  const std::vector<std::string> of_file = source.file.warnings;  // which LoadModel() has logged
   const TimePoint start = Now();
   // Whatever goes wrong is about this version only.
   Result<std::unique_ptr<ServedModel>> model =
@@ -256,8 +254,12 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   status.job_class = loaded.settings().job_class;
   status.standalone = loaded.Standalone();
   status.standalone_for = loaded.StandaloneFor();
-  status.warning = loaded.DeadlineWarning();
+  status.warnings = loaded.warnings();
+  if (std::string late = loaded.DeadlineWarning(); !late.empty()) {
+    status.warnings.push_back(std::move(late));
+  }
   LogLoaded(loaded, status);
+  status.warnings.insert(status.warnings.begin(), of_file.begin(), of_file.end());
   version.loaded = std::make_unique<LoadedVersion>(*std::move(model), ParseVersion(status.version));
   return version;
 }

@@ -19,8 +19,9 @@ std::optional<DataType> ParseOipType(std::string_view name);
 /// without the tensor's name, when `dims` has a negative number or the product does not fit.
 Result<std::size_t> TensorBytes(DataType type, const Dims& dims);
 
-/// Whether `data` is a tensor of these dims. kInvalidArgument, without the tensor's name: TensorBytes
-/// fails, `data` has another size, or its elements of BYTES are not as many or lead beyond its end.
+/// Whether `data` is a tensor of these dims. kInvalidArgument, without the tensor's name:
+/// TensorBytes fails, `data` has another size, or its elements of BYTES are not as many or lead
+/// beyond its end.
 Status CheckTensorBytes(DataType type, const Dims& dims, std::span<const std::byte> data);
 
 /// The request parameter `timeout`. kInvalidArgument when no clock could hold it.

@@ -68,7 +68,9 @@ struct ModelStatus {
   std::string version;
   ModelState state = ModelState::kUnavailable;
   std::string reason;   // why it is unavailable; names paths of the server: not for remote clients
-  std::string warning;  // it serves, but not as configured: standalone latency above its deadline
+  /// It serves, but not quite as configured: fields without effect, a standalone latency above its
+  /// deadline, ops that an engine runs. They name paths of the server: not for remote clients.
+  std::vector<std::string> warnings;
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
   JobClass job_class = JobClass::kBestEffort;
