@@ -107,7 +107,7 @@ def test_a_reshape_and_a_label_file_that_cannot_be_served_are_named(server):
         assert not client.is_model_ready("lost")
     log = server.log()
     assert "'y' has the reshape [3,-1,1,1]" in log
-    assert "output 'y': label_filename is '../row/labels.txt'; the file must be in the model's folder" in log
+    assert "output 'y': label_filename: '../row/labels.txt' is not a file in the model's folder" in log
 
 
 @pytest.mark.parametrize("value", ("-1", '"3"', "true", "1.5", "99999999999"))

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "serving/core/models.h"
+#include "serving/core/repository_control.h"
 #include "serving/core/request.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core_options.h"
@@ -77,7 +78,6 @@ class DeviceCore {
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
-  static Batcher* BatcherOf(const Flight& flight);
   /// After an error, or an exception, `callback` is as it was.
   Result<std::shared_ptr<Flight>> Admit(InferRequest& request, InferCallback& callback);
   Status Pass(const std::shared_ptr<Flight>& flight);

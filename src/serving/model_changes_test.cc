@@ -128,9 +128,9 @@ TEST_F(ModelChangesTest, FilesOfTheRequestAreAModelThatTheRepositoryNeedNotHave)
   EXPECT_EQ(Value("sent"), 3);
   EXPECT_EQ(core_->Metadata("sent", "")->versions, std::vector<std::string>{"2"});
   // In place of a model that the repository has, and back again.
-  ASSERT_TRUE(LoadWith("small", {R"({"default_model_filename":"net/m.onnx",
+  ASSERT_TRUE(LoadWith("small", {R"({"default_model_filename":"m.onnx",
       "output":[{"name":"y","label_filename":"names"}]})",
-                                 {{"1/net/m.onnx", three}, {"names", "cat\ndog\n"}}}));
+                                 {{"1/m.onnx", three}, {"names", "cat\ndog\n"}}}));
   EXPECT_EQ(Value("small"), 3);
   ASSERT_TRUE(Load("small"));
   EXPECT_EQ(Value("small"), 5);
@@ -157,7 +157,7 @@ TEST_F(ModelChangesTest, WhatARequestMustNotBringIsRefusedAndTheModelStays) {
       {{R"({"default_model_filename":"../../other/1/model.onnx"})", {}}, "default_model_filename"},
       {{R"({"default_model_filename":"/etc/passwd"})", {}}, "default_model_filename"},
       {{R"({"output":[{"name":"y","label_filename":"../other/labels"}]})", {}}, "label_filename"},
-      {{R"({"sequence_batching":{}})", {}}, "sequence_batching", ErrorCode::kUnimplemented},
+      {{R"({"ensemble_scheduling":{}})", {}}, "ensemble_scheduling", ErrorCode::kUnimplemented},
       {{"{}", {{"../x/1/model.onnx", model}}}, "'../x/1/model.onnx'"},
       {{"{}", {{"/1/model.onnx", model}}}, "'/1/model.onnx'"},
       {{"{}", {{"1/../../model.onnx", model}}}, "'1/../../model.onnx'"},

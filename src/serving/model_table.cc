@@ -9,7 +9,6 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "serving/model/load_override.h"
 
 namespace lagoon {
 namespace {
@@ -88,7 +87,7 @@ void ModelTable::AddAbsent(const std::string& name) {
   entry->problem = "the repository has no model of this name";
   const MutexLock lock(mutex_);
   if (models_.contains(name)) return;
-  LogFailed({name, "", ModelState::kUnavailable, entry->problem, "", 0, Nanoseconds(0)});
+  LogFailed({.name = name, .reason = entry->problem});
   models_[name] = std::move(entry);
 }
 
@@ -100,7 +99,9 @@ Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository
   std::unique_ptr<OverrideFolder> files;
   if (!with.empty()) {
     LAGOON_ASSIGN_OR_RETURN(config, ReadOverride(name, with));
-    if (!with.files.empty()) LAGOON_ASSIGN_OR_RETURN(files, OverrideFolder::Make(name, with.files));
+    if (!with.files.empty()) {
+      LAGOON_ASSIGN_OR_RETURN(files, OverrideFolder::Make(name, with.files));
+    }
   }
   LAGOON_ASSIGN_OR_RETURN(const RepositoryModel found,
                           FindModel(files == nullptr ? repository : files->repository(), name));
@@ -206,7 +207,7 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
     if (!file) entry.problem = file.error().message;
   }
   if (!entry.problem.empty()) {
-    LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
+    LogFailed({.name = model.name, .reason = entry.problem});
     return made;
   }
   for (const std::string& warning : file->warnings) {
@@ -228,7 +229,7 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";
-    LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
+    LogFailed({.name = model.name, .reason = entry.problem});
   }
   return made;
 }
@@ -404,7 +405,7 @@ std::vector<ModelStatus> ModelTable::Statuses() const {
     const bool unasked = entry->not_loaded && entry->problem.empty();
     const std::string reason = unasked ? std::string(kNotLoaded) : entry->problem;
     if (!reason.empty()) {
-      statuses.push_back({name, "", ModelState::kUnavailable, reason, "", 0, Nanoseconds(0)});
+      statuses.push_back({.name = name, .reason = reason});
     }
     for (const auto& [number, version] : entry->versions) statuses.push_back(version.status);
   }

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "serving/core/models.h"
+#include "serving/model/load_override.h"
 #include "serving/model/repository.h"
 #include "serving/model/served_model.h"
 #include "serving/request/loaded_version.h"

@@ -29,9 +29,9 @@ Result<std::string> ParseLeaveJson(std::string_view body);
 std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only);
 /// The `ready` of {"ready": BOOL}, false by default; the body may be empty. kInvalidArgument.
 Result<bool> ParseIndexJson(std::string_view body);
-/// What the body of a load gives in place of what the repository has. The body of a load or an
-/// unload is empty or a JSON object. kInvalidArgument: a config that is no string, or a file that is
-/// not base64. kUnimplemented: other parameters.
+/// What the body of a load gives in place of what the repository has. The body, of an unload too,
+/// is empty or a JSON object. kInvalidArgument: the config is no string, or a file is not base64.
+/// kUnimplemented: other parameters.
 Result<LoadOverride> ParseRepositoryBody(std::string_view body);
 
 /// The bytes of `text`, with the padding that makes its length a multiple of 4. kInvalidArgument.

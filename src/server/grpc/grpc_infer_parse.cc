@@ -202,6 +202,15 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner, Grpc
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
                           WholeNumber(message.parameters(), "timeout"));
   LAGOON_ASSIGN_OR_RETURN(request.timeout, TimeoutFromMicroseconds(timeout_us));
+  const auto id = message.parameters().find("sequence_id");
+  if (id != message.parameters().end() && id->second.has_string_param()) {
+    request.sequence.text = id->second.string_param();
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(request.sequence.number,
+                            WholeNumber(message.parameters(), "sequence_id"));
+  }
+  LAGOON_ASSIGN_OR_RETURN(request.sequence.start, Flag(message.parameters(), "sequence_start"));
+  LAGOON_ASSIGN_OR_RETURN(request.sequence.end, Flag(message.parameters(), "sequence_end"));
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));

@@ -111,7 +111,7 @@ TEST(HttpInferParse, RefusesJsonThatDoesNotFitItsTypeOrShape) {
            Input("BYTES", "[1]", "[true]"),
            Input("BYTES", "[2]", R"(["a"])"),
            Input("BYTES", "[2]", R"(["a",1])"),
-           R"({"inputs":[{"name":"x","shape":[1],"data":["a"],"datatype":"FP32"}]})",
+           std::string(R"({"inputs":[{"name":"x","shape":[1],"data":["a"],"datatype":"FP32"}]})"),
            Input("FP32", "[1]", "[true]"),
            Input("FP33", "[1]", "[1]"),
            Input("FP32", "[2]", "[1]"),

@@ -222,6 +222,7 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   LAGOON_ASSIGN_OR_RETURN(parsed.request.timeout, TimeoutFromMicroseconds(json.timeout_us));
   parsed.request.id = std::move(json.id);
   parsed.request.priority = json.priority;
+  parsed.request.sequence = std::move(json.sequence);
   const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
   parsed.request.form = form(json.binary_outputs);
   for (const JsonOutput& output : json.outputs) {

@@ -44,8 +44,9 @@ bool InferSax::DimensionOf(number_unsigned_t value) {
 }
 
 bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag) {
-  const bool takes_number = key_ == "priority" || key_ == "timeout";
-  const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages";
+  const bool takes_number = key_ == "priority" || key_ == "timeout" || key_ == "sequence_id";
+  const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages" ||
+                          key_ == "sequence_start" || key_ == "sequence_end";
   if (takes_number && !number)
     return Invalid(fmt::format("'{}' is not a whole number from 0", key_));
   if (takes_flag && !flag) return Invalid(fmt::format("'{}' is not true or false", key_));
@@ -53,6 +54,9 @@ bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::option
   if (key_ == "timeout") result_.timeout_us = *number;
   if (key_ == "binary_data_output") result_.binary_outputs = *flag;
   if (key_ == "lagoon_stages") result_.stages = *flag;
+  if (key_ == "sequence_id") result_.sequence.number = *number;
+  if (key_ == "sequence_start") result_.sequence.start = *flag;
+  if (key_ == "sequence_end") result_.sequence.end = *flag;
   return true;
 }
 
@@ -159,6 +163,8 @@ bool InferSax::string(string_t& value) {
   const In place = Top();
   if (place == In::kRequest && key_ == "id") {
     result_.id = std::move(value);
+  } else if (place == In::kParameters && key_ == "sequence_id") {
+    result_.sequence.text = std::move(value);
   } else if (place == In::kInput && key_ == "name") {
     Input().name = std::move(value);
   } else if (place == In::kInput && key_ == "datatype") {

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "plan/tensor.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 
@@ -56,6 +57,7 @@ struct JsonInfer {
   std::uint64_t timeout_us = 0;
   bool binary_outputs = false;  // parameters.binary_data_output
   bool stages = false;          // parameters.lagoon_stages
+  SequencePart sequence;        // parameters.sequence_id, sequence_start and sequence_end
   std::vector<JsonInput> inputs;
   std::vector<JsonOutput> outputs;
 };

@@ -43,6 +43,16 @@ void FillHead(const InferRequest& request, Nanoseconds left, ModelInferRequest& 
     const std::int64_t us = (left.count() + 999) / 1000;
     (*message.mutable_parameters())["timeout"].set_uint64_param(static_cast<std::uint64_t>(us));
   }
+  if (const SequencePart& sequence = request.sequence; sequence.has_id()) {
+    auto& parameters = *message.mutable_parameters();
+    if (sequence.text.empty()) {
+      parameters["sequence_id"].set_uint64_param(sequence.number);
+    } else {
+      parameters["sequence_id"].set_string_param(sequence.text);
+    }
+    parameters["sequence_start"].set_bool_param(sequence.start);
+    parameters["sequence_end"].set_bool_param(sequence.end);
+  }
   for (const InputTensor& input : request.inputs) {
     auto& tensor = *message.add_inputs();
     tensor.set_name(input.name);

@@ -22,7 +22,7 @@ template <typename T>
 InferResponse Answer(DataType type, Dims dims, const std::vector<T>& values, ClassView view) {
   OutputTensor output{"y", type, std::move(dims), {}, std::move(view)};
   output.data.resize(values.size() * sizeof(T));
-  std::memcpy(output.data.data(), values.data(), values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(output.data.data(), values.data(), output.data.size());
   InferResponse response;
   response.model = "m";
   response.outputs.push_back(std::move(output));

@@ -43,6 +43,16 @@ class AnswerRoom {
 
 class AnswerStream;
 
+/// The sequence that a request belongs to (Triton's parameters sequence_id, sequence_start and
+/// sequence_end). Models without sequences ignore it.
+struct SequencePart {
+  std::uint64_t number = 0;  // the id, if it is a number
+  std::string text;          // the id, if it is a text
+  bool start = false, end = false;
+
+  bool has_id() const { return number != 0 || !text.empty(); }
+};
+
 /// The names of an output's classes, in the order of its elements.
 using Labels = std::vector<std::string>;
 
@@ -68,6 +78,7 @@ struct InferRequest {
   OutputForm form = OutputForm::kBytes;
   /// ClassView::count, one per entry of `outputs`. 0, or beyond its end: the output itself.
   std::vector<std::uint32_t> classes;
+  SequencePart sequence;
   // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
   // next request finds the buffer free.
   std::shared_ptr<const void> payload;

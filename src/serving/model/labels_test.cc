@@ -48,7 +48,7 @@ TEST_F(ReadLabelsTest, NoOtherFolderIsRead) {
     const Status status = Read(name);
     ASSERT_FALSE(status) << name;
     EXPECT_THAT(status.error().message,
-                AllOf(HasSubstr("output 'b'"), HasSubstr("in the model's folder")));
+                AllOf(HasSubstr("output 'b'"), HasSubstr("is not a file in the model's folder")));
   }
 }
 

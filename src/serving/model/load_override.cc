@@ -51,11 +51,7 @@ Result<ConfigFile> ReadOverride(const std::string& model, const LoadOverride& wi
                             "repository may have",
                             Quoted(model)));
   }
-  if (IsInside(file->settings.filename)) return file;
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("model {}: default_model_filename is {}; the file must be in the "
-                          "version's folder",
-                          Quoted(model), Quoted(file->settings.filename)));
+  return file;
 }
 
 Result<std::unique_ptr<OverrideFolder>> OverrideFolder::Make(

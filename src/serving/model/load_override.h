@@ -15,8 +15,7 @@ namespace lagoon {
 inline constexpr std::size_t kMaxOverrideFiles = 256;
 
 /// The config of `with`. kInvalidArgument says what is wrong with it, or that files came without
-/// one, or that it leads out of the model's folder; kUnimplemented: it is of a job program, whose
-/// code a client must not bring.
+/// one; kUnimplemented: it is of a job program, whose code a client must not bring.
 Result<ConfigFile> ReadOverride(const std::string& model, const LoadOverride& with);
 
 /// Files of a client in a repository of their own, which is removed with this object.

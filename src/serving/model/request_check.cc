@@ -18,9 +18,16 @@ tl::unexpected<Error> Bad(const InferRequest& request, std::string_view kind,
               fmt::format("model {}: {} {} {}", Quoted(request.model), kind, Quoted(tensor), what));
 }
 
-std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name) {
-  return static_cast<std::size_t>(std::ranges::find(specs, name, &TensorSpec::name) -
-                                  specs.begin());
+bool IsHidden(const std::vector<bool>& hidden, std::size_t index) {
+  return index < hidden.size() && hidden[index];
+}
+
+/// The tensor of this name that clients see; the number of all tensors if there is none.
+std::size_t IndexOf(const std::vector<TensorSpec>& specs, const std::vector<bool>& hidden,
+                    std::string_view name) {
+  const auto index =
+      static_cast<std::size_t>(std::ranges::find(specs, name, &TensorSpec::name) - specs.begin());
+  return IsHidden(hidden, index) ? specs.size() : index;
 }
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
@@ -95,13 +102,15 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
                   RequestBinding& binding) {
   binding.inputs.resize(signature.inputs.size());
   binding.dims.resize(signature.inputs.size());
-  std::vector<bool> seen(signature.inputs.size());
+  std::vector<bool> seen = signature.hidden_inputs;  // those that the sequence gives
+  seen.resize(signature.inputs.size());
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     const InputTensor& input = request.inputs[i];
-    const std::size_t index = IndexOf(signature.inputs, input.name);
+    const std::size_t index = IndexOf(signature.inputs, signature.hidden_inputs, input.name);
     if (index == signature.inputs.size()) {
       return Bad(request, "input", input.name,
-                 fmt::format("is unknown; the model takes {}", QuotedNames(signature.inputs)));
+                 fmt::format("is unknown; the model takes {}",
+                             QuotedNames(Visible(signature.inputs, signature.hidden_inputs))));
     }
     if (seen[index]) return Bad(request, "input", input.name, "is there twice");
     seen[index] = true;
@@ -142,10 +151,11 @@ Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& 
 Status BindOutputs(const InferRequest& request, const Signature& signature,
                    RequestBinding& binding) {
   for (const std::string& name : request.outputs) {
-    const std::size_t index = IndexOf(signature.outputs, name);
+    const std::size_t index = IndexOf(signature.outputs, signature.hidden_outputs, name);
     if (index == signature.outputs.size()) {
       return Bad(request, "output", name,
-                 fmt::format("is unknown; the model gives {}", QuotedNames(signature.outputs)));
+                 fmt::format("is unknown; the model gives {}",
+                             QuotedNames(Visible(signature.outputs, signature.hidden_outputs))));
     }
     if (std::ranges::find(binding.outputs, index) != binding.outputs.end()) {
       return Bad(request, "output", name, "is asked for twice");
@@ -153,12 +163,15 @@ Status BindOutputs(const InferRequest& request, const Signature& signature,
     binding.outputs.push_back(index);
   }
   if (request.outputs.empty()) {
-    for (std::size_t i = 0; i < signature.outputs.size(); ++i) binding.outputs.push_back(i);
+    for (std::size_t i = 0; i < signature.outputs.size(); ++i) {
+      if (!IsHidden(signature.hidden_outputs, i)) binding.outputs.push_back(i);
+    }
   }
   for (std::size_t i = 0; i < binding.outputs.size(); ++i) {
     LAGOON_RETURN_IF_ERROR(CheckForm(request, i, signature.outputs[binding.outputs[i]]));
     binding.classes.push_back(ClassesOf(request, i));
   }
+  binding.answered = binding.outputs.size();
   return {};
 }
 

@@ -94,6 +94,10 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, file.config, signature_));
+  if (settings().sequences) {
+    LAGOON_ASSIGN_OR_RETURN(sequence_,
+                            PlanSequences(*settings().sequences, source_.folder, signature_));
+  }
   LAGOON_RETURN_IF_ERROR(Profile(drafts, device, load, source));
   TakePlans(std::move(drafts));
   if (idle) ProfileParts(device);
@@ -488,8 +492,8 @@ ModelMetadata ServedModel::Metadata() const {
   ModelMetadata metadata;
   metadata.name = name();
   metadata.platform = config().platform();
-  metadata.inputs = signature_.inputs;
-  metadata.outputs = signature_.outputs;
+  metadata.inputs = Visible(signature_.inputs, signature_.hidden_inputs);
+  metadata.outputs = Visible(signature_.outputs, signature_.hidden_outputs);
   metadata.max_batch = signature_.max_batch;
   return metadata;
 }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "serving/config/model_settings.h"
+#include "serving/config/sequence_settings.h"
 
 namespace lagoon {
 namespace {
@@ -34,10 +35,12 @@ template <typename Tensors>
 class Side {
  public:
   /// Narrows `specs` to the sizes that the config declares.
-  Side(const char* kind, std::vector<TensorSpec>& specs, int max_batch_size,
-       std::vector<std::string>& warnings)
+  /// `hidden`: names of tensors that are not for clients.
+  Side(const char* kind, std::vector<TensorSpec>& specs, std::vector<std::string> hidden,
+       int max_batch_size, std::vector<std::string>& warnings)
       : kind_(kind),
         specs_(specs),
+        hidden_(std::move(hidden)),
         max_batch_size_(max_batch_size),
         warnings_(warnings),
         reshapes_(specs.size()) {}
@@ -45,7 +48,9 @@ class Side {
   /// Checks and completes each declared tensor. If none is declared, declares all.
   Status Complete(Tensors& declared) {
     if (declared.empty()) {
-      for (const TensorSpec& spec : specs_) declared.Add()->set_name(spec.name);
+      for (const TensorSpec& spec : specs_) {
+        if (!IsHidden(spec.name)) declared.Add()->set_name(spec.name);
+      }
     }
     for (int i = 0; i < declared.size(); ++i) {
       for (int j = 0; j < i; ++j) {
@@ -59,12 +64,21 @@ class Side {
     return {};
   }
 
+  bool IsHidden(const std::string& name) const {
+    return std::ranges::find(hidden_, name) != hidden_.end();
+  }
   /// For each of the tensors.
   std::vector<std::optional<Reshape>> TakeReshapes() { return std::move(reshapes_); }
 
  private:
   template <typename Tensor>
   Status CompleteTensor(Tensor& tensor) {
+    if (IsHidden(tensor.name())) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} '{}' is declared, and sequence_batching gives it to the model too", kind_,
+                      tensor.name()));
+    }
     const auto spec = std::ranges::find(specs_, tensor.name(), &TensorSpec::name);
     if (spec == specs_.end()) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -108,7 +122,8 @@ class Side {
   /// Whether clients' `declared` and the model's `reshape` have the same elements in the same
   /// order: as many open dims, and as many elements before, between and behind them.
   Status CheckReshape(const std::string& name, const Dims& declared, const Dims& reshape) const {
-    if (!declared.empty() && Runs(declared) == Runs(reshape)) return {};
+    const std::vector<std::int64_t> runs = Runs(declared);
+    if (!declared.empty() && runs.front() > 0 && runs == Runs(reshape)) return {};
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} '{}' has dims {} and a reshape to {}; both must be given, with as "
                             "many elements before, between and behind the open dims (-1)",
@@ -116,7 +131,7 @@ class Side {
   }
 
   /// The elements of `dims` before, between and behind its open dims. A dim that is neither open
-  /// nor positive, or too many elements, give a number below 0, which no other shape has.
+  /// nor positive, or too many elements, give a number below 0.
   static std::vector<std::int64_t> Runs(const Dims& dims) {
     std::vector<std::int64_t> runs = {1};
     for (std::size_t i = 0; i < dims.size(); ++i) {
@@ -167,6 +182,7 @@ class Side {
 
   const char* kind_;
   std::vector<TensorSpec>& specs_;
+  std::vector<std::string> hidden_;
   int max_batch_size_;
   std::vector<std::string>& warnings_;
   std::vector<std::optional<Reshape>> reshapes_;
@@ -251,6 +267,15 @@ std::optional<Dims> Reshaped(const Dims& dims, const Dims& from, const Dims& to)
   return sizes;
 }
 
+std::vector<TensorSpec> Visible(const std::vector<TensorSpec>& specs,
+                                const std::vector<bool>& hidden) {
+  std::vector<TensorSpec> visible;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (i >= hidden.size() || !hidden[i]) visible.push_back(specs[i]);
+  }
+  return visible;
+}
+
 std::string QuotedNames(const std::vector<TensorSpec>& specs) {
   std::string names;
   for (const TensorSpec& spec : specs) {
@@ -315,9 +340,12 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
                     max_batch_size));
   }
   using google::protobuf::RepeatedPtrField;
-  Side<RepeatedPtrField<inference::ModelInput>> in("input", inputs, max_batch_size, warnings);
+  SequenceTensors hidden = HiddenTensors(config);
+  Side<RepeatedPtrField<inference::ModelInput>> in("input", inputs, std::move(hidden.inputs),
+                                                   max_batch_size, warnings);
   LAGOON_RETURN_IF_ERROR(in.Complete(*config.mutable_input()));
-  Side<RepeatedPtrField<inference::ModelOutput>> out("output", outputs, max_batch_size, warnings);
+  Side<RepeatedPtrField<inference::ModelOutput>> out("output", outputs, std::move(hidden.outputs),
+                                                     max_batch_size, warnings);
   LAGOON_RETURN_IF_ERROR(out.Complete(*config.mutable_output()));
 
   Signature signature;
@@ -326,6 +354,8 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
   std::vector<std::optional<Reshape>> output_reshape = out.TakeReshapes();
   signature.max_batch = max_batch_size;
   for (const TensorSpec& input : inputs) {
+    signature.hidden_inputs.push_back(in.IsHidden(input.name));
+    if (signature.hidden_inputs.back()) continue;
     if (std::ranges::find(config.input(), input.name, &inference::ModelInput::name) ==
         config.input().end()) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -333,10 +363,12 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (std::ranges::find(config.output(), outputs[i].name, &inference::ModelOutput::name) ==
-        config.output().end()) {
+    const bool of_sequence = out.IsHidden(outputs[i].name);
+    if (!of_sequence && std::ranges::find(config.output(), outputs[i].name,
+                                          &inference::ModelOutput::name) == config.output().end()) {
       continue;
     }
+    signature.hidden_outputs.push_back(of_sequence);
     signature.outputs.push_back(outputs[i]);
     signature.output_index.push_back(i);
     signature.output_reshape.push_back(std::move(output_reshape[i]));

@@ -38,9 +38,16 @@ struct Signature {
   /// For each of `outputs`: what its label file says (labels.h). Null, or beyond its end: it has
   /// none.
   std::vector<std::shared_ptr<const Labels>> labels;
+  /// For each of `inputs` and of `outputs`: it is of the sequence (sequence_batching), and clients
+  /// do not see it. Empty: none is.
+  std::vector<bool> hidden_inputs, hidden_outputs;
   /// max_batch_size. Above 0, the first dim of every tensor is the batch, from 1 to this number.
   std::int64_t max_batch = 0;
 };
+
+/// The tensors that clients see. `hidden`: as in Signature.
+std::vector<TensorSpec> Visible(const std::vector<TensorSpec>& specs,
+                                const std::vector<bool>& hidden);
 
 /// The names of the tensors, for messages: "'a', 'b'".
 std::string QuotedNames(const std::vector<TensorSpec>& specs);

@@ -45,6 +45,19 @@ bool RequestTensors::Copies(const ServedPlan& plan, std::size_t output) const {
          (links.next && std::ranges::any_of(links.next->sources, is_this));
 }
 
+void RequestTensors::GiveInput(std::size_t input, const Dims& dims, std::span<const std::byte> data,
+                               std::shared_ptr<const void> owner) {
+  if (dims_ != &next_dims_) {
+    next_dims_ = *dims_;
+    next_inputs_ = *inputs_;
+    dims_ = &next_dims_;
+    inputs_ = &next_inputs_;
+  }
+  next_dims_[input] = dims;
+  next_inputs_[input] = data;
+  if (owner != nullptr) given_.push_back(std::move(owner));
+}
+
 Status RequestTensors::TakeRoom(std::size_t bytes) {
   AnswerRoom* const room = request_.asked.room.get();
   if (room == nullptr || bytes == 0) return {};
