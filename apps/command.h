@@ -12,6 +12,7 @@ namespace lagoon {
 // A callback reports failure by throwing CLI::RuntimeError(exit_code) after it has printed the
 // reason (Die() below).
 void AddServe(CLI::App& app);
+void AddCheck(CLI::App& app);
 void AddInfer(CLI::App& app);
 void AddInspect(CLI::App& app);
 void AddProfile(CLI::App& app);

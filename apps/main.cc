@@ -9,6 +9,7 @@ constexpr char kDescription[] =
     "Real-time models answer as if they were alone; best-effort models take what they leave.\n"
     "\n"
     "  lagoon serve --models DIR       serve a model repository over HTTP and gRPC\n"
+    "  lagoon check DIR                say which models of a repository are served, and why not\n"
     "  lagoon infer MODEL.onnx ...     run one inference on files\n"
     "  lagoon inspect MODEL.onnx       show a compiled model\n"
     "  lagoon profile MODEL.onnx       tune a model's kernels for this machine\n"
@@ -21,6 +22,7 @@ constexpr char kDescription[] =
 
 void AddCommands(CLI::App& app) {
   AddServe(app);
+  AddCheck(app);
   AddInfer(app);
   AddInspect(app);
   AddProfile(app);

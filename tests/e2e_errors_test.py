@@ -135,8 +135,8 @@ def test_bad_json_is_answered_with_400(server, body):
 
 
 @pytest.mark.parametrize("datatype, expected", (("FP33", 400), ("fp32", 400), ("", 400),
-                                                ("BYTES", 501)))
-def test_datatype_that_lagoon_does_not_have_is_named(server, datatype, expected):
+                                                ("BYTES", 400)))
+def test_datatype_that_is_not_the_models_is_named(server, datatype, expected):
     status, reply = server.post(INFER, request_body(datatype=datatype))
     assert status == expected
     assert "'image'" in reply["error"] and datatype in reply["error"]

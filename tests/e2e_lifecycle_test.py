@@ -266,6 +266,29 @@ def test_a_model_to_load_that_the_repository_lacks_is_not_served(lagoon, digits_
     assert "nope" in text and "the repository has no model of this name" in text
 
 
+@pytest.mark.parametrize("protocol", ("http", "grpc"))
+def test_a_load_may_bring_a_config_and_files(lagoon, digits_only, test_split, digit_scores, protocol):
+    image, scores = test_split[0][0], digit_scores[:1]
+    model = (digits_only / "digits" / "1" / "model.onnx").read_bytes()
+    words = ("--model-control", "explicit", "--load-model", "digits")
+    with serving(lagoon, digits_only, *words) as server, getattr(server, protocol)() as client:
+        client.load_model("sent", config=json.dumps({"instance_group": [{"count": 2}]}),
+                          files={"file:3/model.onnx": model})
+        assert relative_error(infer_digit(server, image, "sent"), scores) <= TOLERANCE
+        assert client.is_model_ready("sent", "3") and not server.http().is_model_ready("sent", "1")
+        client.load_model("digits", config=json.dumps({"name": "digits", "instance_group": [{"count": 3}]}))
+        assert server.http().get_model_config("digits")["instance_group"][0]["count"] == 3
+        for config, files in (("no JSON", None), ('{"backend": "lagoon_job"}', {"file:1/job.so": model}),
+                              ("{}", {"file:../digits/1/model.onnx": b"x"}), ("{}", {"file:1/model.onnx": b"x"})):
+            with pytest.raises(InferenceServerException, match="digits"):
+                client.load_model("digits", config=config, files=files)
+            assert relative_error(infer_digit(server, image), scores) <= TOLERANCE
+        with pytest.raises(InferenceServerException, match="config"):
+            client.load_model("sent", files={"file:3/model.onnx": model})
+        client.unload_model("sent")
+        assert not server.http().is_model_ready("sent")
+
+
 def test_the_metrics_port_may_have_an_address_of_its_own(lagoon, digits_only):
     with serving(lagoon, digits_only, "--metrics-address", "127.0.0.2") as server:
         assert f"127.0.0.2:{server.ports['metrics']}" in server.log()

@@ -6,14 +6,13 @@
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <exception>
 #include <functional>
 #include <utility>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "server/http/charged_room.h"
 #include "server/memory_budget.h"
+#include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
 namespace lagoon {
@@ -42,16 +41,6 @@ Result<std::optional<std::size_t>> JsonLength(const HttpRequest& request) {
   return std::optional(length);
 }
 
-// Answers exceptions of a library too (memory ran out): else the connection would wait for ever.
-void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& e) {
-    spdlog::error("server: handling a request failed: {}", e.what());
-    reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
-  }
-}
-
 HttpResponse LaneIsFull(std::string_view what) {
   return HttpResponse::Failure(
       503, fmt::format("{} large JSON texts and compressed answers wait already, the limit: this "
@@ -71,6 +60,9 @@ struct InferHandler::Pending {
 
   void Give(Result<InferResponse> result) {
     if (!result) return reply->Send(HttpResponse::Failure(result.error()));
+    if (Status rendered = RenderClasses(*result); !rendered) {
+      return reply->Send(HttpResponse::Failure(rendered.error()));
+    }
     const bool gives_way = result->job.background;
     HttpResponse response = RenderHttpInfer(*std::move(result), format, stamps);
     Compress(response, coding);
@@ -223,8 +215,9 @@ void InferHandler::Answer(Pending pending, Result<InferResponse> result) {
   auto write = [this, pending = std::move(pending), result = std::move(result)]() mutable {
     const auto keep = pending.reply;
     AnswerErrors(keep, [&] {
-      Status written = pending.format.regions.Write(result->outputs);
-      if (!written) {
+      if (Status rendered = RenderClasses(*result); !rendered) {
+        result = tl::unexpected<Error>(std::move(rendered).error());
+      } else if (Status written = pending.format.regions.Write(result->outputs); !written) {
         result = Annotate(fmt::format("model '{}'", result->model), std::move(written).error());
       }
       AnswerWritten(std::move(pending), std::move(result));

@@ -216,8 +216,8 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
 }
 
 std::size_t MetricsHandler::MaxBodyBytes(boost::beast::http::verb /*method*/,
-                                         std::string_view /*target*/) const {
-  return SchedulerHandler::kMaxBodyBytes;
+                                         std::string_view target) const {
+  return handlers_.MaxBodyBytes(ParseRoute(target).kind);
 }
 
 void MetricsHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {

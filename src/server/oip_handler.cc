@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -57,6 +58,11 @@ bool AdminHandlers::Handle(const Route& route, const HttpRequest& request,
   }
 }
 
+std::size_t AdminHandlers::MaxBodyBytes(Route::Kind kind) const {
+  const bool load = kind == Route::Kind::kRepositoryLoad;
+  return std::max(SchedulerHandler::kMaxBodyBytes, load ? fleet.MaxLoadBytes() : 0);
+}
+
 bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& reply) {
   const auto name = http::to_string(request.method);
   if (endpoint.methods.find({name.data(), name.size()}) != std::string_view::npos) return true;
@@ -67,7 +73,8 @@ bool HasMethod(const Endpoint& endpoint, const HttpRequest& request, HttpReply& 
 std::size_t OipHandler::MaxBodyBytes(http::verb /*method*/, std::string_view target) const {
   const Route::Kind kind = ParseRoute(target).kind;
   if (kind == Route::Kind::kModelInfer) return std::numeric_limits<std::size_t>::max();
-  return IsGenerate(kind) ? GenerateHandler::kMaxBodyBytes : SchedulerHandler::kMaxBodyBytes;
+  if (IsGenerate(kind)) return GenerateHandler::kMaxBodyBytes;
+  return handlers_.MaxBodyBytes(kind);
 }
 
 bool OipHandler::Changes(http::verb method, std::string_view target) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "server/fleet/fleet_handler.h"
@@ -25,6 +26,8 @@ struct AdminHandlers {
   /// Lets the handler of the route answer. Returns false if the route belongs to none of them.
   bool Handle(const Route& route, const HttpRequest& request,
               const std::shared_ptr<HttpReply>& reply) const;
+  /// The most bytes that the body of a request to the route may have.
+  std::size_t MaxBodyBytes(Route::Kind kind) const;
 };
 
 /// Handlers of what only clients ask for. All are borrowed.

@@ -65,7 +65,7 @@ class EdgeServer final : public Server {
         scheduler_(core, pool_),
         shares_(core),
         region_handler_(regions_),
-        fleet_(core, pool_, options.model_control),
+        fleet_(core, pool_, lane_, options.model_control),
         settings_(core, options.tracing),
         oip_(core, {infer_, generate_, region_handler_}, {scheduler_, shares_, fleet_, settings_},
              {options.admin_on_http, options.strict_readiness}),
@@ -170,7 +170,7 @@ lagoon::Status EdgeServer::Open() {
   LAGOON_RETURN_IF_ERROR(CheckHosts(options_));
   // Every port is bound before anything is served.
   HttpLimits scrape = options_.http;
-  scrape.max_body_bytes = SchedulerHandler::kMaxBodyBytes;
+  scrape.max_body_bytes = std::max(SchedulerHandler::kMaxBodyBytes, fleet_.MaxLoadBytes());
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
   LAGOON_ASSIGN_OR_RETURN(http_, Listen({ports[0], options_.http}, oip_));
   LAGOON_ASSIGN_OR_RETURN(metrics_, Listen({ports[2], scrape}, scrapes_));

@@ -20,6 +20,7 @@ using namespace lagoon::testing;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
@@ -282,10 +283,11 @@ TEST_F(CoreTest, AModelThatCannotMeetItsDeadlineIsReported) {
   Open();
   const std::vector<ModelStatus> models = core_->Models();
   ASSERT_THAT(models, SizeIs(2));
-  EXPECT_THAT(models[0].warning, AllOf(HasSubstr("lagoon.deadline_ms"), HasSubstr("0.010")));
+  EXPECT_THAT(models[0].warnings,
+              ElementsAre(AllOf(HasSubstr("lagoon.deadline_ms"), HasSubstr("0.010"))));
   EXPECT_EQ(models[0].state, ModelState::kReady);
   EXPECT_GT(models[0].standalone, 10us);
-  EXPECT_EQ(models[1].warning, "");
+  EXPECT_THAT(models[1].warnings, IsEmpty());
 }
 
 // ---- Cancelling and draining

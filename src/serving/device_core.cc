@@ -12,13 +12,14 @@
 #include "program/parts.h"
 #include "serving/model/request_check.h"
 #include "serving/request/flight.h"
+#include "serving/request/pass.h"
+#include "serving/request/sequences.h"
 #include "trace/recorder.h"
 
 namespace lagoon {
 namespace {
 
 // InferRequest::priority of requests that lower the class of their model.
-constexpr std::uint64_t kLoweredPriority = 2;
 
 /// The request's deadline: its timeout, or else that of `settings`, after its arrival. A timeout of
 /// centuries, for which the sum would overflow, counts as none.
@@ -83,8 +84,8 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 
 // ---- Loading and unloading while models serve
 
-Status DeviceCore::LoadModel(const std::string& name) {
-  Status loaded = WithoutExceptions([&] { return LoadAnew(name); });
+Status DeviceCore::LoadModel(const std::string& name, const LoadOverride& with) {
+  Status loaded = WithoutExceptions([&] { return LoadAnew(name, with); });
   // Only this code is about the model itself, and not about its name or the moment.
   if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
     const Status noted = WithoutExceptions([&]() -> Status {
@@ -96,11 +97,12 @@ Status DeviceCore::LoadModel(const std::string& name) {
   return loaded;
 }
 
-Status DeviceCore::LoadAnew(const std::string& name) {
+Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with) {
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   // Without the mutex, as loading may take minutes, and other models may change meanwhile.
-  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ModelTable::Entry> entry,
-                          models_.LoadOne(options_.repository, name, *device_, load_options_));
+  LAGOON_ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelTable::Entry> entry,
+      models_.LoadOne(options_.repository, name, with, *device_, load_options_));
   const MutexLock changing(change_mutex_);
   ModelTable::Removed before = MakeRoom(name, *entry);
   std::vector<SharedModel*> started;
@@ -206,15 +208,6 @@ Status DeviceCore::ResizeShare(const std::string& model, const std::string& vers
   return Annotate(fmt::format("model '{}'", found->model->name()), Error(resized.error()));
 }
 
-Batcher* DeviceCore::BatcherOf(const Flight& flight) {
-  const LoadedVersion& version = flight.version();
-  // Contents that decide a plan are of one request.
-  if (version.own == nullptr || flight.model().contents_decide()) return nullptr;
-  const bool lowered =
-      flight.request().asked.priority >= kLoweredPriority && version.lowered != nullptr;
-  return (lowered ? version.lowered : version.own).get();
-}
-
 DeviceCore::~DeviceCore() {
   Drain(Now());
   shares_.reset();
@@ -285,6 +278,13 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCa
   }
   Result<RequestBinding> binding = BindRequest(request, model.signature());
   if (!binding) return refuse(std::move(binding).error());
+  if (model.sequence()) {
+    Status bound = BindSequence(*model.sequence(), model.signature(), *binding);
+    if (!bound) {
+      bound.error().message.insert(0, fmt::format("model '{}': ", model.name()));
+      return refuse(std::move(bound).error());
+    }
+  }
   Result<RequestPadding> padding = model.buckets().Pad(model.signature(), *binding);
   if (!padding) {
     padding.error().message.insert(0, fmt::format("model '{}': ", model.name()));
@@ -319,25 +319,10 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   return flight.handle();
 }
 
-/// Hands the request over to what runs it, which answers it. After an error nothing has it.
+/// Hands the request over to what answers it. After an error nothing has it.
 Status DeviceCore::Pass(const std::shared_ptr<Flight>& flight) {
-  ServedModel& model = flight->model();
-  auto plan = model.FindPlan(flight->Key());
-  if (plan == nullptr && !model.MakesPlanFor(flight->dims())) {
-    return tl::unexpected<Error>(model.OtherShapeError());
-  }
-  if (plan == nullptr || Outdated(plan->loaded->plan)) {
-    maker_->Make(flight);
-    return {};
-  }
-  Batcher* const batcher = BatcherOf(*flight);
-  if (batcher != nullptr && FitsBatches(*plan, flight->request().rows)) {
-    LAGOON_RETURN_IF_ERROR(flight->TakeRoomFor(*plan));
-    batcher->Add(flight, *plan);
-    return {};
-  }
-  flight->Post(std::move(plan));
-  return {};
+  Sequences* const sequences = flight->version().sequences.get();
+  return sequences != nullptr ? sequences->Add(flight) : PassOn(flight, *maker_);
 }
 
 void DeviceCore::SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) {

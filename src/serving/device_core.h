@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "serving/core/models.h"
+#include "serving/core/repository_control.h"
 #include "serving/core/request.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core_options.h"
@@ -58,7 +59,7 @@ class DeviceCore {
   /// On an error the version before stays. The errors are those of RepositoryControl::LoadModel. At
   /// most one LoadModel() or UnloadModel() of a model at a time; those of different models may
   /// overlap.
-  Status LoadModel(const std::string& name);
+  Status LoadModel(const std::string& name, const LoadOverride& with);
   /// Blocks until the requests in flight of the model are answered and its memory is free. The
   /// errors are those of RepositoryControl::UnloadModel.
   Status UnloadModel(const std::string& name);
@@ -73,11 +74,10 @@ class DeviceCore {
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status CheckShares(std::span<SharedModel* const> come) const;
   Status KeepShares(const std::string& name, std::span<SharedModel* const> come) const;
-  Status LoadAnew(const std::string& name);
+  Status LoadAnew(const std::string& name, const LoadOverride& with);
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
-  static Batcher* BatcherOf(const Flight& flight);
   /// After an error, or an exception, `callback` is as it was.
   Result<std::shared_ptr<Flight>> Admit(InferRequest& request, InferCallback& callback);
   Status Pass(const std::shared_ptr<Flight>& flight);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "serving/core/repository_control.h"
+#include "serving/model/load_override.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {
@@ -36,6 +37,12 @@ onnx::ModelProto ScaledModel(float factor) {
 class ModelChangesTest : public CoreTest {
  protected:
   Status Load(const std::string& model) { return Wait(&RepositoryControl::LoadModel, model); }
+  Status LoadWith(const std::string& model, LoadOverride with) {
+    std::promise<Status> done;
+    core_->repository()->LoadModel(model, std::move(with),
+                                   [&done](Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
   Status Unload(const std::string& model) { return Wait(&RepositoryControl::UnloadModel, model); }
   std::future<Status> StartUnload(const std::string& model) {
     return Start(&RepositoryControl::UnloadModel, model);
@@ -97,6 +104,87 @@ TEST_F(ModelChangesTest, ModelsAreLoadedAndUnloadedAtRunTime) {
   EXPECT_EQ(statistics->size(), 1u);
   ASSERT_TRUE(Load("small"));
   EXPECT_EQ(Value("small"), 5);  // 1 * 1 + 3 * 1 + 1
+}
+
+TEST_F(ModelChangesTest, AConfigOfTheRequestReplacesTheOneOfTheFile) {
+  repository_.AddModel("small", SmallModel());
+  OpenWith({"small"});
+  ASSERT_TRUE(LoadWith("small", {R"({"name":"small","optimization":{"priority":"PRIORITY_MAX"},
+                                     "instance_group":[{"count":2}]})",
+                                 {}}));
+  const auto config = core_->Config("small", "");
+  EXPECT_EQ(config->instance_group(0).count(), 2);
+  EXPECT_EQ(config->optimization().priority(), inference::ModelOptimizationPolicy::PRIORITY_MAX);
+  EXPECT_EQ(Value("small"), 5);
+  ASSERT_TRUE(Load("small"));
+  EXPECT_EQ(core_->Config("small", "")->instance_group(0).count(), 1);
+}
+
+TEST_F(ModelChangesTest, FilesOfTheRequestAreAModelThatTheRepositoryNeedNotHave) {
+  repository_.AddModel("small", SmallModel());
+  OpenWith({"small"});
+  const std::string three = ScaledModel(3).SerializeAsString();
+  ASSERT_TRUE(LoadWith("sent", {"{}", {{"2/model.onnx", three}}}));
+  EXPECT_EQ(Value("sent"), 3);
+  EXPECT_EQ(core_->Metadata("sent", "")->versions, std::vector<std::string>{"2"});
+  // In place of a model that the repository has, and back again.
+  ASSERT_TRUE(LoadWith("small", {R"({"default_model_filename":"m.onnx",
+      "output":[{"name":"y","label_filename":"names"}]})",
+                                 {{"1/m.onnx", three}, {"names", "cat\ndog\n"}}}));
+  EXPECT_EQ(Value("small"), 3);
+  ASSERT_TRUE(Load("small"));
+  EXPECT_EQ(Value("small"), 5);
+  ASSERT_TRUE(Unload("sent"));
+  EXPECT_EQ(Load("sent").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(ModelChangesTest, WhatARequestMustNotBringIsRefusedAndTheModelStays) {
+  repository_.AddModel("small", SmallModel());
+  OpenWith({"small"});
+  const std::string model = ScaledModel(3).SerializeAsString();
+  const std::map<std::string, std::string> good = {{"1/model.onnx", model}};
+  const struct {
+    LoadOverride with;
+    const char* says;
+    ErrorCode code = ErrorCode::kInvalidArgument;
+  } cases[] = {
+      {{"", good}, "'config'"},
+      {{"no JSON", {}}, "the config: "},
+      {{R"({"unknown":1})", {}}, "unknown"},
+      {{R"({"name":"other"})", {}}, "name is 'other'"},
+      {{R"({"name":"\ud800"})", {}}, "the config: "},
+      {{R"({"backend":"lagoon_job"})", good}, "job program", ErrorCode::kUnimplemented},
+      {{R"({"default_model_filename":"../../other/1/model.onnx"})", {}}, "default_model_filename"},
+      {{R"({"default_model_filename":"/etc/passwd"})", {}}, "default_model_filename"},
+      {{R"({"output":[{"name":"y","label_filename":"../other/labels"}]})", {}}, "label_filename"},
+      {{R"({"ensemble_scheduling":{}})", {}}, "ensemble_scheduling", ErrorCode::kUnimplemented},
+      {{"{}", {{"../x/1/model.onnx", model}}}, "'../x/1/model.onnx'"},
+      {{"{}", {{"/1/model.onnx", model}}}, "'/1/model.onnx'"},
+      {{"{}", {{"1/../../model.onnx", model}}}, "'1/../../model.onnx'"},
+      {{"{}", {{"1/./model.onnx", model}}}, "'1/./model.onnx'"},
+      {{"{}", {{"1/", model}}}, "'1/'"},
+      {{"{}", {{"", model}}}, "''"},
+      {{"{}", {{std::string("1/a\0b", 5), model}}}, "'1/a?b'"},
+      {{"{}", {{std::string(300, 'a'), model}}}, "is not the path"},
+      {{"{}", {{"1", model}, {"1/model.onnx", model}}},
+       "cannot be written",
+       ErrorCode::kUnavailable},
+      {{"{}", {{"model.onnx", model}}}, "has no version"},
+      {{"{}", {{"1/model.onnx", "no model"}}}, "version 1"},
+      {{std::string(kMaxConfigBytes + 1, ' '), {}}, "larger than"},
+  };
+  for (const auto& [with, says, code] : cases) {
+    const Status loaded = LoadWith("small", with);
+    ASSERT_FALSE(loaded) << says;
+    EXPECT_THAT(loaded.error().message, HasSubstr(says));
+    EXPECT_EQ(loaded.error().code, code) << loaded.error().message;
+    EXPECT_EQ(Value("small"), 5) << says;
+  }
+  LoadOverride many{"{}", {}};
+  for (std::size_t i = 0; i <= kMaxOverrideFiles; ++i) many.files[std::to_string(i)] = "";
+  EXPECT_THAT(LoadWith("small", many).error().message, HasSubstr("257 files"));
+  EXPECT_FALSE(LoadWith("..", {"{}", good}));
+  EXPECT_FALSE(LoadWith("a/b", {"{}", good}));
 }
 
 TEST_F(ModelChangesTest, AModelToLoadThatTheRepositoryLacksIsNotServedUntilItIsThere) {

@@ -14,11 +14,8 @@ namespace lagoon {
 namespace {
 
 void LogLoaded(const ServedModel& model, const ModelStatus& status) {
-  for (const std::string& warning : model.warnings()) {
+  for (const std::string& warning : status.warnings) {
     spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), warning);
-  }
-  if (!status.warning.empty()) {
-    spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), status.warning);
   }
   const std::string alone =
       model.plan() == nullptr
@@ -50,8 +47,17 @@ void LogFailed(const ModelStatus& status) {
 using Entry = ModelTable::Entry;
 
 Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
+                                 const std::optional<ConfigFile>& config, Device& device,
                                  const LoadOptions& options);
+
+/// The model that a client describes: the files that it sent, or else those of the repository.
+Result<RepositoryModel> FindModel(const std::string& repository, const std::string& name) {
+  LAGOON_ASSIGN_OR_RETURN(std::vector<RepositoryModel> models, ScanRepository(repository));
+  const auto found = std::ranges::find(models, name, &RepositoryModel::name);
+  if (found != models.end()) return std::move(*found);
+  return Fail(ErrorCode::kNotFound, fmt::format("model {} is not in the repository", Quoted(name)));
+}
 
 }  // namespace
 
@@ -69,7 +75,7 @@ Status ModelTable::Load(const std::string& repository, Device& device, const Loa
       entry = std::make_unique<Entry>();
       entry->not_loaded = true;
     } else {
-      entry = LoadModel(model, device, options);
+      entry = LoadModel(model, std::nullopt, device, options);
     }
     const MutexLock lock(mutex_);
     models_[model.name] = std::move(entry);
@@ -86,20 +92,26 @@ void ModelTable::AddAbsent(const std::string& name) {
   entry->problem = "the repository has no model of this name";
   const MutexLock lock(mutex_);
   if (models_.contains(name)) return;
-  LogFailed({name, "", ModelState::kUnavailable, entry->problem, "", 0, Nanoseconds(0)});
+  LogFailed({.name = name, .reason = entry->problem});
   models_[name] = std::move(entry);
 }
 
 Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository,
-                                                   const std::string& name, Device& device,
+                                                   const std::string& name,
+                                                   const LoadOverride& with, Device& device,
                                                    const LoadOptions& options) const {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
-  const auto found = std::ranges::find(models, name, &RepositoryModel::name);
-  if (found == models.end()) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("model {} is not in the repository", Quoted(name)));
+  std::optional<ConfigFile> config;
+  std::unique_ptr<OverrideFolder> files;
+  if (!with.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(config, ReadOverride(name, with));
+    if (!with.files.empty()) {
+      LAGOON_ASSIGN_OR_RETURN(files, OverrideFolder::Make(name, with.files));
+    }
   }
-  std::unique_ptr<Entry> entry = LoadModel(*found, device, options);
+  LAGOON_ASSIGN_OR_RETURN(const RepositoryModel found,
+                          FindModel(files == nullptr ? repository : files->repository(), name));
+  std::unique_ptr<Entry> entry = LoadModel(found, config, device, options);
+  entry->files = std::move(files);
   std::string problem = entry->problem;
   for (const auto& [number, version] : entry->versions) {
     if (version.loaded != nullptr && version.loaded->model->is_program()) {
@@ -186,7 +198,9 @@ Status ModelTable::CheckMayChange(const std::string& name) const {
 
 namespace {
 
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
+/// `config`: in place of the model's config.pbtxt.
+std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
+                                 const std::optional<ConfigFile>& config, Device& device,
                                  const LoadOptions& options) {
   const std::filesystem::path directory = model.directory;
   auto made = std::make_unique<Entry>();
@@ -194,11 +208,11 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   entry.problem = model.problem;
   Result<ConfigFile> file = Fail(ErrorCode::kInvalidArgument, model.problem);
   if (entry.problem.empty()) {
-    file = ReadConfig(model.name, directory / "config.pbtxt");
+    file = config ? *config : ReadConfig(model.name, directory / "config.pbtxt");
     if (!file) entry.problem = file.error().message;
   }
   if (!entry.problem.empty()) {
-    LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
+    LogFailed({.name = model.name, .reason = entry.problem});
     return made;
   }
   for (const std::string& warning : file->warnings) {
@@ -215,11 +229,12 @@ std::unique_ptr<Entry> LoadModel(const RepositoryModel& model, Device& device,
   for (const std::int64_t version : choice.serve) {
     const std::string name = std::to_string(version);
     const std::string path = ModelPath(directory / name, file->settings.filename);
-    entry.versions[version] = LoadVersion({model.name, name, path, *file}, device, options);
+    entry.versions[version] =
+        LoadVersion({model.name, name, model.directory, path, *file}, device, options);
   }
   if (entry.versions.empty()) {
     entry.problem = "version_policy chooses no version";
-    LogFailed({model.name, "", ModelState::kUnavailable, entry.problem, "", 0, Nanoseconds(0)});
+    LogFailed({.name = model.name, .reason = entry.problem});
   }
   return made;
 }
@@ -229,6 +244,7 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   ModelStatus& status = version.status;
   status.name = source.name;
   status.version = source.version;
+  const std::vector<std::string> of_file = source.file.warnings;  // which LoadModel() has logged
   const TimePoint start = Now();
   // Whatever goes wrong is about this version only.
   Result<std::unique_ptr<ServedModel>> model =
@@ -244,8 +260,12 @@ Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions
   status.job_class = loaded.settings().job_class;
   status.standalone = loaded.Standalone();
   status.standalone_for = loaded.StandaloneFor();
-  status.warning = loaded.DeadlineWarning();
+  status.warnings = loaded.warnings();
+  if (std::string late = loaded.DeadlineWarning(); !late.empty()) {
+    status.warnings.push_back(std::move(late));
+  }
   LogLoaded(loaded, status);
+  status.warnings.insert(status.warnings.begin(), of_file.begin(), of_file.end());
   version.loaded = std::make_unique<LoadedVersion>(*std::move(model), ParseVersion(status.version));
   return version;
 }
@@ -396,7 +416,7 @@ std::vector<ModelStatus> ModelTable::Statuses() const {
     const bool unasked = entry->not_loaded && entry->problem.empty();
     const std::string reason = unasked ? std::string(kNotLoaded) : entry->problem;
     if (!reason.empty()) {
-      statuses.push_back({name, "", ModelState::kUnavailable, reason, "", 0, Nanoseconds(0)});
+      statuses.push_back({.name = name, .reason = reason});
     }
     for (const auto& [number, version] : entry->versions) statuses.push_back(version.status);
   }

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "serving/core/models.h"
+#include "serving/model/load_override.h"
 #include "serving/model/repository.h"
 #include "serving/model/served_model.h"
 #include "serving/request/loaded_version.h"
@@ -45,11 +46,12 @@ class ModelTable {
   /// Must be called before the maker is destroyed. No request may be left.
   void StopBatchers();
 
-  /// Loads one model as the repository has it now. The table does not change; Put() puts the result
-  /// into it. kNotFound: the repository has no such model. kUnimplemented: a job program. Otherwise
-  /// the reason why a version cannot be served.
+  /// Loads one model as the repository has it now, or as a client gives it. The table does not
+  /// change; Put() puts the result into it. kNotFound: the repository has no such model.
+  /// kUnimplemented: a job program. Otherwise the reason why a version cannot be served.
   Result<std::unique_ptr<Entry>> LoadOne(const std::string& repository, const std::string& name,
-                                         Device& device, const LoadOptions& options) const;
+                                         const LoadOverride& with, Device& device,
+                                         const LoadOptions& options) const;
   /// Takes the memory that Put() needs. Returns room for what that takes out. Where memory runs
   /// out, no version changes.
   Removed MakeRoom(const std::string& name, Entry& entry);
@@ -103,9 +105,10 @@ class ModelTable::Entry {
   static void Lend(Version& version);
 
   std::map<std::int64_t, Version> versions;
-  std::string problem;      // not empty: why no version is served
-  bool not_loaded = false;  // was not asked for, or a client's load failed: `problem`
-  bool absent = false;      // was asked for, but is not in the repository: `problem`
+  std::unique_ptr<OverrideFolder> files;  // of a client's load; null: those of the repository
+  std::string problem;                    // not empty: why no version is served
+  bool not_loaded = false;                // was not asked for, or a client's load failed: `problem`
+  bool absent = false;                    // was asked for, but is not in the repository: `problem`
 };
 
 }  // namespace lagoon

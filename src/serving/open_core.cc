@@ -92,11 +92,12 @@ class Core final : public Inference,
   }
 
   // RepositoryControl
-  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
-    Order(&DeviceCore::LoadModel, model, done);
+  void LoadModel(const std::string& model, LoadOverride with,
+                 std::function<void(Status)> done) override {
+    Order({.model = model, .load = true, .with = std::move(with), .done = std::move(done)});
   }
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
-    Order(&DeviceCore::UnloadModel, model, done);
+    Order({.model = model, .load = false, .with = {}, .done = std::move(done)});
   }
 
   /// The right to call the present DeviceCore; false while there is none. The keeper waits for the
@@ -137,17 +138,18 @@ class Core final : public Inference,
   void CloseDevice();
 
   /// A model to load or to unload.
-  using MakeChange = Status (DeviceCore::*)(const std::string& model);
   struct Change {
-    MakeChange make = nullptr;
     std::string model;
+    bool load = true;  // else unload
+    LoadOverride with;
     std::function<void(Status)> done;
   };
-  static constexpr std::size_t kMaxChanges = 1024;  // that wait
+  static constexpr std::size_t kMaxChanges = 1024;                        // that wait
+  static constexpr std::size_t kMaxChangeBytes = std::size_t{512} << 20;  // of their `with`
   static constexpr int kChangers = 3;  // so that a load of minutes does not hold up others
 
-  void Order(MakeChange make, const std::string& model, const std::function<void(Status)>& done);
-  Status TakeOrder(Change change);
+  void Order(Change change);
+  Status TakeOrder(Change& change);
   std::deque<Change>::iterator NextChange() REQUIRES(mutex_);
   void MakeChanges(const std::stop_token& stop, const std::string*& changing);
   Status Make(const Change& change, bool ends);
@@ -179,17 +181,16 @@ class Core final : public Inference,
 
 // ---- Loading and unloading models
 
-void Core::Order(MakeChange make, const std::string& model,
-                 const std::function<void(Status)>& done) {
-  Status taken = WithoutExceptions([&] { return TakeOrder({make, model, done}); });
+void Core::Order(Change change) {
+  Status taken = WithoutExceptions([&] { return TakeOrder(change); });
   if (taken) return;
-  done(WithoutExceptions([&]() -> Status {
-    return Annotate(fmt::format("model '{}'", model), std::move(taken).error());
+  change.done(WithoutExceptions([&]() -> Status {
+    return Annotate(fmt::format("model '{}'", change.model), std::move(taken).error());
   }));
 }
 
-/// After an error or an exception the change is not in the list.
-Status Core::TakeOrder(Change change) {
+/// After an error or an exception the change is as it was, and not in the list.
+Status Core::TakeOrder(Change& change) {
   const MutexLock lock(mutex_);
   if (stopped_ || draining_) {
     return Fail(ErrorCode::kUnavailable, "the server is shutting down");
@@ -197,6 +198,15 @@ Status Core::TakeOrder(Change change) {
   if (changes_.size() >= kMaxChanges) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("{} models wait to be loaded or unloaded; try again", changes_.size()));
+  }
+  std::size_t bytes = change.with.bytes();
+  for (const Change& waiting : changes_) bytes += waiting.with.bytes();
+  if (!change.with.empty() && bytes > kMaxChangeBytes) {
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("with the {} bytes that came with it, {} bytes would wait to be loaded; "
+                    "at most {} may",
+                    change.with.bytes(), bytes, kMaxChangeBytes));
   }
   changes_.push_back(std::move(change));
   ordered_.NotifyOne();
@@ -253,7 +263,8 @@ Status Core::Make(const Change& change, bool ends) {
   }
   const Lease present = present_.Borrow();
   if (!present) return tl::unexpected<Error>(Away());
-  return ((*present).*change.make)(change.model);
+  return change.load ? present->LoadModel(change.model, change.with)
+                     : present->UnloadModel(change.model);
 }
 
 std::vector<ModelStatus> Core::Models() const {

@@ -12,8 +12,10 @@
 namespace lagoon {
 namespace {
 
+using ::testing::AllOf;
 using testing::Answer;
 using testing::CodeOf;
+using ::testing::Contains;
 using ::testing::ElementsAreArray;
 using testing::Floats;
 using ::testing::HasSubstr;
@@ -110,8 +112,8 @@ TEST_F(PartsTest, TheTimeAloneIsThatOfAllParts) {
   Open();
   const ModelStatus status = core_->Models().front();
   EXPECT_THAT(status.standalone_for, HasSubstr("2 parts"));
-  EXPECT_THAT(status.warning, HasSubstr("above its lagoon.deadline_ms"));
-  EXPECT_THAT(status.warning, HasSubstr("2 parts"));
+  EXPECT_THAT(status.warnings,
+              Contains(AllOf(HasSubstr("above its lagoon.deadline_ms"), HasSubstr("2 parts"))));
 }
 
 TEST_F(PartsTest, TheMetadataSayWhatIsOpen) {

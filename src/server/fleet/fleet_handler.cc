@@ -77,13 +77,25 @@ void FleetHandler::HandleRepository(const Route& route, const HttpRequest& reque
                            ? HttpResponse::Json(RepositoryIndexJson(core_.Models(), *ready_only))
                            : HttpResponse::Failure(ready_only.error()));
   }
-  const Status body = CheckRepositoryBody(BodyOf(request));
-  if (!body) return reply->Send(HttpResponse::Failure(body.error()));
-  Change(route, reply);
+  if (request.body.size() <= kMaxEdgeJsonBytes) {
+    return Change(route, reply, ParseRepositoryBody(BodyOf(request)));
+  }
+  // A model came with the load.
+  const TimePoint received = request.received;
+  const std::size_t bytes = request.body.size();
+  const auto keep = reply;
+  auto work = [this, route, reply, body = BodyOf(request), payload = request.payload] {
+    AnswerErrors(reply, [&] { Change(route, reply, ParseRepositoryBody(body)); });
+  };
+  if (!lane_.Post(received, bytes, std::move(work))) {
+    keep->Send(HttpResponse::Failure(503, "too many large JSON texts wait already; try again"));
+  }
 }
 
 /// The answer to a change comes when the change is made, from a thread of the core.
-void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& reply) {
+void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& reply,
+                          Result<LoadOverride> with) {
+  if (!with) return reply->Send(HttpResponse::Failure(with.error()));
   const bool load = route.kind == Route::Kind::kRepositoryLoad;
   RepositoryControl* const repository = core_.repository();
   if (repository == nullptr) {
@@ -101,7 +113,7 @@ void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& 
         });
     hold.reset();  // this thread has left the pool's code
   };
-  if (load) return repository->LoadModel(route.model, done);
+  if (load) return repository->LoadModel(route.model, *std::move(with), done);
   repository->UnloadModel(route.model, done);
 }
 

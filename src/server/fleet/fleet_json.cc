@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <boost/beast/core/detail/base64.hpp>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json_fields.h"
 #include "base/text.h"
@@ -131,13 +133,42 @@ Result<bool> ParseIndexJson(std::string_view body) {
                                                        Quoted(DumpJson(json["ready"]))));
 }
 
-Status CheckRepositoryBody(std::string_view body) {
+Result<std::string> FromBase64(std::string_view text) {
+  namespace base64 = boost::beast::detail::base64;
+  std::string_view digits = text;
+  for (int i = 0; i < 2 && digits.ends_with('='); ++i) digits.remove_suffix(1);
+  std::string bytes(base64::decoded_size(text.size()) + 3, '\0');
+  const auto [written, read] = base64::decode(bytes.data(), digits.data(), digits.size());
+  bytes.resize(written);
+  if (read == digits.size() && text.size() % 4 == 0) return bytes;
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("is not base64: wrong at character {} of {}", read, text.size()));
+}
+
+Result<LoadOverride> ParseRepositoryBody(std::string_view body) {
+  LoadOverride with;
   LAGOON_ASSIGN_OR_RETURN(const Json json, ParseObject(body, "a JSON object, or empty"));
-  if (!json.contains("parameters") || !json["parameters"].is_object()) return {};
+  if (!json.contains("parameters") || !json["parameters"].is_object()) return with;
   for (const auto& [key, value] : json["parameters"].items()) {
-    LAGOON_RETURN_IF_ERROR(CheckRepositoryParameter(key));
+    const bool file = key.starts_with(kFileParameter);
+    if (!file && key != kConfigParameter) {
+      LAGOON_RETURN_IF_ERROR(CheckRepositoryParameter(key));
+      continue;
+    }
+    if (!value.is_string()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("parameter {} must be a string", Quoted(key)));
+    }
+    const auto& text = value.get_ref<const std::string&>();
+    if (!file) {
+      with.config = text;
+      continue;
+    }
+    auto contents = FromBase64(text);
+    if (!contents) return Annotate(fmt::format("parameter {}", Quoted(key)), contents.error());
+    with.files[key.substr(kFileParameter.size())] = *std::move(contents);
   }
-  return {};
+  return with;
 }
 
 }  // namespace lagoon

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "serving/core/fleet_control.h"
 #include "serving/core/models.h"
+#include "serving/core/repository_control.h"
 
 namespace lagoon {
 
@@ -28,8 +29,12 @@ Result<std::string> ParseLeaveJson(std::string_view body);
 std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only);
 /// The `ready` of {"ready": BOOL}, false by default; the body may be empty. kInvalidArgument.
 Result<bool> ParseIndexJson(std::string_view body);
-/// Checks the body of a load or an unload: empty or a JSON object. kUnimplemented for parameters
-/// that would change the model, as files or a config in the request.
-Status CheckRepositoryBody(std::string_view body);
+/// What the body of a load gives in place of what the repository has. The body, of an unload too,
+/// is empty or a JSON object. kInvalidArgument: the config is no string, or a file is not base64.
+/// kUnimplemented: other parameters.
+Result<LoadOverride> ParseRepositoryBody(std::string_view body);
+
+/// The bytes of `text`, with the padding that makes its length a multiple of 4. kInvalidArgument.
+Result<std::string> FromBase64(std::string_view text);
 
 }  // namespace lagoon

@@ -176,9 +176,32 @@ TEST_F(FleetServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
     EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load", body)).status, 400) << body;
   }
   EXPECT_EQ(
-      Ask(Post("/v2/repository/models/twice/load", R"({"parameters":{"config":"{}"}})")).status,
+      Ask(Post("/v2/repository/models/twice/load", R"({"parameters":{"reload":true}})")).status,
       501);
   EXPECT_THAT(Ask(Get("/v2")).body, HasSubstr("model_repository"));
+}
+
+TEST_F(FleetServer, ALoadMayBringAConfigAndFiles) {
+  model_control_ = true;
+  Restart();
+  EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load",
+                     R"({"parameters":{"config":"{}","file:1/m":"TWFu"}})"))
+                .status,
+            200);
+  const std::string large(100'000, '7');  // read on the lane
+  EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load",
+                     R"({"parameters":{"config":")" + large + R"("}})"))
+                .status,
+            200);
+  EXPECT_THAT(core_.Changes(), ElementsAre("load {} 1/m=Man twice", "load " + large + " twice"));
+  const auto wrong = Ask(
+      Post("/v2/repository/models/twice/load", R"({"parameters":{"config":"{}","file:1/m":"?"}})"));
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_THAT(ErrorOf(wrong), HasSubstr("'file:1/m': is not base64"));
+  EXPECT_EQ(Ask(Post("/v2/repository/models/twice/unload",
+                     R"({"parameters":{"config":")" + large + R"("}})"))
+                .status,
+            413);
 }
 
 TEST_F(FleetServer, TheIndexListsModelsAndSaysWhyOneIsNotServed) {

@@ -55,8 +55,7 @@ Status CheckRepositoryParameter(std::string_view name) {
   // No model of Lagoon depends on another one, but for job programs, which stay.
   if (name == "unload_dependents") return {};
   return Fail(ErrorCode::kUnimplemented,
-              fmt::format("parameter {} is not supported: a model is loaded as the repository has "
-                          "it",
+              fmt::format("parameter {} is not supported; a load takes 'config' and 'file:PATH'",
                           Quoted(name)));
 }
 

@@ -29,7 +29,12 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
 /// logged as it is. To unload what is not loaded is no error.
 Status ForClients(bool load, const std::string& model, const Status& changed);
 
-/// Parameters of a load or an unload, by name: kUnimplemented for one that Lagoon does not have.
+/// A parameter of a load or an unload that is not part of a LoadOverride: kUnimplemented for one
+/// that Lagoon does not have.
 Status CheckRepositoryParameter(std::string_view name);
+
+/// The parameters of a LoadOverride: a config, and files, each with its path behind the prefix.
+inline constexpr std::string_view kConfigParameter = "config";
+inline constexpr std::string_view kFileParameter = "file:";
 
 }  // namespace lagoon

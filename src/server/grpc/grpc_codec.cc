@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/error_map.h"
+#include "server/tensors/classes.h"
 
 namespace lagoon {
 namespace {
@@ -89,6 +90,7 @@ void FillDuration(const StageStatistics& stage, inference::StatisticDuration& me
 
 Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
                                          const OutputRegions& regions) {
+  LAGOON_RETURN_IF_ERROR(RenderClasses(response));
   std::size_t bytes = 0;
   for (const OutputTensor& output : response.outputs) bytes += output.data.size();
   if (bytes > kMostAnswerBytes) {

@@ -31,7 +31,8 @@ Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequ
 
 /// The answer as a serialized ModelInferResponse. Data of kReferredBytes or more is not copied: the
 /// buffer owns the outputs. Null `stamps`: no stages are reported. Outputs that `regions` has are
-/// there already. kResourceExhausted: the answer is larger than any message can be.
+/// there already. kResourceExhausted: the answer is larger than any message can be. Other errors:
+/// RenderClasses().
 Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
                                          const OutputRegions& regions = {});
 

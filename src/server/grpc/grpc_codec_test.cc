@@ -119,7 +119,7 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
 
   message = Request("FP99", {1});
   EXPECT_THAT(error(message).message, HasSubstr("'FP99'"));
-  EXPECT_EQ(error(Request("BYTES", {1})).code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(error(Request("BYTES", {1})).message, HasSubstr("0 elements of BYTES"));
   EXPECT_EQ(error(Request("FP32", {-1})).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(error(Request("FP32", {INT64_MAX, INT64_MAX})).code, ErrorCode::kInvalidArgument);
 
@@ -137,8 +137,21 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   (*message->mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_int64_param(1);
   EXPECT_EQ(error(message).code, ErrorCode::kInvalidArgument);
   message = Request("FP32", {0});
-  (*message->add_outputs()->mutable_parameters())["classification"].set_int64_param(3);
-  EXPECT_EQ(error(message).code, ErrorCode::kUnimplemented);
+  (*message->add_outputs()->mutable_parameters())["classification"].set_int64_param(-3);
+  EXPECT_THAT(error(message).message, HasSubstr("'classification'"));
+}
+
+TEST(GrpcInferParse, ReadsTextsAndHowManyClassesAreAskedFor) {
+  auto message = Request("BYTES", {2});
+  message->mutable_inputs(0)->mutable_contents()->add_bytes_contents("one");
+  message->mutable_inputs(0)->mutable_contents()->add_bytes_contents("");
+  message->add_outputs()->set_name("z");
+  message->add_outputs()->set_name("y");
+  (*message->mutable_outputs(1)->mutable_parameters())["classification"].set_int64_param(3);
+  const auto parsed = ParseGrpcInfer(message);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->request.inputs[0].data.size(), 11u);
+  EXPECT_THAT(parsed->request.classes, ElementsAre(0u, 3u));
 }
 
 TEST(GrpcInferParse, RefusesContentsOfTwoTypes) {
@@ -165,7 +178,8 @@ TEST(GrpcInferParse, MessagesStayShortWhateverTheClientWrote) {
   requests.back()->set_model_name(big);
   requests.push_back(Request("FP32", {0}));
   requests.back()->add_outputs()->set_name(big);
-  (*requests.back()->mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
+  (*requests.back()->mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(
+      -1);
   requests.push_back(Request("FP32", {0}));
   requests.back()->add_outputs()->set_name(big);
   (*requests.back()->mutable_outputs(0)->mutable_parameters())["shared_memory_region"]

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/grpc/grpc_codec.h"
+#include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
 namespace lagoon {
@@ -63,6 +64,9 @@ void GrpcInferCall::Refuse(const Error& error) {
 void GrpcInferCall::Respond(Result<InferResponse> result) {
   if (!result) return Refuse(result.error());
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
+  if (const lagoon::Status rendered = RenderClasses(*result); !rendered) {
+    return Refuse(rendered.error());
+  }
   if (const lagoon::Status written = regions_.Write(result->outputs); !written) {
     return Refuse(written.error());
   }

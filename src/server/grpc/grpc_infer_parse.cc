@@ -6,7 +6,8 @@
 #include "base/text.h"
 #include "plan/element.h"
 #include "server/grpc/grpc_codec.h"
-#include "server/tensor_codec.h"
+#include "server/tensors/bytes_tensor.h"
+#include "server/tensors/tensor_codec.h"
 #include "serving/core/request.h"
 
 namespace lagoon {
@@ -107,6 +108,11 @@ const auto& FieldFor(const InferTensorContents& contents) {
 
 Result<Bytes> TypedContents(DataType type, const InferTensorContents& contents,
                             GrpcPayload& payload) {
+  if (type == DataType::kString) {
+    std::vector<std::byte>& data = payload.converted.emplace_back();
+    for (const std::string& element : contents.bytes_contents()) AppendBytesElement(element, data);
+    return Bytes(data);
+  }
   const auto no_contents = [&]() -> Result<Bytes> {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("{} has no typed contents, use raw_input_contents", OipName(type)));
@@ -148,10 +154,11 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
         fmt::format("datatype is {}, which is no type of the protocol", Quoted(input.datatype())));
   }
   InputTensor tensor{input.name(), *type, {input.shape().begin(), input.shape().end()}, {}};
-  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
   if (part != nullptr) {
     if (input.has_contents()) return Invalid("has contents beside 'shared_memory_region'");
-    if (part->bytes == bytes) return tensor;
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, tensor.dims));
+    // The elements of BYTES are checked when they are there.
+    if (part->bytes == bytes || *type == DataType::kString) return tensor;
     return Invalid(UnexpectedBytes(part->bytes, *type, tensor.dims, bytes));
   }
   if (raw != nullptr) {
@@ -164,9 +171,7 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     }
     LAGOON_ASSIGN_OR_RETURN(tensor.data, TypedContents(*type, input.contents(), payload));
   }
-  if (tensor.data.size() != bytes) {
-    return Invalid(UnexpectedBytes(tensor.data.size(), *type, tensor.dims, bytes));
-  }
+  LAGOON_RETURN_IF_ERROR(CheckTensorBytes(*type, tensor.dims, tensor.data));
   return tensor;
 }
 
@@ -198,7 +203,7 @@ Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& pay
   return {};
 }
 
-Status ParseOutputs(const inference::ModelInferRequest& message, std::vector<std::string>& outputs,
+Status ParseOutputs(const inference::ModelInferRequest& message, InferRequest& request,
                     SharedTensors& shared) {
   for (const auto& output : message.outputs()) {
     auto part = PartOf(output.parameters());
@@ -208,12 +213,12 @@ Status ParseOutputs(const inference::ModelInferRequest& message, std::vector<std
     if (*part) shared.outputs.push_back({output.name(), **std::move(part)});
     LAGOON_ASSIGN_OR_RETURN(const std::uint64_t classes,
                             WholeNumber(output.parameters(), "classification"));
-    if (classes != 0) {
-      return Fail(
-          ErrorCode::kUnimplemented,
-          fmt::format("output {}: 'classification' is not supported", Quoted(output.name())));
+    if (!std::in_range<std::uint32_t>(classes)) {
+      return Invalid(fmt::format("output {}: 'classification' is {}, which is no number of classes",
+                                 Quoted(output.name()), classes));
     }
-    outputs.push_back(output.name());
+    request.outputs.push_back(output.name());
+    request.classes.push_back(static_cast<std::uint32_t>(classes));
   }
   return {};
 }
@@ -226,11 +231,20 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
   payload->message = std::move(owner);
   SharedTensors shared;
   LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs, shared));
-  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request.outputs, shared));
+  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request, shared));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
                           WholeNumber(message.parameters(), "timeout"));
   LAGOON_ASSIGN_OR_RETURN(request.timeout, TimeoutFromMicroseconds(timeout_us));
+  const auto id = message.parameters().find("sequence_id");
+  if (id != message.parameters().end() && id->second.has_string_param()) {
+    request.sequence.text = id->second.string_param();
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(request.sequence.number,
+                            WholeNumber(message.parameters(), "sequence_id"));
+  }
+  LAGOON_ASSIGN_OR_RETURN(request.sequence.start, Flag(message.parameters(), "sequence_start"));
+  LAGOON_ASSIGN_OR_RETURN(request.sequence.end, Flag(message.parameters(), "sequence_end"));
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));

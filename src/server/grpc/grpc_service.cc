@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
 #include "base/text.h"
@@ -124,39 +125,58 @@ grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
-  return Change(context, *request, &RepositoryControl::LoadModel);
+  LoadOverride with;
+  for (const auto& [name, value] : request->parameters()) {
+    const bool file = name.starts_with(kFileParameter);
+    if (name == kConfigParameter && value.has_string_param()) {
+      with.config = value.string_param();
+    } else if (file && value.has_bytes_param()) {
+      with.files[name.substr(kFileParameter.size())] = value.bytes_param();
+    } else if (file || name == kConfigParameter) {
+      const std::string why = fmt::format("parameter {} must be {}", Quoted(name),
+                                          file ? "a bytes_param" : "a string_param");
+      return Answer(context, GrpcStatus({ErrorCode::kInvalidArgument, why}));
+    }
+  }
+  const auto load = [&with](RepositoryControl& repository, const std::string& model,
+                            std::function<void(lagoon::Status)> done) {
+    repository.LoadModel(model, std::move(with), std::move(done));
+  };
+  return Change(context, *request, /*load=*/true, load);
 }
 
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
-  return Change(context, *request, &RepositoryControl::UnloadModel);
+  const auto unload = [](RepositoryControl& repository, const std::string& model,
+                         std::function<void(lagoon::Status)> done) {
+    repository.UnloadModel(model, std::move(done));
+  };
+  return Change(context, *request, /*load=*/false, unload);
 }
 
 template <typename Request>
-grpc::ServerUnaryReactor* GrpcService::Change(
-    Context* context, const Request& request,
-    void (RepositoryControl::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
+grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request,
+                                              bool load, const MakeChange& make) {
   if (!options_.model_control) return Answer(context, NoModelControl());
-  const bool load = change == &RepositoryControl::LoadModel;
   if (!options_.admin) {
     return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
   }
   for (const auto& [name, value] : request.parameters()) {
+    if (name == kConfigParameter || name.starts_with(kFileParameter)) continue;
     const lagoon::Status known = CheckRepositoryParameter(name);
     if (!known) return Answer(context, GrpcStatus(known.error()));
   }
   RepositoryControl* const repository = core_.repository();
   if (repository == nullptr) {
-    const Error none = NoRepository(request.model_name(), load ? "loaded" : "unloaded");
-    return Answer(context, GrpcStatus(none));
+    return Answer(context, GrpcStatus(NoRepository(request.model_name(), load ? "loaded" : "unloaded")));
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  (repository->*change)(request.model_name(),
-                        [load, reactor, model = request.model_name()](lagoon::Status made) {
-                          const lagoon::Status status = ForClients(load, model, made);
-                          reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
-                        });
+  make(*repository, request.model_name(),
+       [load, reactor, model = request.model_name()](lagoon::Status made) {
+         const lagoon::Status status = ForClients(load, model, made);
+         reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
+       });
   return reactor;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
 namespace lagoon {
@@ -182,6 +183,7 @@ Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse
         SchedulerStatisticsOf(server_.core).off_core - request.stamps.off_core;
   }
   OutputRegions regions = request.regions;
+  LAGOON_RETURN_IF_ERROR(RenderClasses(answer));
   LAGOON_RETURN_IF_ERROR(regions.Write(answer.outputs));
   LAGOON_ASSIGN_OR_RETURN(
       const grpc::ByteBuffer rendered,

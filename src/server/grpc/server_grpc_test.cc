@@ -373,7 +373,16 @@ TEST_F(GrpcServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
   EXPECT_EQ(broken.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(broken.error_message(), testing::StartsWith("load failed for model 'broken': "));
   EXPECT_EQ(broken.error_message().find("secret"), std::string::npos);
+  load.set_model_name("twice");
   (*load.mutable_parameters())["config"].set_string_param("{}");
+  (*load.mutable_parameters())["file:1/m"].set_bytes_param("Man");
+  EXPECT_TRUE(Call(&Stub::RepositoryModelLoad, load, loaded).ok());
+  EXPECT_EQ(core_.Changes().back(), "load {} 1/m=Man twice");
+  (*load.mutable_parameters())["config"].set_int64_param(1);
+  EXPECT_EQ(Call(&Stub::RepositoryModelLoad, load, loaded).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  load.clear_parameters();
+  (*load.mutable_parameters())["reload"].set_bool_param(true);
   EXPECT_EQ(Call(&Stub::RepositoryModelLoad, load, loaded).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
   inference::RepositoryIndexRequest request;

@@ -107,6 +107,11 @@ TEST(HttpInferParse, RefusesJsonThatDoesNotFitItsTypeOrShape) {
            Input("INT32", "[1]", "[9007199254740993]"),
            Input("FP32", "[1]", "[3.4028236e38]"),
            Input("BOOL", "[1]", "[1]"),
+           Input("BYTES", "[1]", "[1]"),
+           Input("BYTES", "[1]", "[true]"),
+           Input("BYTES", "[2]", R"(["a"])"),
+           Input("BYTES", "[2]", R"(["a",1])"),
+           std::string(R"({"inputs":[{"name":"x","shape":[1],"data":["a"],"datatype":"FP32"}]})"),
            Input("FP32", "[1]", "[true]"),
            Input("FP33", "[1]", "[1]"),
            Input("FP32", "[2]", "[1]"),
@@ -119,11 +124,19 @@ TEST(HttpInferParse, RefusesJsonThatDoesNotFitItsTypeOrShape) {
     EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << text;
     EXPECT_THAT(parsed.error().message, HasSubstr("input 'x': ")) << text;
   }
-  EXPECT_EQ(ParseJson(Input("BYTES", "[1]", "[1]")).error().code, ErrorCode::kUnimplemented);
   EXPECT_EQ(ParseJson(Input("FP16", "[1]", "[1]")).error().code, ErrorCode::kUnimplemented);
   EXPECT_FALSE(ParseJson(R"({"inputs":[{"name":"x","datatype":"FP32","shape":[1]}]})"));
   EXPECT_FALSE(ParseJson(R"({"inputs":[{"name":"x","datatype":"FP32","data":[1]}]})"));
   EXPECT_FALSE(ParseJson(R"({"parameters":{"timeout":18446744073709551615}})"));
+}
+
+TEST(HttpInferParse, TextsBecomeTensorsOfBytes) {
+  const auto parsed = ParseJson(Input("BYTES", "[2,1]", R"([["one"],["\u00fc\u0000"]])"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const InputTensor& input = parsed->request.inputs[0];
+  EXPECT_EQ(input.type, DataType::kString);
+  const std::string text(reinterpret_cast<const char*>(input.data.data()), input.data.size());
+  EXPECT_EQ(text, std::string("\3\0\0\0one\3\0\0\0\xc3\xbc\0", 14));
 }
 
 const std::string kTwoBinary =

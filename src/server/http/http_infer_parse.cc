@@ -10,7 +10,8 @@
 #include "base/text.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
-#include "server/tensor_codec.h"
+#include "server/tensors/bytes_tensor.h"
+#include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 struct HttpPayload {
   std::shared_ptr<const void> body;
   std::vector<std::unique_ptr<std::byte[]>> converted;
+  std::vector<std::vector<std::byte>> texts;  // tensors of BYTES
 };
 
 // The value as an element of type T; nullopt: T cannot hold the value.
@@ -106,12 +108,14 @@ Status CheckData(DataType type, const JsonInput& input) {
                             ToString(input.shape)));
   }
   const bool is_bool = type == DataType::kBool;
-  if (is_bool ? input.has_numbers : input.has_bools) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'data' holds {}, the datatype is {}",
-                            is_bool ? "numbers" : "true or false", OipName(type)));
-  }
-  return {};
+  const bool is_text = type == DataType::kString;
+  std::string_view wrong;
+  if (input.has_numbers && (is_bool || is_text)) wrong = "numbers";
+  if (input.has_bools && !is_bool) wrong = "true or false";
+  if (input.has_texts && !is_text) wrong = "strings";
+  if (wrong.empty()) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("'data' holds {}, the datatype is {}", wrong, OipName(type)));
 }
 
 /// The part of a region that holds the tensor; nullopt: the tensor is elsewhere.
@@ -136,12 +140,14 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   if (!input.has_shape) return Fail(ErrorCode::kInvalidArgument, "'shape' is missing");
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(*type, input.shape));
   InputTensor tensor{std::move(input.name), *type, input.shape, {}};
+  const bool is_text = *type == DataType::kString;
   if (!input.shared.region.empty()) {
     if (input.has_data || input.binary_bytes) {
       return Fail(ErrorCode::kInvalidArgument, "has data beside 'shared_memory_region'");
     }
     const std::uint64_t given = input.shared.bytes.value_or(bytes);
-    if (given == bytes) return tensor;
+    // The elements of BYTES are checked when they are there.
+    if (given == bytes || is_text) return tensor;
     return Fail(ErrorCode::kInvalidArgument, UnexpectedBytes(given, *type, input.shape, bytes));
   }
   if (input.has_data == input.binary_bytes.has_value()) {
@@ -149,20 +155,27 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
                 "needs either 'data' or the parameter 'binary_data_size', and not both");
   }
   if (input.binary_bytes) {
-    if (*input.binary_bytes != bytes) {
+    const std::size_t size = *input.binary_bytes;
+    if (!is_text && size != bytes) {
       return Fail(ErrorCode::kInvalidArgument,
-                  UnexpectedBytes(*input.binary_bytes, *type, input.shape, bytes));
+                  UnexpectedBytes(size, *type, input.shape, bytes));
     }
-    if (bytes > tail.size()) {
+    if (size > tail.size()) {
       return Fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("needs {} bytes of binary data, the body has {} left", bytes, tail.size()));
+          fmt::format("needs {} bytes of binary data, the body has {} left", size, tail.size()));
     }
-    tensor.data = tail.first(bytes);
-    tail = tail.subspan(bytes);
+    tensor.data = tail.first(size);
+    tail = tail.subspan(size);
+    if (is_text) LAGOON_RETURN_IF_ERROR(CheckBytesElements(tensor.data, bytes));
     return tensor;
   }
   LAGOON_RETURN_IF_ERROR(CheckData(*type, input));
+  if (is_text) {
+    tensor.data = payload.texts.emplace_back(std::move(input.texts));
+    input.data = {};
+    return tensor;
+  }
   payload.converted.push_back(std::make_unique<std::byte[]>(bytes));
   LAGOON_RETURN_IF_ERROR(ConvertTo(*type, input, payload.converted.back().get()));
   input.data = {};
@@ -230,6 +243,7 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   LAGOON_ASSIGN_OR_RETURN(parsed.request.timeout, TimeoutFromMicroseconds(json.timeout_us));
   parsed.request.id = std::move(json.id);
   parsed.request.priority = json.priority;
+  parsed.request.sequence = std::move(json.sequence);
   const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
   parsed.request.form = form(json.binary_outputs);
   for (JsonOutput& output : json.outputs) {
@@ -241,6 +255,7 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
     if (*part) parsed.shared.outputs.push_back({output.name, **std::move(part)});
     parsed.request.outputs.push_back(output.name);
     parsed.request.forms.push_back(form(bytes));
+    parsed.request.classes.push_back(output.classes);
   }
   parsed.request.payload = std::move(owner);
   parsed.format = {json.binary_outputs, std::move(json.outputs), json.stages};

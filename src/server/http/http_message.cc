@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <boost/beast/http/status.hpp>
+#include <exception>
 #include <iterator>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "server/error_map.h"
 
@@ -79,6 +81,15 @@ std::string RenderStreamHead(bool chunked, bool keep_alive) {
       "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: "
       "no-cache\r\n{}Connection: {}\r\n\r\n",
       chunked ? "Transfer-Encoding: chunked\r\n" : "", keep_alive ? "keep-alive" : "close");
+}
+
+void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    spdlog::error("server: handling a request failed: {}", e.what());
+    reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
+  }
 }
 
 }  // namespace lagoon

@@ -111,6 +111,10 @@ class HttpReply {
   virtual const Strand& executor() const = 0;
 };
 
+/// Does `work`, and answers exceptions of a library (memory ran out): else the connection would
+/// wait for ever.
+void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work);
+
 /// Handles requests. Called on threads of the pool, for several connections at once.
 class HttpHandler {
  public:

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "server/http/infer_sax.h"
+#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 // The handlers of values; those of objects and arrays are in infer_sax.cc.
@@ -43,8 +44,9 @@ bool InferSax::DimensionOf(number_unsigned_t value) {
 }
 
 bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag) {
-  const bool takes_number = key_ == "priority" || key_ == "timeout";
-  const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages";
+  const bool takes_number = key_ == "priority" || key_ == "timeout" || key_ == "sequence_id";
+  const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages" ||
+                          key_ == "sequence_start" || key_ == "sequence_end";
   if (takes_number && !number)
     return Invalid(fmt::format("'{}' is not a whole number from 0", key_));
   if (takes_flag && !flag) return Invalid(fmt::format("'{}' is not true or false", key_));
@@ -52,6 +54,9 @@ bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::option
   if (key_ == "timeout") result_.timeout_us = *number;
   if (key_ == "binary_data_output") result_.binary_outputs = *flag;
   if (key_ == "lagoon_stages") result_.stages = *flag;
+  if (key_ == "sequence_id") result_.sequence.number = *number;
+  if (key_ == "sequence_start") result_.sequence.start = *flag;
+  if (key_ == "sequence_end") result_.sequence.end = *flag;
   return true;
 }
 
@@ -64,8 +69,11 @@ bool InferSax::Parameter(std::optional<std::uint64_t> number, std::optional<bool
     if (key_ == "shared_memory_offset") Shared().offset = *number;
     if (key_ == "shared_memory_byte_size") Shared().bytes = *number;
   }
-  if (place == In::kOutputParameters && key_ == "classification" && number != 0u) {
-    return FailWith(ErrorCode::kUnimplemented, "'classification' is not supported");
+  if (place == In::kOutputParameters && key_ == "classification") {
+    if (!number || !std::in_range<std::uint32_t>(*number)) {
+      return Invalid("'classification' is not a number of classes");
+    }
+    Output().classes = static_cast<std::uint32_t>(*number);
   }
   if (place == In::kInputParameters && key_ == "binary_data_size") {
     if (!number) return Invalid("'binary_data_size' is not a whole number from 0");
@@ -158,6 +166,8 @@ bool InferSax::string(string_t& value) {
   const In place = Top();
   if (place == In::kRequest && key_ == "id") {
     result_.id = std::move(value);
+  } else if (place == In::kParameters && key_ == "sequence_id") {
+    result_.sequence.text = std::move(value);
   } else if (place == In::kInput && key_ == "name") {
     Input().name = std::move(value);
   } else if (place == In::kInput && key_ == "datatype") {
@@ -172,8 +182,9 @@ bool InferSax::string(string_t& value) {
     const std::string& type = Input().datatype;
     if (!type.empty() && type != "BYTES")
       return Invalid("'data' has strings, its datatype is " + Quoted(type));
-    return FailWith(ErrorCode::kUnimplemented,
-                    "'data' has strings: BYTES tensors are not supported");
+    Input().has_texts = true;
+    AppendBytesElement(value, Input().texts);
+    return Datum(0);
   } else {
     return Scalar("a string");
   }

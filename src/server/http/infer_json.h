@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "plan/tensor.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 
@@ -45,13 +46,16 @@ struct JsonInput {
   std::vector<JsonWhole> wholes;  // ascending by index
   bool has_bools = false;         // true or false occurred; stored as 1 and 0
   bool has_numbers = false;
-  Dims nesting;  // lengths of the nested arrays, outermost first
+  bool has_texts = false;        // strings occurred; stored as 0
+  std::vector<std::byte> texts;  // the strings as a tensor of BYTES
+  Dims nesting;                  // lengths of the nested arrays, outermost first
 };
 
 /// One entry of "outputs".
 struct JsonOutput {
   std::string name;
   std::optional<bool> binary;  // parameters.binary_data
+  std::uint32_t classes = 0;   // parameters.classification
   JsonShared shared = {};
 };
 
@@ -62,6 +66,7 @@ struct JsonInfer {
   std::uint64_t timeout_us = 0;
   bool binary_outputs = false;  // parameters.binary_data_output
   bool stages = false;          // parameters.lagoon_stages
+  SequencePart sequence;        // parameters.sequence_id, sequence_start and sequence_end
   std::vector<JsonInput> inputs;
   std::vector<JsonOutput> outputs;
 };

@@ -238,12 +238,21 @@ TEST(InferJson, MessagesStayShort) {
 
 TEST(InferJson, NamesTheFeatureThatIsMissing) {
   const auto code = [](const std::string& text) { return Parse(text).error().code; };
-  EXPECT_EQ(code(R"({"inputs":[{"data":["a"]}]})"), ErrorCode::kUnimplemented);
-  EXPECT_EQ(code(R"({"inputs":[{"datatype":"BYTES","data":["a"]}]})"), ErrorCode::kUnimplemented);
   EXPECT_EQ(code(R"({"inputs":[{"datatype":"FP32","data":["a"]}]})"), ErrorCode::kInvalidArgument);
-  const auto classes = Parse(R"({"outputs":[{"name":"y","parameters":{"classification":3}}]})");
-  EXPECT_EQ(classes.error().code, ErrorCode::kUnimplemented);
-  EXPECT_THAT(classes.error().message, HasSubstr("outputs[0] 'y': 'classification'"));
+}
+
+TEST(InferJson, ReadsHowManyClassesAreAskedFor) {
+  const auto classes = [](const std::string& value) {
+    return Parse(R"({"outputs":[{"name":"y","parameters":{"classification":)" + value + "}}]}");
+  };
+  EXPECT_EQ(classes("3")->outputs[0].classes, 3u);
+  EXPECT_EQ(classes("0")->outputs[0].classes, 0u);
+  for (const char* value : {"-1", "true", "\"3\"", "1.5", "4294967296"}) {
+    const auto parsed = classes(value);
+    ASSERT_FALSE(parsed) << value;
+    EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(parsed.error().message, HasSubstr("outputs[0] 'y': 'classification'"));
+  }
 }
 
 TEST(InferJson, ReadsWhichTensorsLieInSharedMemory) {

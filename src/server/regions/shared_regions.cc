@@ -15,6 +15,7 @@
 #include "base/guard.h"
 #include "base/text.h"
 #include "base/unfilled.h"
+#include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
 namespace {
@@ -285,6 +286,9 @@ Status SharedRegions::CopyInputs(const SharedTensors& tensors, InferRequest& req
     auto read = regions[i]->Read(input.part.offset, {to.data(), to.size()});
     if (!read) return Annotate(fmt::format("input {}", Quoted(tensor.name)), read.error());
     tensor.data = {to.data(), to.size()};
+    if (tensor.type != DataType::kString) continue;
+    const Status elements = CheckTensorBytes(tensor.type, tensor.dims, tensor.data);
+    if (!elements) return Annotate(fmt::format("input {}", Quoted(tensor.name)), elements.error());
   }
   copies->payload = std::move(request.payload);
   request.payload = copies;

@@ -1,8 +1,11 @@
 #include "server/remote/remote_change.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "server/remote/remote_codec.h"
 
 namespace lagoon {
@@ -38,7 +41,14 @@ void RemoteCore::Change::Done(bool /*ok*/) {
   owner.Answered();
 }
 
-void RemoteCore::LoadModel(const std::string& model, std::function<void(Status)> done) {
+void RemoteCore::LoadModel(const std::string& model, LoadOverride with,
+                           std::function<void(Status)> done) {
+  if (!with.empty()) {
+    return done(Fail(ErrorCode::kUnimplemented,
+                     fmt::format("member {} loads model {} as its repository has it, without a "
+                                 "config or files of a request",
+                                 Quoted(member_), Quoted(model))));
+  }
   Begin(std::make_unique<Change>(*this, model, /*load=*/true, std::move(done)));
 }
 

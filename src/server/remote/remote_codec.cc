@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "server/error_map.h"
-#include "server/tensor_codec.h"
+#include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
 namespace {
@@ -43,13 +43,28 @@ void FillHead(const InferRequest& request, Nanoseconds left, ModelInferRequest& 
     const std::int64_t us = (left.count() + 999) / 1000;
     (*message.mutable_parameters())["timeout"].set_uint64_param(static_cast<std::uint64_t>(us));
   }
+  if (const SequencePart& sequence = request.sequence; sequence.has_id()) {
+    auto& parameters = *message.mutable_parameters();
+    if (sequence.text.empty()) {
+      parameters["sequence_id"].set_uint64_param(sequence.number);
+    } else {
+      parameters["sequence_id"].set_string_param(sequence.text);
+    }
+    parameters["sequence_start"].set_bool_param(sequence.start);
+    parameters["sequence_end"].set_bool_param(sequence.end);
+  }
   for (const InputTensor& input : request.inputs) {
     auto& tensor = *message.add_inputs();
     tensor.set_name(input.name);
     tensor.set_datatype(std::string(OipName(input.type)));
     tensor.mutable_shape()->Add(input.dims.begin(), input.dims.end());
   }
-  for (const std::string& output : request.outputs) message.add_outputs()->set_name(output);
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    auto& output = *message.add_outputs();
+    output.set_name(request.outputs[i]);
+    if (i >= request.classes.size() || request.classes[i] == 0) continue;
+    (*output.mutable_parameters())["classification"].set_uint64_param(request.classes[i]);
+  }
 }
 
 // A slice of `data` that keeps `owner` until gRPC has sent the slice.
@@ -211,8 +226,7 @@ Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer) {
                                  parts.raw.size(), outputs.size()));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto bytes = TensorBytes(outputs[i].type, outputs[i].dims);
-    if (!bytes || *bytes != parts.raw[i].size()) {
+    if (!CheckTensorBytes(outputs[i].type, outputs[i].dims, parts.raw[i])) {
       return BadAnswer(fmt::format("has {} bytes for output {} of type {} and {} dimensions",
                                    parts.raw[i].size(), Quoted(outputs[i].name),
                                    OipName(outputs[i].type), outputs[i].dims.size()));

@@ -109,7 +109,9 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void Remove(std::uint64_t handle, Counts& counts) REQUIRES(mutex_);
   void Answered();
 
-  void LoadModel(const std::string& model, std::function<void(Status)> done) override;
+  /// kUnimplemented if `with` is not empty.
+  void LoadModel(const std::string& model, LoadOverride with,
+                 std::function<void(Status)> done) override;
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override;
   void Begin(std::unique_ptr<Change> change);
   /// The change is made: what the member has, until a poll that began later says so.

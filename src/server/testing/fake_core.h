@@ -169,13 +169,17 @@ class FakeCore final : public Inference,
     if (left == 0) return Fail(ErrorCode::kNotFound, "the fleet has no member '" + name + "'");
     return {};
   }
-  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
-    Change("load", model, done);
+  void LoadModel(const std::string& model, LoadOverride with,
+                 std::function<void(Status)> done) override {
+    std::string what = "load";
+    if (!with.config.empty()) what += " " + with.config;
+    for (const auto& [path, contents] : with.files) what += " " + path + "=" + contents;
+    Change(what, model, done);
   }
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
     Change("unload", model, done);
   }
-  /// Loads and unloads that succeeded, as "load m".
+  /// Loads and unloads that succeeded, as "load m", or with what came with a load between.
   std::vector<std::string> Changes() const {
     MutexLock lock(mutex_);
     return changes_;

@@ -4,11 +4,13 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <cerrno>
 #include <fstream>
 #include <system_error>
 
+#include "base/text.h"
 #include "serving/config/config_rules.h"
 
 namespace lagoon {
@@ -48,19 +50,9 @@ bool IsUtf8(const inference::ModelConfig& config) {
   return copy.ParseFromString(config.SerializeAsString());
 }
 
-}  // namespace
-
-Result<ConfigFile> ParseConfig(const std::string& text, const std::string& model,
-                               const std::string& path) {
-  ConfigFile file;
-  ErrorList errors(path);
-  TextFormat::ParseInfoTree locations;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
-  parser.WriteLocationsTo(&locations);
-  if (!parser.ParseFromString(text, &file.config)) {
-    return Fail(ErrorCode::kInvalidArgument, errors.text());
-  }
+/// What both forms of a config have in common: `file.config` is as it was written.
+Result<ConfigFile> CheckConfig(ConfigFile file, const TextFormat::ParseInfoTree& locations,
+                               const std::string& model, const std::string& path) {
   if (!IsUtf8(file.config)) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: a string is not UTF-8", path));
   }
@@ -78,6 +70,38 @@ Result<ConfigFile> ParseConfig(const std::string& text, const std::string& model
   file.settings = *std::move(settings);
   for (const std::string& note : notes) file.warnings.push_back(fmt::format("{}: {}", path, note));
   return file;
+}
+
+}  // namespace
+
+Result<ConfigFile> ParseConfig(const std::string& text, const std::string& model,
+                               const std::string& path) {
+  ConfigFile file;
+  ErrorList errors(path);
+  TextFormat::ParseInfoTree locations;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&locations);
+  if (!parser.ParseFromString(text, &file.config)) {
+    return Fail(ErrorCode::kInvalidArgument, errors.text());
+  }
+  return CheckConfig(std::move(file), locations, model, path);
+}
+
+Result<ConfigFile> ParseJsonConfig(const std::string& json, const std::string& model) {
+  const std::string what = "the config";
+  if (json.size() > kMaxConfigBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: larger than {} bytes", what, kMaxConfigBytes));
+  }
+  google::protobuf::LogSilencer quiet;
+  ConfigFile file;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &file.config);
+  if (!parsed.ok()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}", what, Shown(std::string(parsed.message()))));
+  }
+  return CheckConfig(std::move(file), TextFormat::ParseInfoTree(), model, what);
 }
 
 Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path) {

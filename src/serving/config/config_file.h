@@ -26,6 +26,10 @@ struct ConfigFile {
 Result<ConfigFile> ParseConfig(const std::string& text, const std::string& model,
                                const std::string& path);
 
+/// The same from JSON, with the names of the fields as in config.pbtxt or as protobuf's JSON has
+/// them. Messages call it "the config".
+Result<ConfigFile> ParseJsonConfig(const std::string& json, const std::string& model);
+
 /// The same from a file of at most kMaxConfigBytes. If there is no such file: the defaults.
 Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path);
 

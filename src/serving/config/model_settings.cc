@@ -168,11 +168,21 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
 
   LAGOON_RETURN_IF_ERROR(ReadQueueSize(config, settings));
   LAGOON_ASSIGN_OR_RETURN(settings.batching, ReadBatching(config, warnings));
+  LAGOON_ASSIGN_OR_RETURN(settings.sequences, ReadSequences(config));
+  if (settings.sequences && config.max_batch_size() > 1) {
+    settings.batching.enabled = true;
+    settings.batching.max_delay = settings.sequences->max_delay;
+    settings.batching.preferred = settings.sequences->preferred;
+  }
   LAGOON_RETURN_IF_ERROR(ReadParameters(config, settings, warnings));
   LAGOON_RETURN_IF_ERROR(
       CheckBatching(settings.batching, /*tuned_share=*/settings.share.automatic, warnings));
   LAGOON_RETURN_IF_ERROR(CheckShare(settings.share));
   LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
+  if (settings.sequences && (!settings.buckets.empty() || settings.program)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "sequence_batching goes neither with lagoon.buckets.NAME nor with a job program");
+  }
   return settings;
 }
 

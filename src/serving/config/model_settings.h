@@ -17,6 +17,7 @@
 #include "sched/job.h"
 #include "serving/config/batching_settings.h"
 #include "serving/config/model_config.pb.h"
+#include "serving/config/sequence_settings.h"
 #include "serving/config/share_settings.h"
 
 namespace lagoon {
@@ -44,6 +45,7 @@ struct ModelSettings {
   Overflow overflow = Overflow::kReject;           // lagoon.overflow
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
   BatchingSettings batching;                       // dynamic_batching, lagoon.places
+  std::optional<SequenceSettings> sequences;       // sequence_batching
   ShareSettings share;                             // lagoon.share, lagoon.weight
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision

@@ -65,10 +65,12 @@ inline constexpr std::string_view kNotLoaded = "not loaded";
 /// One row of the repository: what loaded and what did not, with the reason.
 struct ModelStatus {
   std::string name;
-  std::string version;
+  std::string version = {};
   ModelState state = ModelState::kUnavailable;
-  std::string reason;   // why it is unavailable; names paths of the server: not for remote clients
-  std::string warning;  // it serves, but not as configured: standalone latency above its deadline
+  std::string reason;  // why it is unavailable; names paths of the server: not for remote clients
+  /// It serves, but not quite as configured: fields without effect, a standalone latency above its
+  /// deadline, ops that an engine runs. They name paths of the server: not for remote clients.
+  std::vector<std::string> warnings = {};
   double load_ms = 0;
   Nanoseconds standalone{0};  // measured at load
   JobClass job_class = JobClass::kBestEffort;

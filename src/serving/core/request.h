@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,27 @@ class AnswerRoom {
 
 class AnswerStream;
 
+/// The sequence that a request belongs to (Triton's parameters sequence_id, sequence_start and
+/// sequence_end). Models without sequences ignore it.
+struct SequencePart {
+  std::uint64_t number = 0;  // the id, if it is a number
+  std::string text;          // the id, if it is a text
+  bool start = false, end = false;
+
+  bool has_id() const { return number != 0 || !text.empty(); }
+};
+
+/// The names of an output's classes, in the order of its elements.
+using Labels = std::vector<std::string>;
+
+/// The client asks for the largest elements of an output with their numbers, in place of the output
+/// (Triton's parameter `classification`).
+struct ClassView {
+  std::uint32_t count = 0;               // how many, of each row
+  std::shared_ptr<const Labels> labels;  // null: none
+  bool batched = false;  // a row is an element of the first dim; else all is one row
+};
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
@@ -54,6 +76,9 @@ struct InferRequest {
   std::vector<std::string> outputs;  // empty: all
   std::vector<OutputForm> forms;     // one per entry of `outputs`; `form` for those beyond its end
   OutputForm form = OutputForm::kBytes;
+  /// ClassView::count, one per entry of `outputs`. 0, or beyond its end: the output itself.
+  std::vector<std::uint32_t> classes;
+  SequencePart sequence;
   // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
   // next request finds the buffer free.
   std::shared_ptr<const void> payload;
@@ -67,7 +92,9 @@ struct OutputTensor {
   std::string name;
   DataType type = DataType::kFloat32;
   Dims dims;
-  UnfilledBytes data;
+  UnfilledBytes data;  // kString: as the protocol sends it, each element behind its length
+  /// The edge gives these classes in place of the elements.
+  std::optional<ClassView> classes = std::nullopt;
 };
 
 /// Which of the answers to a request it is.

@@ -18,20 +18,28 @@ tl::unexpected<Error> Bad(const InferRequest& request, std::string_view kind,
               fmt::format("model {}: {} {} {}", Quoted(request.model), kind, Quoted(tensor), what));
 }
 
+bool IsHidden(const std::vector<bool>& hidden, std::size_t index) {
+  return index < hidden.size() && hidden[index];
+}
+
 /// About one of the inputs, where there are too few or too many. Triton's clients compare how the
 /// message begins.
 tl::unexpected<Error> WrongInput(const InferRequest& request, const Signature& signature,
                                  const std::string& input, const std::string& what) {
-  if (request.inputs.size() == signature.inputs.size()) return Bad(request, "input", input, what);
+  const std::size_t expected = Visible(signature.inputs, signature.hidden_inputs).size();
+  if (request.inputs.size() == expected) return Bad(request, "input", input, what);
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("expected {} inputs but got {} inputs for model {}: input {} {}",
-                          signature.inputs.size(), request.inputs.size(), Quoted(request.model),
-                          Quoted(input), what));
+                          expected, request.inputs.size(), Quoted(request.model), Quoted(input),
+                          what));
 }
 
-std::size_t IndexOf(const std::vector<TensorSpec>& specs, std::string_view name) {
-  return static_cast<std::size_t>(std::ranges::find(specs, name, &TensorSpec::name) -
-                                  specs.begin());
+/// The tensor of this name that clients see; the number of all tensors if there is none.
+std::size_t IndexOf(const std::vector<TensorSpec>& specs, const std::vector<bool>& hidden,
+                    std::string_view name) {
+  const auto index =
+      static_cast<std::size_t>(std::ranges::find(specs, name, &TensorSpec::name) - specs.begin());
+  return IsHidden(hidden, index) ? specs.size() : index;
 }
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
@@ -106,14 +114,16 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
                   RequestBinding& binding) {
   binding.inputs.resize(signature.inputs.size());
   binding.dims.resize(signature.inputs.size());
-  std::vector<bool> seen(signature.inputs.size());
+  std::vector<bool> seen = signature.hidden_inputs;  // those that the sequence gives
+  seen.resize(signature.inputs.size());
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     const InputTensor& input = request.inputs[i];
-    const std::size_t index = IndexOf(signature.inputs, input.name);
+    const std::size_t index = IndexOf(signature.inputs, signature.hidden_inputs, input.name);
     if (index == signature.inputs.size()) {
       return WrongInput(
           request, signature, input.name,
-          fmt::format("is unknown; the model takes {}", QuotedNames(signature.inputs)));
+          fmt::format("is unknown; the model takes {}",
+                      QuotedNames(Visible(signature.inputs, signature.hidden_inputs))));
     }
     if (seen[index]) return Bad(request, "input", input.name, "is there twice");
     seen[index] = true;
@@ -121,7 +131,10 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
         CheckInput(request, input, signature.inputs[index], signature.max_batch));
     LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, signature, i));
     binding.inputs[index] = input.data;
-    binding.dims[index] = input.dims;
+    const std::optional<Reshape>& reshape = signature.input_reshape[index];
+    // CheckInput() has found that the dims fit.
+    binding.dims[index] =
+        reshape ? *Reshaped(input.dims, reshape->client, reshape->model) : input.dims;
   }
   const auto missing = std::ranges::find(seen, false);
   if (missing != seen.end()) {
@@ -132,7 +145,13 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
 }
 
 /// `at`: the index of the output in the answer.
+std::uint32_t ClassesOf(const InferRequest& request, std::size_t at) {
+  return at < request.classes.size() ? request.classes[at] : 0;
+}
+
+/// The same. Classes always travel as text.
 Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& spec) {
+  if (ClassesOf(request, at) != 0) return {};
   const OutputForm form = at < request.forms.size() ? request.forms[at] : request.form;
   const bool has_text = spec.type != DataType::kFloat16 && spec.type != DataType::kBFloat16;
   if (form == OutputForm::kBytes || has_text) return {};
@@ -145,10 +164,11 @@ Status CheckForm(const InferRequest& request, std::size_t at, const TensorSpec& 
 Status BindOutputs(const InferRequest& request, const Signature& signature,
                    RequestBinding& binding) {
   for (const std::string& name : request.outputs) {
-    const std::size_t index = IndexOf(signature.outputs, name);
+    const std::size_t index = IndexOf(signature.outputs, signature.hidden_outputs, name);
     if (index == signature.outputs.size()) {
       return Bad(request, "output", name,
-                 fmt::format("is unknown; the model gives {}", QuotedNames(signature.outputs)));
+                 fmt::format("is unknown; the model gives {}",
+                             QuotedNames(Visible(signature.outputs, signature.hidden_outputs))));
     }
     if (std::ranges::find(binding.outputs, index) != binding.outputs.end()) {
       return Bad(request, "output", name, "is asked for twice");
@@ -156,11 +176,15 @@ Status BindOutputs(const InferRequest& request, const Signature& signature,
     binding.outputs.push_back(index);
   }
   if (request.outputs.empty()) {
-    for (std::size_t i = 0; i < signature.outputs.size(); ++i) binding.outputs.push_back(i);
+    for (std::size_t i = 0; i < signature.outputs.size(); ++i) {
+      if (!IsHidden(signature.hidden_outputs, i)) binding.outputs.push_back(i);
+    }
   }
   for (std::size_t i = 0; i < binding.outputs.size(); ++i) {
     LAGOON_RETURN_IF_ERROR(CheckForm(request, i, signature.outputs[binding.outputs[i]]));
+    binding.classes.push_back(ClassesOf(request, i));
   }
+  binding.answered = binding.outputs.size();
   return {};
 }
 

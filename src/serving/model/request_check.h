@@ -14,10 +14,14 @@
 namespace lagoon {
 
 struct RequestBinding {
-  std::vector<Dims> dims;                          // by input of the signature
+  std::vector<Dims> dims;  // by input of the signature, as the model sees it
   std::vector<std::span<const std::byte>> inputs;  // the same: the request's own bytes
   /// The outputs of the answer, in order, as indexes into Signature::outputs.
   std::vector<std::size_t> outputs;
+  std::vector<std::uint32_t> classes;  // for each of `outputs`: ClassView::count, or 0
+  /// How many of `outputs` are for the client; those behind them are the sequence's.
+  std::size_t answered = 0;
+  std::vector<std::size_t> states;  // for each of SequencePlan::states, its index in `outputs`
 };
 
 /// kUnimplemented names an output whose type has no text form, if text is asked for

@@ -15,6 +15,8 @@ class BindRequestTest : public ::testing::Test {
   BindRequestTest() : bytes_(64) {
     signature_.inputs = {{"a", DataType::kFloat32, {1, 4}}, {"b", DataType::kFloat32, {1, 2}}};
     signature_.outputs = {{"y", DataType::kFloat32, {1, 3}}, {"z", DataType::kFloat32, {1}}};
+    signature_.input_reshape.resize(2);
+    signature_.output_reshape.resize(2);
     request_.model = "m";
     request_.inputs = {Input("b", {1, 2}), Input("a", {1, 4})};
   }
@@ -50,6 +52,20 @@ TEST_F(BindRequestTest, PointsAtTheRequestsBytesInTheOrderOfThePlan) {
   EXPECT_EQ(binding->inputs[1].data(), bytes_.data());
   EXPECT_THAT(binding->dims, ElementsAre(Dims{1, 4}, Dims{1, 2}));
   EXPECT_THAT(binding->outputs, ElementsAre(0u, 1u));
+}
+
+TEST_F(BindRequestTest, TheModelSeesItsOwnShape) {
+  signature_.inputs[0].dims = {-1, 4};
+  signature_.input_reshape[0] = Reshape{{-1, 4}, {-1, 2, 2}};
+  EXPECT_THAT(BindRequest(request_, signature_)->dims, ElementsAre(Dims{1, 2, 2}, Dims{1, 2}));
+}
+
+TEST_F(BindRequestTest, ClassesAreOfTheOutputsThatAskForThem) {
+  signature_.outputs[0].type = DataType::kFloat16;
+  request_.form = OutputForm::kText;  // which FP16 has not, and classes are
+  request_.outputs = {"z", "y"};
+  request_.classes = {0, 3};
+  EXPECT_THAT(BindRequest(request_, signature_)->classes, ElementsAre(0u, 3u));
 }
 
 TEST_F(BindRequestTest, AnswersTheOutputsAskedForInTheirOrder) {

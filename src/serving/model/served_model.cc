@@ -15,6 +15,7 @@
 #include "program/profile/versions.h"
 #include "program/split/apply_parts.h"
 #include "serving/batch/wanted_rows.h"
+#include "serving/model/labels.h"
 
 namespace lagoon {
 namespace {
@@ -92,6 +93,11 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(drafts));
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
+  LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, file.config, signature_));
+  if (settings().sequences) {
+    LAGOON_ASSIGN_OR_RETURN(sequence_,
+                            PlanSequences(*settings().sequences, source_.folder, signature_));
+  }
   LAGOON_RETURN_IF_ERROR(Profile(drafts, device, load, source));
   TakePlans(std::move(drafts));
   if (idle) ProfileParts(device);
@@ -202,6 +208,7 @@ Status ServedModel::LoadProgram() {
   LAGOON_ASSIGN_OR_RETURN(const DeclaredTensors tensors, TensorsOf(config));
   LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
+  LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, config, signature_));
   LAGOON_ASSIGN_OR_RETURN(library_, JobLibrary::Load(source_.path));
   // A plan without ops holds the tensors of the program.
   auto loaded = std::make_shared<LoadedPlan>();
@@ -485,8 +492,8 @@ ModelMetadata ServedModel::Metadata() const {
   ModelMetadata metadata;
   metadata.name = name();
   metadata.platform = config().platform();
-  metadata.inputs = signature_.inputs;
-  metadata.outputs = signature_.outputs;
+  metadata.inputs = Visible(signature_.inputs, signature_.hidden_inputs);
+  metadata.outputs = Visible(signature_.outputs, signature_.hidden_outputs);
   metadata.max_batch = signature_.max_batch;
   return metadata;
 }

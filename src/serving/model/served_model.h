@@ -24,6 +24,7 @@
 #include "serving/model/job_library.h"
 #include "serving/model/load_options.h"
 #include "serving/model/load_recorder.h"
+#include "serving/model/sequence_plan.h"
 #include "serving/model/signature.h"
 #include "serving/plans/model_plans.h"
 #include "serving/plans/parts_alone.h"
@@ -37,7 +38,8 @@ std::vector<Dims> WithRows(std::vector<Dims> shapes, std::int64_t rows);
 struct ModelSource {
   std::string name;
   std::string version;
-  std::string path;  // path of the ONNX file or of the job program's library
+  std::string folder;  // the model's, with its label files
+  std::string path;    // path of the ONNX file or of the job program's library
   ConfigFile file;
 };
 
@@ -111,6 +113,8 @@ class ServedModel {
   const inference::ModelConfig& config() const { return source_.file.config; }
   const ModelSettings& settings() const { return source_.file.settings; }
   /// Warnings for the operator beyond those of the config file.
+  /// Nothing: the model's requests are of no sequences.
+  const std::optional<SequencePlan>& sequence() const { return sequence_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Signature& signature() const { return signature_; }
   const Buckets& buckets() const { return buckets_; }
@@ -182,6 +186,7 @@ class ServedModel {
 
   ModelSource source_;
   Signature signature_;
+  std::optional<SequencePlan> sequence_;
   std::vector<std::string> warnings_;
   std::shared_ptr<EngineHost> engine_;  // null: there is none
   std::set<std::string> warned_of_;     // ops that the engine runs

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "serving/config/model_settings.h"
+#include "serving/config/sequence_settings.h"
 
 namespace lagoon {
 namespace {
@@ -34,14 +35,22 @@ template <typename Tensors>
 class Side {
  public:
   /// Narrows `specs` to the sizes that the config declares.
-  Side(const char* kind, std::vector<TensorSpec>& specs, int max_batch_size,
-       std::vector<std::string>& warnings)
-      : kind_(kind), specs_(specs), max_batch_size_(max_batch_size), warnings_(warnings) {}
+  /// `hidden`: names of tensors that are not for clients.
+  Side(const char* kind, std::vector<TensorSpec>& specs, std::vector<std::string> hidden,
+       int max_batch_size, std::vector<std::string>& warnings)
+      : kind_(kind),
+        specs_(specs),
+        hidden_(std::move(hidden)),
+        max_batch_size_(max_batch_size),
+        warnings_(warnings),
+        reshapes_(specs.size()) {}
 
   /// Checks and completes each declared tensor. If none is declared, declares all.
   Status Complete(Tensors& declared) {
     if (declared.empty()) {
-      for (const TensorSpec& spec : specs_) declared.Add()->set_name(spec.name);
+      for (const TensorSpec& spec : specs_) {
+        if (!IsHidden(spec.name)) declared.Add()->set_name(spec.name);
+      }
     }
     for (int i = 0; i < declared.size(); ++i) {
       for (int j = 0; j < i; ++j) {
@@ -55,9 +64,21 @@ class Side {
     return {};
   }
 
+  bool IsHidden(const std::string& name) const {
+    return std::ranges::find(hidden_, name) != hidden_.end();
+  }
+  /// For each of the tensors.
+  std::vector<std::optional<Reshape>> TakeReshapes() { return std::move(reshapes_); }
+
  private:
   template <typename Tensor>
   Status CompleteTensor(Tensor& tensor) {
+    if (IsHidden(tensor.name())) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} '{}' is declared, and sequence_batching gives it to the model too", kind_,
+                      tensor.name()));
+    }
     const auto spec = std::ranges::find(specs_, tensor.name(), &TensorSpec::name);
     if (spec == specs_.end()) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -73,16 +94,70 @@ class Side {
     }
     tensor.set_data_type(ConfigType(spec->type));
     LAGOON_ASSIGN_OR_RETURN(Dims dims, ConfigDims(kind_, *spec, max_batch_size_));
-    if (tensor.dims_size() > 0) LAGOON_RETURN_IF_ERROR(Narrow(tensor, dims));
-    tensor.mutable_dims()->Assign(dims.begin(), dims.end());
-    std::copy(dims.rbegin(), dims.rend(), spec->dims.rbegin());
+    const Dims declared(tensor.dims().begin(), tensor.dims().end());
+    const bool number = !tensor.has_reshape() && dims.empty() && declared == Dims{1};
+    if (!tensor.has_reshape() && !number) {
+      if (!declared.empty()) LAGOON_RETURN_IF_ERROR(Narrow(tensor.name(), "dims", declared, dims));
+      tensor.mutable_dims()->Assign(dims.begin(), dims.end());
+      std::copy(dims.rbegin(), dims.rend(), spec->dims.rbegin());
+      return {};
+    }
+    const auto& shape = tensor.reshape().shape();  // empty for a number
+    const Dims reshape(shape.begin(), shape.end());
+    LAGOON_RETURN_IF_ERROR(CheckReshape(tensor.name(), declared, reshape));
+    LAGOON_RETURN_IF_ERROR(Narrow(tensor.name(), "the reshape", reshape, dims));
+    const Dims seen = Fixed(declared, reshape, dims);
+    tensor.mutable_dims()->Assign(seen.begin(), seen.end());
+    Dims client = seen, model = dims;
+    if (max_batch_size_ > 0) {
+      client.insert(client.begin(), spec->dims.front());
+      model.insert(model.begin(), spec->dims.front());
+    }
+    spec->dims = client;
+    reshapes_[static_cast<std::size_t>(spec - specs_.begin())] =
+        Reshape{std::move(client), std::move(model)};
     return {};
   }
 
-  /// Checks the declared dims against `dims`, and sets open ones to what is declared.
-  template <typename Tensor>
-  Status Narrow(const Tensor& tensor, Dims& dims) {
-    const Dims declared(tensor.dims().begin(), tensor.dims().end());
+  /// Whether clients' `declared` and the model's `reshape` have the same elements in the same
+  /// order: as many open dims, and as many elements before, between and behind them.
+  Status CheckReshape(const std::string& name, const Dims& declared, const Dims& reshape) const {
+    const std::vector<std::int64_t> runs = Runs(declared);
+    if (!declared.empty() && runs.front() > 0 && runs == Runs(reshape)) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} '{}' has dims {} and a reshape to {}; both must be given, with as "
+                            "many elements before, between and behind the open dims (-1)",
+                            kind_, name, ToString(declared), ToString(reshape)));
+  }
+
+  /// The elements of `dims` before, between and behind its open dims. A dim that is neither open
+  /// nor positive, or too many elements, give a number below 0.
+  static std::vector<std::int64_t> Runs(const Dims& dims) {
+    std::vector<std::int64_t> runs = {1};
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] == -1) {
+        runs.push_back(1);
+      } else if (dims[i] < 1 || __builtin_mul_overflow(runs.back(), dims[i], &runs.back())) {
+        return {-static_cast<std::int64_t>(i) - 1};
+      }
+    }
+    return runs;
+  }
+
+  /// `declared` with the sizes that the model fixes where `reshape` says -1.
+  static Dims Fixed(Dims declared, const Dims& reshape, const Dims& dims) {
+    auto open = declared.begin();
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (reshape[i] != -1) continue;
+      open = std::find(open, declared.end(), -1);
+      *open++ = dims[i];
+    }
+    return declared;
+  }
+
+  /// Checks `declared`, the sizes that `field` of the config gives, against those of the model, and
+  /// sets open ones to what is declared.
+  Status Narrow(const std::string& name, std::string_view field, const Dims& declared, Dims& dims) {
     bool same = declared.size() == dims.size();
     bool fixed = false;
     for (std::size_t i = 0; same && i < dims.size(); ++i) {
@@ -91,7 +166,7 @@ class Side {
     }
     if (!same) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} '{}' has dims {}, the model has {}{}", kind_, tensor.name(),
+                  fmt::format("{} '{}' has {} {}, the model has {}{}", kind_, name, field,
                               ToString(declared), ToString(dims),
                               max_batch_size_ > 0 ? " behind the batch dimension" : ""));
     }
@@ -99,17 +174,18 @@ class Side {
       if (dims[i] == -1) dims[i] = declared[i];
     }
     if (fixed) {
-      warnings_.push_back(
-          fmt::format("{} '{}' has dims {} and is served as {}: the model fixes them", kind_,
-                      tensor.name(), ToString(declared), ToString(dims)));
+      warnings_.push_back(fmt::format("{} '{}' has {} {} and is served as {}: the model fixes them",
+                                      kind_, name, field, ToString(declared), ToString(dims)));
     }
     return {};
   }
 
   const char* kind_;
   std::vector<TensorSpec>& specs_;
+  std::vector<std::string> hidden_;
   int max_batch_size_;
   std::vector<std::string>& warnings_;
+  std::vector<std::optional<Reshape>> reshapes_;
 };
 
 /// Fills in the fields of a complete configuration other than the tensors.
@@ -155,7 +231,8 @@ Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensor
   for (const auto& tensor : tensors) {
     TensorSpec& spec = specs.emplace_back();
     spec.name = tensor.name();
-    spec.dims.assign(tensor.dims().begin(), tensor.dims().end());
+    const auto& dims = tensor.has_reshape() ? tensor.reshape().shape() : tensor.dims();
+    spec.dims.assign(dims.begin(), dims.end());
     const auto type = std::ranges::find(kNumbers, tensor.data_type(), ConfigType);
     std::int64_t elements = 1;
     for (const std::int64_t dim : spec.dims) {
@@ -175,6 +252,29 @@ Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensor
 }
 
 }  // namespace
+
+std::optional<Dims> Reshaped(const Dims& dims, const Dims& from, const Dims& to) {
+  if (dims.size() != from.size()) return std::nullopt;
+  Dims sizes = to;
+  auto open = sizes.begin();
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (from[i] != -1 && from[i] != dims[i]) return std::nullopt;
+    if (from[i] != -1) continue;
+    open = std::find(open, sizes.end(), -1);
+    LAGOON_CHECK(open != sizes.end());
+    *open++ = dims[i];
+  }
+  return sizes;
+}
+
+std::vector<TensorSpec> Visible(const std::vector<TensorSpec>& specs,
+                                const std::vector<bool>& hidden) {
+  std::vector<TensorSpec> visible;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (i >= hidden.size() || !hidden[i]) visible.push_back(specs[i]);
+  }
+  return visible;
+}
 
 std::string QuotedNames(const std::vector<TensorSpec>& specs) {
   std::string names;
@@ -239,17 +339,23 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
                     "be the batch; leave max_batch_size out",
                     max_batch_size));
   }
-  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelInput>>(
-                             "input", inputs, max_batch_size, warnings)
-                             .Complete(*config.mutable_input()));
-  LAGOON_RETURN_IF_ERROR(Side<google::protobuf::RepeatedPtrField<inference::ModelOutput>>(
-                             "output", outputs, max_batch_size, warnings)
-                             .Complete(*config.mutable_output()));
+  using google::protobuf::RepeatedPtrField;
+  SequenceTensors hidden = HiddenTensors(config);
+  Side<RepeatedPtrField<inference::ModelInput>> in("input", inputs, std::move(hidden.inputs),
+                                                   max_batch_size, warnings);
+  LAGOON_RETURN_IF_ERROR(in.Complete(*config.mutable_input()));
+  Side<RepeatedPtrField<inference::ModelOutput>> out("output", outputs, std::move(hidden.outputs),
+                                                     max_batch_size, warnings);
+  LAGOON_RETURN_IF_ERROR(out.Complete(*config.mutable_output()));
 
   Signature signature;
   signature.inputs = inputs;
+  signature.input_reshape = in.TakeReshapes();
+  std::vector<std::optional<Reshape>> output_reshape = out.TakeReshapes();
   signature.max_batch = max_batch_size;
   for (const TensorSpec& input : inputs) {
+    signature.hidden_inputs.push_back(in.IsHidden(input.name));
+    if (signature.hidden_inputs.back()) continue;
     if (std::ranges::find(config.input(), input.name, &inference::ModelInput::name) ==
         config.input().end()) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -257,12 +363,15 @@ Result<Signature> CompleteConfig(std::vector<TensorSpec> inputs, std::vector<Ten
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (std::ranges::find(config.output(), outputs[i].name, &inference::ModelOutput::name) ==
-        config.output().end()) {
+    const bool of_sequence = out.IsHidden(outputs[i].name);
+    if (!of_sequence && std::ranges::find(config.output(), outputs[i].name,
+                                          &inference::ModelOutput::name) == config.output().end()) {
       continue;
     }
+    signature.hidden_outputs.push_back(of_sequence);
     signature.outputs.push_back(outputs[i]);
     signature.output_index.push_back(i);
+    signature.output_reshape.push_back(std::move(output_reshape[i]));
   }
   FillRest(config);
   return signature;

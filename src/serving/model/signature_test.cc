@@ -145,6 +145,72 @@ TEST_F(CompleteConfigTest, AnOpenDimIsShownAndMayBeFixed) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(CompleteConfigTest, ClientsSeeAReshapedTensorInTheirOwnShape) {
+  const auto signature = CompleteOpen(R"(max_batch_size: 8
+    input [ { name: "image" dims: [ 192 ] reshape { shape: [ 3, 8, 8 ] } }, { name: "scale" } ]
+    output [ { name: "scores" dims: [ 2, 5 ] reshape { shape: [ 10 ] } } ])");
+  ASSERT_TRUE(signature.has_value()) << signature.error().message;
+  EXPECT_EQ(signature->inputs[0].dims, (Dims{-1, 192}));
+  EXPECT_EQ(signature->input_reshape[0]->model, (Dims{-1, 3, 8, 8}));
+  EXPECT_FALSE(signature->input_reshape[1]);
+  EXPECT_EQ(signature->outputs[0].dims, (Dims{-1, 2, 5}));
+  EXPECT_EQ(signature->output_reshape[0]->model, (Dims{-1, 10}));
+  EXPECT_THAT(config_.input(0).dims(), ElementsAre(192));
+}
+
+TEST_F(CompleteConfigTest, OpenDimsOfAReshapeKeepTheirOrder) {
+  const std::vector<TensorSpec> inputs = {{"x", DataType::kFloat32, {-1, -1, 4, -1}}};
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    input [ { name: "x" dims: [ -1, 1, 2, -1 ] reshape { shape: [ 1, -1, 4, -1 ] } } ])",
+                                                            &config_));
+  // Before, between and behind the open dims: 1, 2 and 1 elements, in the model 1, 4 and 1.
+  auto signature = CompleteConfig(inputs, kOutputs, config_, warnings_);
+  ASSERT_FALSE(signature);
+  EXPECT_THAT(signature.error().message, AllOf(HasSubstr("'x'"), HasSubstr("[-1,1,2,-1]")));
+  config_.mutable_input(0)->set_dims(1, 2);
+  signature = CompleteConfig(inputs, kOutputs, config_, warnings_);
+  ASSERT_TRUE(signature.has_value()) << signature.error().message;
+  const Reshape& reshape = *signature->input_reshape[0];
+  EXPECT_EQ(Reshaped({5, 2, 2, 7}, reshape.client, reshape.model), (Dims{1, 5, 4, 7}));
+  EXPECT_EQ(Reshaped({1, 5, 4, 7}, reshape.model, reshape.client), (Dims{5, 2, 2, 7}));
+  EXPECT_EQ(Reshaped({5, 2, 3, 7}, reshape.client, reshape.model), std::nullopt);
+}
+
+TEST_F(CompleteConfigTest, AnOpenDimOfAReshapeThatTheModelFixesIsServedFixed) {
+  const auto signature =
+      Complete("output [ { name: 'scores' dims: [ -1, 1 ] reshape { shape: [ 1, -1 ] } } ]");
+  ASSERT_TRUE(signature.has_value()) << signature.error().message;
+  EXPECT_EQ(signature->outputs[0].dims, (Dims{10, 1}));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("'scores' has the reshape [1,-1]")));
+}
+
+TEST_F(CompleteConfigTest, ANumberMayBeDeclaredAsOneElement) {
+  for (const std::string text : {"input [ { name: 'x' dims: [ 1 ] } ]",
+                                 "input [ { name: 'x' dims: [ 1 ] reshape { shape: [ ] } } ]"}) {
+    config_.Clear();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config_));
+    const auto signature =
+        CompleteConfig({{"x", DataType::kFloat32, {}}}, kOutputs, config_, warnings_);
+    ASSERT_TRUE(signature.has_value()) << signature.error().message;
+    EXPECT_EQ(signature->inputs[0].dims, Dims{1});
+    EXPECT_EQ(signature->input_reshape[0]->model, Dims{});
+  }
+}
+
+TEST_F(CompleteConfigTest, RefusesAReshapeThatDoesNotFit) {
+  for (const char* output :
+       {"dims: [ 9 ] reshape { shape: [ 1, 10 ] }", "reshape { shape: [ 1, 10 ] }",
+        "dims: [ 10, -1 ] reshape { shape: [ 1, 10 ] }", "dims: [ 0 ] reshape { shape: [ 0 ] }",
+        "dims: [ -2 ] reshape { shape: [ -2 ] }",
+        "dims: [ 9223372036854775807, 3 ] reshape { shape: [ 9223372036854775807, 3 ] }"}) {
+    EXPECT_THAT(ErrorOf("output [ { name: 'scores' " + std::string(output) + " } ]"),
+                AllOf(HasSubstr("output 'scores' has dims ["), HasSubstr("a reshape to [")))
+        << output;
+  }
+  EXPECT_THAT(ErrorOf("output [ { name: 'scores' dims: [ 11 ] reshape { shape: [ 1, 11 ] } } ]"),
+              AllOf(HasSubstr("has the reshape [1,11]"), HasSubstr("the model has [1,10]")));
+}
+
 TEST_F(CompleteConfigTest, DropsFeaturesThatClientsWouldCountOn) {
   ASSERT_TRUE(Complete("response_cache { enable: true } model_transaction_policy {}").has_value());
   EXPECT_FALSE(config_.has_response_cache());

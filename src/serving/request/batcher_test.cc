@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace lagoon::testing;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -333,7 +334,8 @@ TEST_F(BatcherTest, AnSloThatNoBatchKeepsIsReported) {
   const auto model = std::ranges::find(models, "batch", &ModelStatus::name);
   ASSERT_NE(model, models.end());
   if (model->standalone > 5us) {  // half of the SLO
-    EXPECT_THAT(model->warning, AllOf(HasSubstr("lagoon.slo_ms of 0.010"), HasSubstr("one row")));
+    EXPECT_THAT(model->warnings,
+                Contains(AllOf(HasSubstr("lagoon.slo_ms of 0.010"), HasSubstr("one row"))));
   }
   EXPECT_TRUE(Right(Ask(Rows(1)), 1));
   EXPECT_EQ(StatisticsOf("batch").most_rows, 1);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "program/parts.h"
 #include "serving/request/flights.h"
+#include "serving/request/sequences.h"
 
 namespace lagoon {
 
@@ -196,6 +197,7 @@ void Flight::Refuse(Error error) {
 void Flight::Answer(Result<InferResponse> result) {
   InferCallback callback;
   callback.swap(callback_);
+  if (sequences_ != nullptr) std::exchange(sequences_, nullptr)->Ended(*this, result);
   request_.reset();  // if nothing else reads it, the client's memory is free now
   try {
     callback(std::move(result));

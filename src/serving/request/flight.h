@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -21,6 +23,7 @@ namespace lagoon {
 
 class Flight;
 class Flights;
+class Sequences;
 
 /// Where requests wait for a job: for their plans, or for a batch.
 class WaitingPlace {
@@ -82,6 +85,17 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   /// Makes room for the outputs of a run of `plan` (InferRequest::room).
   Status TakeRoomFor(const ServedPlan& plan) { return tensors_.TakeRoomFor(plan); }
 
+  // ---- Of a sequence
+
+  /// The request is one of `sequences`, which hears of its end (Sequences::Ended).
+  void Join(Sequences& sequences) { sequences_ = &sequences; }
+  /// An input of the model that the client does not send. Before the first job. `owner` keeps
+  /// `data`; null: it lives as long as the model.
+  void GiveInput(std::size_t input, const Dims& dims, std::span<const std::byte> data,
+                 std::shared_ptr<const void> owner) {
+    tensors_.GiveInput(input, dims, data, std::move(owner));
+  }
+
   // ---- The ways on
 
   /// The request goes to `place` now. Once it is there, HeedCancel() must be called.
@@ -126,6 +140,7 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   std::shared_ptr<const Request> request_;  // null once the callback is called
   InferCallback callback_;                  // empty once it was called
   RequestTensors tensors_;
+  Sequences* sequences_ = nullptr;      // null: the request is of none, or was answered
   std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;

@@ -6,12 +6,13 @@
 #include "base/check.h"
 #include "serving/request/batcher.h"
 #include "serving/request/plan_maker.h"
+#include "serving/request/sequences.h"
 
 namespace lagoon {
 namespace {
 
-/// InferRequest::priority of requests of the model's own class, and of those that lower it.
-constexpr std::uint64_t kOwnPriority = 0, kLoweredPriority = 2;
+/// InferRequest::priority of requests of the model's own class.
+constexpr std::uint64_t kOwnPriority = 0;
 
 }  // namespace
 
@@ -27,6 +28,7 @@ Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
     LAGOON_CHECK(removed.has_value());  // no job has used the queues
     return added;
   }
+  if (model->sequence()) sequences = std::make_unique<Sequences>(*model, maker);
   if (!model->settings().batching.enabled) return {};
   own = std::make_unique<Batcher>(*model, kOwnPriority, dispatcher, maker);
   if (model->settings().job_class != JobClass::kRealTime) return {};
@@ -35,6 +37,7 @@ Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
 }
 
 void LoadedVersion::StopBatchers() {
+  sequences.reset();
   own.reset();
   lowered.reset();
 }

@@ -15,6 +15,10 @@ namespace lagoon {
 
 class Batcher;
 class PlanMaker;
+class Sequences;
+
+/// InferRequest::priority from which on a request lowers its class.
+inline constexpr std::uint64_t kLoweredPriority = 2;
 
 /// A version that serves requests.
 struct LoadedVersion final : public SharedModel {
@@ -46,6 +50,7 @@ struct LoadedVersion final : public SharedModel {
   /// Join requests of the model's own class, and those of a real-time model that lower their class.
   /// Null: not joined. They are destroyed before the model.
   std::unique_ptr<Batcher> own, lowered;
+  std::unique_ptr<Sequences> sequences;  // null: the model's requests are of none
 
  private:
   Dispatcher* dispatcher_ = nullptr;  // that has the queues

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 namespace lagoon {
@@ -42,6 +43,19 @@ bool RequestTensors::Copies(const ServedPlan& plan, std::size_t output) const {
   const auto is_this = [&](const PartSource& s) { return !s.from_input && s.index == output; };
   return std::ranges::any_of(request_.binding.outputs, asked) ||
          (links.next && std::ranges::any_of(links.next->sources, is_this));
+}
+
+void RequestTensors::GiveInput(std::size_t input, const Dims& dims, std::span<const std::byte> data,
+                               std::shared_ptr<const void> owner) {
+  if (dims_ != &next_dims_) {
+    next_dims_ = *dims_;
+    next_inputs_ = *inputs_;
+    dims_ = &next_dims_;
+    inputs_ = &next_inputs_;
+  }
+  next_dims_[input] = dims;
+  next_inputs_[input] = data;
+  if (owner != nullptr) given_.push_back(std::move(owner));
 }
 
 Status RequestTensors::TakeRoom(std::size_t bytes) {
@@ -148,14 +162,32 @@ Status RequestTensors::TakeOutputs(const ServedPlan& plan,
   return {};
 }
 
+/// Gives `tensor`, the answer's output number `at`, the form in which the client asked for it.
+void RequestTensors::Show(std::size_t at, OutputTensor& tensor) const {
+  const Signature& signature = model_.signature();
+  const std::size_t output = request_.binding.outputs[at];
+  if (const std::optional<Reshape>& reshape = signature.output_reshape[output]) {
+    // An engine may have made another shape than the model declares: it stays.
+    auto dims = Reshaped(tensor.dims, reshape->model, reshape->client);
+    if (dims) tensor.dims = *std::move(dims);
+  }
+  if (const std::uint32_t count = request_.binding.classes[at]; count != 0) {
+    tensor.classes =
+        ClassView{count, output < signature.labels.size() ? signature.labels[output] : nullptr,
+                  signature.max_batch > 0};
+  }
+}
+
 std::vector<OutputTensor> RequestTensors::CopyOutputs(
     const ServedPlan& plan, std::span<const std::span<const std::byte>> outputs) const {
   std::vector<OutputTensor> copies;
-  for (const std::size_t asked : request_.binding.outputs) {
-    const std::size_t index = model_.signature().output_index[asked];
+  const std::vector<std::size_t>& asked = request_.binding.outputs;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const std::size_t index = model_.signature().output_index[asked[i]];
     const TensorSpec& spec = plan.loaded->plan.outputs[index].spec;
     OutputTensor& copy = copies.emplace_back(OutputTensor{spec.name, spec.type, spec.dims, {}});
     copy.data.assign(outputs[index].begin(), outputs[index].end());
+    Show(i, copy);
   }
   return copies;
 }
@@ -167,6 +199,7 @@ std::vector<OutputTensor> RequestTensors::TakeAnswer() {
       model_.buckets().Cut(request_.padding, model_.signature().output_index[asked[i]], answer_[i]);
     }
   }
+  for (std::size_t i = 0; i < asked.size(); ++i) Show(i, answer_[i]);
   return std::move(answer_);
 }
 

@@ -28,6 +28,10 @@ class RequestTensors {
   const std::vector<Dims>& dims() const { return *dims_; }
   std::span<const std::span<const std::byte>> inputs() const { return *inputs_; }
 
+  /// Flight::GiveInput().
+  void GiveInput(std::size_t input, const Dims& dims, std::span<const std::byte> data,
+                 std::shared_ptr<const void> owner);
+
   /// Makes room for the outputs of a run of `plan` (InferRequest::room).
   Status TakeRoomFor(const ServedPlan& plan);
   /// Sets the tensors of a job that runs `plan`. They stay valid until the next call.
@@ -50,14 +54,16 @@ class RequestTensors {
   OutputTensor* ResultTensor(std::size_t output);
   std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
   Status TakeResult(const ServedPlan& plan, std::size_t output);
+  void Show(std::size_t at, OutputTensor& tensor) const;
 
   const ServedModel& model_;
   const Request& request_;
-  // Those of the request, or those of the next part.
+  // Those of the request, or those of the next part, or the request's with those of the sequence.
   const std::vector<Dims>* dims_;
   const std::vector<std::span<const std::byte>>* inputs_;
   std::vector<Dims> next_dims_;
   std::vector<std::span<const std::byte>> next_inputs_;
+  std::vector<std::shared_ptr<const void>> given_;  // memory of what the sequence gives
 
   std::vector<OutputTensor> answer_;     // one per output that was asked for
   std::vector<const void*> job_inputs_;  // one per plan input

@@ -216,7 +216,8 @@ class FakeMember final : public Inference,
     if (wanted.none) shares_.erase(model);
     return {};
   }
-  void LoadModel(const std::string& model, std::function<void(Status)> done) override {
+  void LoadModel(const std::string& model, LoadOverride /*with*/,
+                 std::function<void(Status)> done) override {
     std::function<void()> on_load;
     {
       const MutexLock lock(mutex_);

@@ -1,10 +1,11 @@
-#include "server/tensor_codec.h"
+#include "server/tensors/tensor_codec.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <limits>
 
+#include "server/tensors/bytes_tensor.h"
 #include "serving/core/request.h"
 
 namespace lagoon {
@@ -30,10 +31,7 @@ std::optional<DataType> ParseOipType(std::string_view name) {
 }
 
 Result<std::size_t> TensorBytes(DataType type, const Dims& dims) {
-  if (type == DataType::kString) {
-    return Fail(ErrorCode::kUnimplemented, "BYTES tensors are not supported");
-  }
-  auto bytes = static_cast<std::int64_t>(SizeOf(type));
+  auto bytes = type == DataType::kString ? 1 : static_cast<std::int64_t>(SizeOf(type));
   bool empty = false;
   for (const std::int64_t dim : dims) {
     if (dim < 0) {
@@ -56,6 +54,13 @@ std::string UnexpectedBytes(std::uint64_t given, DataType type, const Dims& dims
                             std::size_t needed) {
   return fmt::format("got unexpected byte size {}, expected {} for {} of shape {}", given, needed,
                      OipName(type), ShownShape(dims));
+}
+
+Status CheckTensorBytes(DataType type, const Dims& dims, std::span<const std::byte> data) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, TensorBytes(type, dims));
+  if (type == DataType::kString) return CheckBytesElements(data, bytes);
+  if (data.size() == bytes) return {};
+  return Fail(ErrorCode::kInvalidArgument, UnexpectedBytes(data.size(), type, dims, bytes));
 }
 
 Result<Nanoseconds> TimeoutFromMicroseconds(std::uint64_t timeout_us) {
