@@ -23,7 +23,7 @@ MAX_FILES = 40
 # Files that lie in a folder together with files that stand above its sub-folders: the sub-folders include only these.
 KERNEL = ("kernels/activation.h kernels/checks.h kernels/cpu_level.h kernels/image_window.h kernels/kernel.h "
           "kernels/spread.h kernels/strided.h kernels/tiling.h kernels/window.h")
-EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/tensors"
+EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/regions server/tensors"
 # What the host and the GPU share: code for the host includes no other header of CUDA C++.
 HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
 HOST_BODIES = "kernels/cuda/bodies/args.cuh"
@@ -35,6 +35,7 @@ SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/nb
 # single files. Names are as in an include. A folder that is not here may not have sources.
 FOLDERS = {
     "base": "",
+    "base/compress": "base",
     "simt": "base",
     "learn": "base",
     "device": "base",
@@ -109,15 +110,17 @@ FOLDERS = {
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/model",
-    "server": "base plan policies sched serving/config serving/core server/tensors server/http server/fleet server/generate server/shares "
+    "server": "base plan policies sched serving/config serving/core server/tensors server/regions server/extensions server/http server/fleet server/generate server/shares "
               "server/grpc/grpc_edge.h",
     "server/tensors": "base plan serving/core",
+    "server/regions": "base plan serving/core server/tensors",
+    "server/extensions": "base serving/core server server/http server/regions",
     "server/fleet": "base serving/core server server/http",
     "server/generate": "base plan serving/core server server/http server/tensors",
     "server/shares": "base cluster serving/core server server/http",
     "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
-    "server/http": f"base plan serving/core {EDGE}",
-    "server/grpc": f"base plan serving/core {EDGE} server/fleet/repository.h server/oip_json.h server/unserved.h",
+    "server/http": f"base base/compress plan serving/core {EDGE}",
+    "server/grpc": f"base base/compress plan serving/core {EDGE} server/extensions/server_settings.h server/fleet/repository.h server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",

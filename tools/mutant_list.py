@@ -111,7 +111,7 @@ GROUPS = {
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
     "json-fields": [f"src/base/{name}.cc" for name in ("check", "json_fields", "json_fields_test", "status", "text")],
-    "inflate": ["src/base/inflate.cc", "src/base/inflate_test.cc"],
+    "inflate": ["src/base/compress/inflate.cc", "src/base/compress/inflate_test.cc"],
     "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
                   ["src/plan/tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc", "src/base/thread.cc"],
@@ -295,7 +295,7 @@ MUTANTS = [
      "> kControlBytes + bodies) {", "> 1000 * kControlBytes + bodies) {", ["conduct"]),
     ("fast-client-cut", "calls that are answered count as reset", "src/server/grpc/grpc_conduct.cc",
      "(now_has.failed - before_.failed)", "(now_has.answered - before_.answered)", ["conduct"]),
-    ("damage-inflated", "compressed data may end too soon", "src/base/inflate.cc",
+    ("damage-inflated", "compressed data may end too soon", "src/base/compress/inflate.cc",
      "step.state = last ? State::kBad : State::kMore;", "step.state = last ? State::kDone : State::kMore;", ["inflate"]),
     ("null-member", "a member that is null is an error", "src/server/http/infer_json.cc",
      "    case In::kOutputParameters:\n      return true;\n    default:\n      return Scalar(\"null\");",

@@ -6,9 +6,9 @@
 
 namespace lagoon {
 
-/// Options of tritonserver that `lagoon serve` does not have under any name, so that its users learn
-/// what to write instead: some have no effect, which the log says; others end the command with a
-/// message. Help and reference leave them out.
+/// Options of tritonserver that `lagoon serve` does not have under any name, so that its users
+/// learn what to write instead: some have no effect, which the log says; others end the command
+/// with a message. Help and reference leave them out.
 void AddTritonWords(CLI::App& command, ListenWords& words);
 
 /// Checks a value of --model-control. Dies, naming what to do, for "poll".

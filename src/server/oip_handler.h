@@ -7,10 +7,10 @@
 #include "server/generate/generate_handler.h"
 #include "server/http/http_message.h"
 #include "server/infer_handler.h"
-#include "server/regions/region_handler.h"
+#include "server/extensions/region_handler.h"
 #include "server/route.h"
 #include "server/scheduler_handler.h"
-#include "server/settings/settings_handler.h"
+#include "server/extensions/settings_handler.h"
 #include "server/shares/share_handler.h"
 #include "serving/core/inference.h"
 

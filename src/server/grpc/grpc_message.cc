@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "base/inflate.h"
+#include "base/compress/inflate.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
 #include "server/memory_budget.h"
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/text.h"
+#include "server/extensions/server_settings.h"
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
-#include "server/regions/region_handler.h"
-#include "server/settings/server_settings.h"
+#include "server/regions/shared_regions.h"
 #include "server/unserved.h"
 #include "serving/core/repository_control.h"
 
@@ -156,8 +156,8 @@ grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
 }
 
 template <typename Request>
-grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request,
-                                              bool load, const MakeChange& make) {
+grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request, bool load,
+                                              const MakeChange& make) {
   if (!options_.model_control) return Answer(context, NoModelControl());
   if (!options_.admin) {
     return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
@@ -169,7 +169,8 @@ grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& r
   }
   RepositoryControl* const repository = core_.repository();
   if (repository == nullptr) {
-    return Answer(context, GrpcStatus(NoRepository(request.model_name(), load ? "loaded" : "unloaded")));
+    return Answer(context,
+                  GrpcStatus(NoRepository(request.model_name(), load ? "loaded" : "unloaded")));
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   make(*repository, request.model_name(),

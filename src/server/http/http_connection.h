@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/inflate.h"
+#include "base/compress/inflate.h"
 #include "server/http/http_body.h"
 #include "server/http/http_message.h"
 #include "server/http/http_origin.h"

@@ -66,7 +66,8 @@ std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& 
 /// Appends an output's elements as JSON, separated by commas.
 void AppendElements(std::string& out, const OutputTensor& output);
 
-/// The answer; outputs that have a region are there already. Values that JSON does not have are written as NaN, Infinity and -Infinity.
+/// The answer; outputs that have a region are there already. Values that JSON does not have are
+/// written as NaN, Infinity and -Infinity.
 HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& format,
                              const EdgeStamps& stamps);
 

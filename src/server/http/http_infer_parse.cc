@@ -157,8 +157,7 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   if (input.binary_bytes) {
     const std::size_t size = *input.binary_bytes;
     if (!is_text && size != bytes) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  UnexpectedBytes(size, *type, input.shape, bytes));
+      return Fail(ErrorCode::kInvalidArgument, UnexpectedBytes(size, *type, input.shape, bytes));
     }
     if (size > tail.size()) {
       return Fail(

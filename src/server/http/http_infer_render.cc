@@ -10,7 +10,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/deflate.h"
+#include "base/compress/deflate.h"
 #include "base/json.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"

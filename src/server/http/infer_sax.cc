@@ -23,11 +23,19 @@ constexpr std::int64_t kOpen = -1;  // length of an array level that no array ha
 constexpr std::array<std::string_view, 8> kKnownKeys = {
     "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
 
-constexpr std::array<std::string_view, 13> kKnownParameters = {
-    "priority",         "timeout",      "binary_data_output", "lagoon_stages",
-    "binary_data_size", "binary_data",  "classification",     "sequence_id",
-    "sequence_start",   "sequence_end", "shared_memory_region", "shared_memory_byte_size",
-    "shared_memory_offset"};
+constexpr std::array<std::string_view, 13> kKnownParameters = {"priority",
+                                                               "timeout",
+                                                               "binary_data_output",
+                                                               "lagoon_stages",
+                                                               "binary_data_size",
+                                                               "binary_data",
+                                                               "classification",
+                                                               "sequence_id",
+                                                               "sequence_start",
+                                                               "sequence_end",
+                                                               "shared_memory_region",
+                                                               "shared_memory_byte_size",
+                                                               "shared_memory_offset"};
 
 // The bit of a known name for Frame::seen; 0: the name is not known.
 std::uint32_t BitOf(std::string_view name) {

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "base/inflate.h"
+#include "base/compress/inflate.h"
 #include "base/testing/deflate.h"
 #include "server/memory_budget.h"
 #include "server/testing/http_server_test_base.h"

@@ -310,4 +310,17 @@ Result<OutputRegions> SharedRegions::Bind(const SharedTensors& tensors,
   return outputs;
 }
 
+// ---- Memory of GPUs
+
+Error NoCudaRegion(const std::string& name) {
+  return {ErrorCode::kNotFound, "Unable to find cuda shared memory region: " + Quoted(name)};
+}
+
+Error NoCudaRegister(const std::string& name) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("failed to register CUDA shared memory region {}: memory of a GPU cannot be "
+                      "registered; use system shared memory, or send tensors with the request",
+                      Quoted(name))};
+}
+
 }  // namespace lagoon

@@ -139,4 +139,9 @@ class SharedRegions {
   std::map<std::string, std::shared_ptr<const SharedRegion>> regions_ GUARDED_BY(mutex_);
 };
 
+// Memory of GPUs: kNotFound for a region, and kInvalidArgument for its registration.
+
+Error NoCudaRegion(const std::string& name);
+Error NoCudaRegister(const std::string& name);
+
 }  // namespace lagoon

@@ -28,10 +28,10 @@ tl::unexpected<Error> WrongInput(const InferRequest& request, const Signature& s
                                  const std::string& input, const std::string& what) {
   const std::size_t expected = Visible(signature.inputs, signature.hidden_inputs).size();
   if (request.inputs.size() == expected) return Bad(request, "input", input, what);
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("expected {} inputs but got {} inputs for model {}: input {} {}",
-                          expected, request.inputs.size(), Quoted(request.model), Quoted(input),
-                          what));
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("expected {} inputs but got {} inputs for model {}: input {} {}", expected,
+                  request.inputs.size(), Quoted(request.model), Quoted(input), what));
 }
 
 /// The tensor of this name that clients see; the number of all tensors if there is none.

@@ -1,4 +1,4 @@
-#include "base/deflate.h"
+#include "base/compress/deflate.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "base/inflate.h"
+#include "base/compress/inflate.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/deflate.h"
+#include "base/compress/deflate.h"
 #include "base/testing/deflate.h"
 
 namespace lagoon {

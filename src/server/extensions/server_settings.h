@@ -19,8 +19,8 @@ using LogSettings = std::map<std::string, LogValue>;
 /// The settings as they are. Any thread.
 LogSettings ReadLogSettings();
 /// Sets the level of the log. One level stands for Triton's switches: what is on has all that is
-/// more severe on, and any verbose level is debug's. kInvalidArgument for a setting or a value that there is not; then
-/// nothing is changed. Any thread.
+/// more severe on, and any verbose level is debug's. kInvalidArgument for a setting or a value that
+/// there is not; then nothing is changed. Any thread.
 Status ChangeLogSettings(const LogSettings& changes);
 
 using TraceSettings = std::map<std::string, std::vector<std::string>>;

@@ -1,4 +1,4 @@
-#include "server/settings/settings_handler.h"
+#include "server/extensions/settings_handler.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/json_fields.h"
 #include "base/text.h"
-#include "server/settings/server_settings.h"
+#include "server/extensions/server_settings.h"
 
 namespace lagoon {
 namespace {

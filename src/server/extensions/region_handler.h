@@ -24,9 +24,4 @@ class RegionHandler {
   SharedRegions& regions_;
 };
 
-// Memory of GPUs: kNotFound for a region, and kInvalidArgument for its registration.
-
-Error NoCudaRegion(const std::string& name);
-Error NoCudaRegister(const std::string& name);
-
 }  // namespace lagoon

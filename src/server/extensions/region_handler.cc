@@ -1,4 +1,4 @@
-#include "server/regions/region_handler.h"
+#include "server/extensions/region_handler.h"
 
 #include <fmt/format.h>
 
@@ -24,17 +24,6 @@ HttpResponse StatusOf(const Result<std::vector<RegionSpec>>& regions) {
 }
 
 }  // namespace
-
-Error NoCudaRegion(const std::string& name) {
-  return {ErrorCode::kNotFound, "Unable to find cuda shared memory region: " + Quoted(name)};
-}
-
-Error NoCudaRegister(const std::string& name) {
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("failed to register CUDA shared memory region {}: memory of a GPU cannot be "
-                      "registered; use system shared memory, or send tensors with the request",
-                      Quoted(name))};
-}
 
 bool RegionHandler::Has(Route::Kind kind) {
   switch (kind) {

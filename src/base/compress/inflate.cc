@@ -1,4 +1,4 @@
-#include "base/inflate.h"
+#include "base/compress/inflate.h"
 
 #include <algorithm>
 #include <limits>

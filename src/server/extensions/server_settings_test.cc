@@ -1,4 +1,4 @@
-#include "server/settings/server_settings.h"
+#include "server/extensions/server_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
