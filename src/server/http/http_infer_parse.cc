@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
-#include "server/tensors/bytes_tensor.h"
 #include "server/tensors/tensor_codec.h"
 
 namespace lagoon {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/json.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
-#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 namespace {
@@ -123,7 +123,9 @@ std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& 
     if (output.classes) {
       elements += output.data.size() / kClassBytes;
     } else if (!IsBinary(format, output.name)) {
-      elements += output.data.size() / std::max(SizeOf(output.type), sizeof(std::uint32_t));
+      const bool text = output.type == DataType::kString;
+      const std::size_t element = text ? kBytesLengthSize : SizeOf(output.type);
+      elements += output.data.size() / std::max(element, sizeof(std::uint32_t));
     }
   }
   return elements;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/strings.h"
 #include "serving/core/request.h"
 #include "serving/model/signature.h"
 
@@ -15,7 +16,8 @@ namespace lagoon {
 
 struct RequestBinding {
   std::vector<Dims> dims;  // by input of the signature, as the model sees it
-  std::vector<std::span<const std::byte>> inputs;  // the same: the request's own bytes
+  std::vector<std::span<const std::byte>> inputs;   // the same: the request's own bytes, or strings
+  std::vector<std::vector<StringElement>> strings;  // of inputs of strings; they borrow the bytes
   /// The outputs of the answer, in order, as indexes into Signature::outputs.
   std::vector<std::size_t> outputs;
   std::vector<std::uint32_t> classes;  // for each of `outputs`: ClassView::count, or 0
