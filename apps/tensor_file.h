@@ -38,7 +38,7 @@ Result<Constant> ReadNpy(const std::string& path);
 /// The name of the .npy file of tensor `name`: "/" becomes "_".
 std::string FileNameFor(std::string name);
 
-/// Writes a .npy file in C order, format 1. The format has no bfloat16, which is written as float32.
+/// Writes a .npy file in C order, format 1. The format has no bfloat16: it is written as float32.
 /// Strings are written as bytes of the longest one's length (|S).
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data);
 

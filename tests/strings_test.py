@@ -279,6 +279,13 @@ def test_a_huge_string_and_many_empty_ones(server):
     assert np.array_equal(ask("binary", server, "same", {"x": many}, ["y"])[0], many)
 
 
+def test_a_raw_body_is_one_string(server):
+    status, reply = server.post("/v2/models/same/infer", b"a\xff", {"Inference-Header-Content-Length": "0"}, raw=True)
+    assert status == 200 and reply.endswith(b"\2\0\0\0a\xff")
+    status, reply = server.post("/v2/models/matrix/infer", b"ab", {"Inference-Header-Content-Length": "0"})
+    assert status == 400 and "more than one string" in reply["error"]
+
+
 def test_generate_takes_and_gives_text(server):
     status, reply = server.post("/v2/models/same/generate", b'{"x": "hello"}')
     assert status == 200 and reply["y"] == "hello"

@@ -18,8 +18,8 @@ inline constexpr std::size_t kBytesLengthSize = 4;
 
 void AppendBytesElement(std::string_view element, std::vector<std::byte>& data);
 
-/// Calls `visit` for each element of `data`, in order. kInvalidArgument: an element leads beyond the
-/// end of `data`, or there are not `elements` of them; both numbers are named.
+/// Calls `visit` for each element of `data`, in order. kInvalidArgument: an element leads beyond
+/// the end of `data`, or there are not `elements` of them; both numbers are named.
 Status VisitBytesElements(std::span<const std::byte> data, std::size_t elements,
                           const std::function<void(std::string_view)>& visit);
 

@@ -17,7 +17,7 @@ struct MadeTensor {
   DataType type = DataType::kFloat32;
   Dims dims;
   std::vector<std::byte> bytes;
-  std::vector<char> text;  // kString: what the elements point to
+  std::vector<char> text = {};  // kString: what the elements point to
 };
 
 /// An output of an op that an engine computes.
