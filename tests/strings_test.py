@@ -17,7 +17,7 @@ from tiny_model import add_model, parameter
 
 sys.path.insert(0, str(ROOT / "python"))
 
-from lagoon import LagoonProcess  # noqa: E402
+from lagoon import Client, LagoonProcess  # noqa: E402
 
 STRING, FLOAT, INT32 = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT32
 
@@ -73,6 +73,14 @@ def length_of_words():
                     [numpy_helper.from_array(np.array([2], np.float32), "two")])
 
 
+def classifier():
+    """As scikit-learn's classes of text are exported: an op of ai.onnx.ml with two outputs."""
+    node = helper.make_node("LinearClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", post_transform="NONE",
+                            coefficients=[1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], intercepts=[0.0] * 3,
+                            classlabels_strings=["red", "green", "blue"], multi_class=0)
+    return model_of([node], [("x", FLOAT, ["n", 3])], [("label", STRING, ["n"]), ("scores", FLOAT, ["n", 3])])
+
+
 BATCHED = """max_batch_size: 8
 dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 20000 }
 """
@@ -94,6 +102,7 @@ def fixture_repository(tmp_path_factory):
     add_model(repository, "labels", labels(), BATCHED)
     add_model(repository, "lower", lower())
     add_model(repository, "words", length_of_words())
+    add_model(repository, "classifier", classifier())
     return repository
 
 
@@ -194,6 +203,13 @@ def test_classes_have_names(server, edge):
 
 
 @EDGES
+def test_an_op_gives_texts_and_numbers(server, edge):
+    x = np.array([[0, 2, 1], [5, 1, 2]], np.float32)
+    label, scores = ask(edge, server, "classifier", {"x": x}, ["label", "scores"])
+    assert np.array_equal(label, strings("green", "red")) and np.array_equal(scores, x)
+
+
+@EDGES
 def test_the_data_decide_how_many_strings_there_are(server, edge):
     [answer] = ask(edge, server, "lower", {"x": strings("The", "the", "CAT", "the", "Sat")}, ["y"])
     assert np.array_equal(answer, strings("cat", "sat"))
@@ -291,6 +307,15 @@ def test_generate_takes_and_gives_text(server):
     assert status == 200 and reply["y"] == "hello"
     status, reply = server.post("/v2/models/lower/generate", b'{"x": ["the", "AB", "C"]}')
     assert status == 200 and reply["y"] == ["ab", "c"]
+
+
+def test_the_thin_client_sends_and_reads_strings(server):
+    client = Client(f"http://{server.url('http')}")
+    given = strings("ab", "", b"\xff\0")
+    assert np.array_equal(client.infer("same", {"x": given})["y"], given)
+    assert np.array_equal(client.infer("same", {"x": np.array(["ç", "a"])})["y"], strings("ç", "a"))
+    assert client.infer("same", {"x": given[:0]})["y"].shape == (0,)
+    client.close()
 
 
 def test_metadata_and_statistics_name_the_type(server):
