@@ -8,6 +8,7 @@
 
 #include "engine/testing/test_engine.h"
 #include "plan/bytes_tensor.h"
+#include "serving/model/request_check.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {
@@ -128,6 +129,9 @@ TEST_F(StringsTest, WhatDoesNotFitIsRefused) {
   const Answer fewer = Ask(Request("same", {2, 2}, {"a", "b", "c"}));
   ASSERT_EQ(CodeOf(fewer), ErrorCode::kInvalidArgument);
   EXPECT_THAT(fewer.error().message, HasSubstr("input 'x' has 3 elements of BYTES"));
+  const Answer many = Ask(Request("same", {kMaxStrings, 2}, {"a", "b"}));
+  ASSERT_EQ(CodeOf(many), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(many.error().message, HasSubstr("has 8388608 strings, at most 4194304"));
   InferRequest cut = Request("same", {1, 2}, {"a", "b"});
   cut.inputs[0].data = cut.inputs[0].data.first(8);
   EXPECT_EQ(CodeOf(Ask(std::move(cut))), ErrorCode::kInvalidArgument);

@@ -86,6 +86,11 @@ Status CheckInput(const InferRequest& request, const InputTensor& input, const T
 Result<std::span<const std::byte>> BindBytes(const InferRequest& request, const InputTensor& input,
                                              RequestBinding& binding) {
   if (input.type != DataType::kString) return input.data;
+  if (ElementCount(input.dims) > kMaxStrings) {
+    return Bad(request, "input", input.name,
+               fmt::format("has {} strings, at most {} are allowed", ElementCount(input.dims),
+                           kMaxStrings));
+  }
   auto strings = StringsOf(input.data, static_cast<std::size_t>(ElementCount(input.dims)));
   if (!strings) return Bad(request, "input", input.name, strings.error().message);
   binding.strings.push_back(*std::move(strings));

@@ -14,6 +14,10 @@
 
 namespace lagoon {
 
+/// Most strings of an input. An empty string of 4 bytes takes some 100 bytes until it is answered:
+/// in tables, and in an engine.
+inline constexpr std::int64_t kMaxStrings = std::int64_t{1} << 22;
+
 struct RequestBinding {
   std::vector<Dims> dims;  // by input of the signature, as the model sees it
   std::vector<std::span<const std::byte>> inputs;   // the same: the request's own bytes, or strings
