@@ -3,6 +3,7 @@
 import json
 import struct
 import sys
+import time
 
 import numpy as np
 import onnx
@@ -363,6 +364,10 @@ def test_strings_pass_a_fleet(lagoon, server):
     try:
         with triton_http.InferenceServerClient(f"127.0.0.1:{front.ports['http']}") as client:
             given = strings("ab", b"\xff\0", "")
+            deadline = time.monotonic() + 60
+            while not client.is_model_ready("same"):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
             for _ in range(3):
                 answer = client.infer("same", [triton_input(triton_http, "x", given, "BYTES")])
                 assert np.array_equal(answer.as_numpy("y"), given)
