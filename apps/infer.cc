@@ -12,7 +12,9 @@
 #include "apps/infer_requests.h"
 #include "apps/load.h"
 #include "apps/tensor_file.h"
+#include "base/text.h"
 #include "plan/element.h"
+#include "plan/strings.h"
 #include "program/compile.h"
 
 namespace lagoon {
@@ -89,6 +91,13 @@ std::vector<Constant> ReadInputs(const OnnxModel& model, const InferWords& words
 
 void PrintTop(const TensorSpec& spec, std::span<const std::byte> bytes) {
   constexpr std::size_t kTop = 5;
+  if (spec.type == DataType::kString) {
+    std::printf("%s %s, the first:\n", spec.name.c_str(), ToString(spec.dims).c_str());
+    for (std::size_t i = 0; i < std::min(kTop, bytes.size() / sizeof(StringElement)); ++i) {
+      std::printf("  [%zu] %s\n", i, Quoted(StringAt(bytes.data(), i).text()).c_str());
+    }
+    return;
+  }
   std::vector<double> values;
   for (std::int64_t i = 0; i < ElementCount(spec.dims); ++i) {
     values.push_back(ElementAsDouble(spec.type, bytes.data(), static_cast<std::size_t>(i)));

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "plan/strings.h"
+
 namespace lagoon {
 namespace {
 
@@ -43,7 +45,16 @@ Result<BoundRequest> BoundRequest::Bind(ModelCompiler& compiler, Device& device,
   BoundRequest bound(device);
   bound.outputs_.resize(compiler.model().outputs().size());
   std::vector<HostTensor> tensors;
-  for (const Constant& input : inputs) tensors.push_back({input.dims, *input.bytes});
+  for (const Constant& input : inputs) {
+    std::span<const std::byte> bytes = *input.bytes;
+    if (input.type == DataType::kString) {
+      const auto elements = static_cast<std::size_t>(ElementCount(input.dims));
+      LAGOON_ASSIGN_OR_RETURN(std::vector<StringElement> strings, StringsOf(bytes, elements));
+      bound.strings_.push_back(std::move(strings));
+      bytes = std::as_bytes(std::span(bound.strings_.back()));
+    }
+    tensors.push_back({input.dims, bytes});
+  }
   LAGOON_RETURN_IF_ERROR(bound.AddPart(compiler, compiler.model(), std::move(tensors)));
   const OnnxModel* model = &compiler.model();
   while (true) {

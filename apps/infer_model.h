@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 #include "plan/instance.h"
+#include "plan/strings.h"
 #include "program/compile.h"
 #include "program/parts.h"
 #include "program/run.h"
@@ -67,6 +68,7 @@ class BoundRequest {
   Device* device_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<Output> outputs_;
+  std::vector<std::vector<StringElement>> strings_;  // of inputs
   Nanoseconds compile_time_{0};
 };
 

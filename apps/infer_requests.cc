@@ -16,6 +16,7 @@
 #include "apps/tensor_file.h"
 #include "base/json.h"
 #include "base/time.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 namespace {
@@ -69,7 +70,13 @@ Result<double> Measure(BoundRequest& request, double seconds) {
 std::vector<std::vector<std::byte>> Contents(const BoundRequest& request) {
   std::vector<std::vector<std::byte>> contents;
   for (const BoundRequest::Output& output : request.outputs()) {
-    contents.emplace_back(output.bytes.begin(), output.bytes.end());
+    if (output.spec.type != DataType::kString) {
+      contents.emplace_back(output.bytes.begin(), output.bytes.end());
+      continue;
+    }
+    // Strings lie elsewhere after each run.
+    contents.emplace_back(ProtocolBytes(output.bytes).value_or(0));
+    if (!contents.back().empty()) WriteProtocolBytes(output.bytes, contents.back().data());
   }
   return contents;
 }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
@@ -25,7 +26,9 @@
 #pragma GCC diagnostic pop
 
 #include "graph/budget.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 namespace {
@@ -78,6 +81,10 @@ Bytes Convert(const Bytes& from, DataType from_type, DataType to_type) {
 
 /// `found`, of any type, as an input of `spec`.
 Result<Constant> Fitted(const std::string& path, const TensorSpec& spec, Constant found) {
+  if ((found.type == DataType::kString) != (spec.type == DataType::kString)) {
+    return Invalid(path, fmt::format("holds {}, input '{}' takes {}", OipName(found.type),
+                                     spec.name, OipName(spec.type)));
+  }
   const Dims& dims = found.dims;
   const bool open = std::ranges::find(spec.dims, -1) != spec.dims.end();
   bool fits = dims.size() == spec.dims.size();
@@ -94,9 +101,89 @@ Result<Constant> Fitted(const std::string& path, const TensorSpec& spec, Constan
                                spec.name, ToString(spec.dims), ElementCount(spec.dims)));
   }
   if (!fits) found.dims = spec.dims;
+  if (spec.type == DataType::kString) return found;
   found.bytes = std::make_shared<const Bytes>(Convert(*found.bytes, found.type, spec.type));
   found.type = spec.type;
   return found;
+}
+
+/// How a .npy file holds text: '|S5' is 5 bytes for each element, '<U5' 5 numbers of Unicode, of 4
+/// bytes. Zeros fill the end of a shorter element.
+struct NpyText {
+  bool wide = false;
+  std::size_t width = 0;
+};
+
+std::optional<NpyText> FindText(std::string_view header) {
+  constexpr std::string_view kKey = "'descr': '";
+  const std::size_t at = header.find(kKey);
+  if (at == std::string_view::npos) return std::nullopt;
+  header.remove_prefix(at + kKey.size());
+  const bool wide = header.starts_with("<U");
+  if (!wide && !header.starts_with("|S")) return std::nullopt;
+  header.remove_prefix(2);
+  std::uint32_t width = 0;
+  const auto [end, error] = std::from_chars(header.data(), header.data() + header.size(), width);
+  if (error != std::errc{}) return std::nullopt;
+  return NpyText{wide, width};
+}
+
+/// Appends a number of Unicode as UTF-8. False: there is no such number.
+bool AppendUtf8(std::uint32_t number, std::string& text) {
+  if (number > 0x10ffff || (number >= 0xd800 && number < 0xe000)) return false;
+  const auto part = [number](int shift) {
+    return static_cast<char>(0x80 | (number >> shift & 63));
+  };
+  if (number < 0x80) {
+    text += static_cast<char>(number);
+  } else if (number < 0x800) {
+    text += {static_cast<char>(0xc0 | number >> 6), part(0)};
+  } else if (number < 0x10000) {
+    text += {static_cast<char>(0xe0 | number >> 12), part(6), part(0)};
+  } else {
+    text += {static_cast<char>(0xf0 | number >> 18), part(12), part(6), part(0)};
+  }
+  return true;
+}
+
+/// The elements of a .npy file of text; `data` is what lies behind the header.
+Result<Constant> ReadTexts(const std::string& path, const NpyText& type, Dims dims,
+                           std::string_view data) {
+  std::size_t bytes = type.width * (type.wide ? sizeof(std::uint32_t) : 1);
+  const Result<std::size_t> table = CheckedBytes(dims, DataType::kString);
+  const std::size_t count = table ? *table / SizeOf(DataType::kString) : 0;
+  std::size_t needed = 0;
+  if (!table || __builtin_mul_overflow(count, bytes, &needed) || needed != data.size()) {
+    return Invalid(path, fmt::format("has {} bytes of data, which are no {} elements of {} bytes",
+                                     data.size(), count, bytes));
+  }
+  auto texts = std::make_shared<Bytes>();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string_view element = data.substr(i * bytes, bytes);
+    std::string text(element.substr(0, element.find_last_not_of('\0') + 1));
+    if (type.wide) text.clear();
+    for (std::size_t at = 0; type.wide && at < bytes; at += sizeof(std::uint32_t)) {
+      std::uint32_t number = 0;
+      std::memcpy(&number, element.data() + at, sizeof(number));
+      if (number == 0 && element.find_first_not_of('\0', at) == std::string_view::npos) break;
+      if (!AppendUtf8(number, text)) return Invalid(path, "holds text that is no Unicode");
+    }
+    AppendBytesElement(text, *texts);
+  }
+  return Constant{DataType::kString, std::move(dims), std::move(texts)};
+}
+
+/// The strings of nested or flat arrays, in order, in the form of a Constant.
+bool FlattenTexts(const Json& json, Bytes& texts, std::int64_t& count, int depth = 0) {
+  if (json.is_string()) {
+    AppendBytesElement(json.get_ref<const std::string&>(), texts);
+    ++count;
+    return true;
+  }
+  constexpr int kDeepest = 16;
+  if (!json.is_array() || depth == kDeepest) return false;
+  return std::all_of(json.begin(), json.end(),
+                     [&](const Json& item) { return FlattenTexts(item, texts, count, depth + 1); });
 }
 
 /// Reads the sizes after 'shape': in a header.
@@ -175,6 +262,13 @@ Result<Constant> ReadJson(const std::string& path, const TensorSpec& spec) {
     if (data.is_null()) return Invalid(path, fmt::format("has no input named '{}'", spec.name));
     json = std::move(data);
   }
+  if (spec.type == DataType::kString) {
+    auto texts = std::make_shared<Bytes>();
+    std::int64_t count = 0;
+    if (!FlattenTexts(json, *texts, count)) return Invalid(path, "is not an array of strings");
+    const bool regular = ElementCount(dims) == count;
+    return Fitted(path, spec, {spec.type, regular ? dims : Dims{count}, std::move(texts)});
+  }
   const auto read = [&]<typename T>(std::type_identity<T>, DataType type) -> Result<Constant> {
     std::vector<T> values;
     if (!Flatten(json, values)) return Invalid(path, "is not an array of numbers");
@@ -252,17 +346,19 @@ Result<Constant> ReadNpy(const std::string& path) {
       std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes), [&](const NpyType& known) {
         return header.find(fmt::format("'{}'", known.name)) != std::string_view::npos;
       });
-  if (type == std::end(kNpyTypes)) {
-    return Invalid(path, fmt::format("holds neither numbers nor bools: {}", header));
+  const std::optional<NpyText> text = FindText(header);
+  if (!text && type == std::end(kNpyTypes)) {
+    return Invalid(path, fmt::format("holds neither numbers nor bools nor text: {}", header));
   }
   Constant constant;
-  constant.type = type->type;
+  constant.type = text ? DataType::kString : type->type;
   LAGOON_ASSIGN_OR_RETURN(constant.dims, NpyShape(path, header));
   // With at most one dim above 1 both orders are the same.
   if (header.find("'fortran_order': False") == std::string_view::npos &&
       std::count_if(constant.dims.begin(), constant.dims.end(), [](auto n) { return n > 1; }) > 1) {
     return Invalid(path, "is not in C order; save it with numpy.ascontiguousarray");
   }
+  if (text) return ReadTexts(path, *text, constant.dims, std::string_view(file).substr(begin));
   const Result<std::size_t> size = CheckedBytes(constant.dims, constant.type);
   if (!size || *size != file.size() - begin) {
     return Invalid(path,
@@ -306,6 +402,27 @@ std::string FileNameFor(std::string name) {
   return name + ".npy";
 }
 
+namespace {
+
+/// The elements of a tensor of strings, each filled up with zeros to the length of the longest.
+/// `name`: gets the type in a header.
+std::string PaddedTexts(std::span<const std::byte> table, std::string& name) {
+  const std::size_t count = table.size() / sizeof(StringElement);
+  std::size_t width = 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    width = std::max(width, StringAt(table.data(), i).text().size());
+  }
+  std::string texts;
+  for (std::size_t i = 0; i < count; ++i) {
+    texts += StringAt(table.data(), i).text();
+    texts.resize((i + 1) * width, '\0');
+  }
+  name = fmt::format("|S{}", width);
+  return texts;
+}
+
+}  // namespace
+
 Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte* data) {
   if (spec.type == DataType::kBFloat16) {
     const Bytes wide = Convert(Bytes(data, data + spec.bytes()), spec.type, DataType::kFloat32);
@@ -314,8 +431,14 @@ Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte
   const auto* const type =
       std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes),
                    [&](const NpyType& known) { return known.type == spec.type; });
+  std::string name, texts;
+  if (spec.type == DataType::kString) {
+    texts = PaddedTexts({data, spec.bytes()}, name);
+  } else {
+    name = type->name;
+  }
   std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type->name,
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", name,
                   fmt::join(spec.dims, ", "), spec.dims.size() == 1 ? "," : "");
   constexpr std::size_t kPrefix = 10;
   header.append(63 - (kPrefix + header.size()) % 64, ' ');
@@ -325,7 +448,9 @@ Status WriteNpy(const std::string& path, const TensorSpec& spec, const std::byte
   file.write("\x93NUMPY\x01\x00", 8);
   file.write(reinterpret_cast<const char*>(&length), 2);
   file << header;
-  file.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(spec.bytes()));
+  const bool text = spec.type == DataType::kString;
+  const char* const from = text ? texts.data() : reinterpret_cast<const char*>(data);
+  file.write(from, static_cast<std::streamsize>(text ? texts.size() : spec.bytes()));
   file.flush();
   if (!file) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot be written", path));
   return {};

@@ -728,6 +728,8 @@ MUTANTS = [
      "    __syncthreads();  // behind all threads' last writes, and before `next` changes\n", "", ["cuda"]),
     ("engine-failure-unseen", "a request is answered though an engine failed", INSTANCE,
      "    if (status == 0) continue;\n", "    continue;\n", ["instance"]),
+    ("strings-without-an-owner", "nobody takes the strings that an engine made, which its next run frees", INSTANCE,
+     "  made.insert(made.end(), strings.begin(), strings.end());\n", "", ["instance"]),
     # Parts of a plan.
     ("value-crosses-before-it-is-written", "a cut before an op moves what the op writes", f"{SPLIT}/split_model.cc",
      "values.Write(range, op + 1);", "values.Write(range, op);", ["split"]),

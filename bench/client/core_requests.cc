@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/bytes_tensor.h"
 #include "serving/open_core.h"
 
 namespace lagoon::bench {
@@ -18,8 +19,12 @@ InferRequest RequestOf(const OnnxModel& model, const std::string& name, const Gr
   for (std::size_t i = 0; i < model.inputs().size(); ++i) {
     const DeclaredTensor& input = model.inputs()[i];
     const auto count = static_cast<std::size_t>(ElementCount(shapes.dims[i]));
-    std::vector<std::byte>& bytes = payload->emplace_back(count * SizeOf(input.type));
-    for (std::size_t element = 0; element < count; ++element) {
+    const bool text = input.type == DataType::kString;
+    std::vector<std::byte>& bytes = payload->emplace_back(text ? 0 : count * SizeOf(input.type));
+    for (std::size_t element = 0; text && element < count; ++element) {
+      AppendBytesElement("1", bytes);
+    }
+    for (std::size_t element = 0; !text && element < count; ++element) {
       std::byte* const at = bytes.data() + element * SizeOf(input.type);
       const float value = uniform(random);
       if (input.type == DataType::kFloat32) {

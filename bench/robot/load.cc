@@ -93,7 +93,7 @@ Result<RobotModel> MakeModel(const std::string& file, const std::string& name,
     LAGOON_ASSIGN_OR_RETURN(Dims dims, DimsOf(declared, name, options.shapes));
     InputFile input{declared.name, declared.type, std::move(dims),
                     fmt::format("{}/{}-{}", folder, name, made.inputs.size())};
-    if (SizeOf(input.type) == 0) {
+    if (input.type == DataType::kString) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("model '{}': input '{}' is of strings, which have no random values",
                               name, input.name));

@@ -13,6 +13,23 @@ NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
 
 
+def _encoded(array):
+    """(datatype, bytes): the array as the protocol sends it. Strings are an array of bytes, text or objects."""
+    if array.dtype.kind not in "OSU":
+        return NAMES[array.dtype], array.tobytes()
+    texts = [text.encode() if isinstance(text, str) else text for text in array.ravel().tolist()]
+    return "BYTES", b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+
+
+def _strings(data):
+    texts, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at:at + 4], "little")
+        texts.append(data[at + 4:end])
+        at = end
+    return np.array(texts, np.object_)
+
+
 class RequestFailed(Exception):
     """The server refused or could not answer. `status`: of HTTP; 503 may pass when the request is sent again."""
 
@@ -30,16 +47,19 @@ class Client:
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port or 8000, timeout=timeout)
 
     def infer(self, model, inputs, *, version="", timeout_us=0):
-        """{output: array} for `inputs`, {input: array}. `timeout_us`: from now on; 0: none."""
+        """{output: array} for `inputs`, {input: array}. Strings come as arrays of bytes objects. `timeout_us`: from now
+        on; 0: none."""
         arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-        head = {"inputs": [{"name": name, "datatype": NAMES[array.dtype], "shape": list(array.shape),
-                            "parameters": {"binary_data_size": array.nbytes}} for name, array in arrays.items()],
+        encoded = {name: _encoded(array) for name, array in arrays.items()}
+        head = {"inputs": [{"name": name, "datatype": encoded[name][0], "shape": list(array.shape),
+                            "parameters": {"binary_data_size": len(encoded[name][1])}}
+                           for name, array in arrays.items()],
                 "parameters": {"binary_data_output": True}}
         if timeout_us:
             head["parameters"]["timeout"] = timeout_us
         text = json.dumps(head).encode()
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}" + (f"/versions/{version}" if version else "") + "/infer"
-        body = b"".join([text, *(array.tobytes() for array in arrays.values())])
+        body = b"".join([text, *(data for _, data in encoded.values())])
         fields, answer = self._ask("POST", path, body, {LENGTH: str(len(text))})
         return self._read(answer, int(fields.get(LENGTH, len(answer))))
 
@@ -71,7 +91,10 @@ class Client:
         outputs, begin = {}, length
         for output in json.loads(answer[:length])["outputs"]:
             size = output["parameters"]["binary_data_size"]
-            values = np.frombuffer(answer, np.uint8, size, begin).view(TYPES[output["datatype"]])
+            if output["datatype"] == "BYTES":
+                values = _strings(answer[begin:begin + size])
+            else:
+                values = np.frombuffer(answer, np.uint8, size, begin).view(TYPES[output["datatype"]])
             outputs[output["name"]] = values.reshape(output["shape"])
             begin += size
         return outputs

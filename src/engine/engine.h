@@ -40,7 +40,8 @@ struct EngineSignature {
   std::vector<TensorSpec> outputs;
 };
 
-/// A tensor in memory: dense row-major, little-endian. kBool is a byte, 0 or 1.
+/// A tensor in memory: dense row-major, little-endian. kBool is a byte, 0 or 1. kString is a
+/// StringElement (plan/strings.h), whose bytes live as long as `data`.
 struct EngineTensor {
   DataType type = DataType::kFloat32;
   Dims dims;
@@ -77,7 +78,7 @@ class EngineModel {
   /// Binds memory, which must stay valid until the binding is destroyed. One tensor per input, with
   /// actual dims, and one per output. The engine reads and writes that memory without copies where
   /// it can. For an output with null `data` the engine makes room itself: its type and dims are
-  /// ignored.
+  /// ignored. Outputs of kString always have null `data`.
   virtual Result<std::unique_ptr<EngineBinding>> Bind(std::span<const EngineTensor> inputs,
                                                       std::span<const EngineTensor> outputs) = 0;
 };

@@ -14,6 +14,7 @@
 
 #include "base/thread.h"
 #include "base/time.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 namespace {
@@ -51,6 +52,16 @@ std::uint64_t One(DataType type) {
   }
 }
 
+/// Writes ones.
+void Fill(DataType type, std::size_t count, std::byte* data) {
+  static constexpr StringElement kOne{"1", 1};
+  const std::uint64_t one = One(type);
+  const void* const from = type == DataType::kString ? static_cast<const void*>(&kOne) : &one;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(data + i * SizeOf(type), from, SizeOf(type));
+  }
+}
+
 /// Longest run whose only purpose is to learn shapes.
 constexpr std::chrono::seconds kMostOfOneRun{30};
 /// After a longer run on zeros there is none on ones.
@@ -79,10 +90,8 @@ Result<std::vector<EngineTensor>> TryRun(EngineModel& model, std::vector<EngineT
   std::vector<MadeUp> contents;
   for (EngineTensor& input : inputs) {
     const auto count = static_cast<std::size_t>(ElementCount(input.dims));
-    const std::size_t size = SizeOf(input.type);
-    std::byte* const data = contents.emplace_back(count * size).data();
-    const std::uint64_t one = One(input.type);
-    for (std::size_t i = 0; ones && i < count; ++i) std::memcpy(data + i * size, &one, size);
+    std::byte* const data = contents.emplace_back(count * SizeOf(input.type)).data();
+    if (ones) Fill(input.type, count, data);
     input.data = data;
   }
   LAGOON_ASSIGN_OR_RETURN(const auto binding, model.Bind(inputs, outputs));

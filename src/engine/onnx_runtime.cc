@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -14,6 +16,7 @@
 
 #include "base/library_trial.h"
 #include "engine/onnx_runtime_api.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 namespace {
@@ -23,7 +26,7 @@ namespace fs = std::filesystem;
 using ort::Api;
 
 /// ONNX's numbers of element types (TensorProto.DataType), which ONNX Runtime has too.
-constexpr std::array<std::pair<DataType, int>, 13> kElementTypes = {{
+constexpr std::array<std::pair<DataType, int>, 14> kElementTypes = {{
     {DataType::kFloat32, 1},
     {DataType::kUInt8, 2},
     {DataType::kInt8, 3},
@@ -31,6 +34,7 @@ constexpr std::array<std::pair<DataType, int>, 13> kElementTypes = {{
     {DataType::kInt16, 5},
     {DataType::kInt32, 6},
     {DataType::kInt64, 7},
+    {DataType::kString, 8},
     {DataType::kBool, 9},
     {DataType::kFloat16, 10},
     {DataType::kFloat64, 11},
@@ -113,6 +117,52 @@ Status ReadValueShape(Api api, const ort::Value* value, EngineTensor& tensor) {
   return ReadTensorInfo(api, info.get(), "an output", tensor.type, tensor.dims);
 }
 
+/// A new tensor of strings in memory of the engine.
+Result<OwnedValue> MakeStrings(Api api, const Dims& dims) {
+  void* allocator = nullptr;
+  OwnedValue value(api);
+  LAGOON_RETURN_IF_ERROR(ToStatus(api, api.Call<ort::GetDefaultAllocator>(&allocator)));
+  LAGOON_RETURN_IF_ERROR(
+      ToStatus(api, api.Call<ort::CreateTensor>(allocator, dims.data(), dims.size(),
+                                                NumberOf(DataType::kString), value.out())));
+  return value;
+}
+
+/// Copies the strings of `tensor`, which may hold any bytes.
+Status FillStrings(Api api, const EngineTensor& tensor, ort::Value* value) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(ElementCount(tensor.dims)); ++i) {
+    const StringElement element = StringAt(tensor.data, i);
+    const std::string_view text = element.text();
+    char* to = nullptr;
+    LAGOON_RETURN_IF_ERROR(
+        ToStatus(api, api.Call<ort::GetStringElementBuffer>(value, i, text.size(), &to)));
+    if (!text.empty()) std::memcpy(to, text.data(), text.size());
+  }
+  return {};
+}
+
+/// The strings of an output.
+struct MadeStrings {
+  std::unique_ptr<char[]> text;
+  std::vector<StringElement> elements;
+};
+
+Result<MadeStrings> ReadStrings(Api api, const ort::Value* value, const Dims& dims) {
+  MadeStrings made;
+  std::size_t bytes = 0;
+  std::vector<std::size_t> offsets(static_cast<std::size_t>(ElementCount(dims)));
+  LAGOON_RETURN_IF_ERROR(ToStatus(api, api.Call<ort::GetStringTensorDataLength>(value, &bytes)));
+  made.text = std::make_unique_for_overwrite<char[]>(bytes + 1);  // an empty string has a place too
+  LAGOON_RETURN_IF_ERROR(ToStatus(
+      api, api.Call<ort::GetStringTensorContent>(value, static_cast<void*>(made.text.get()), bytes,
+                                                 offsets.data(), offsets.size())));
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const std::size_t end = i + 1 < offsets.size() ? offsets[i + 1] : bytes;
+    made.elements.push_back({made.text.get() + offsets[i], end - offsets[i]});
+  }
+  return made;
+}
+
 class OrtBinding final : public EngineBinding {
  public:
   OrtBinding(Api api, ort::Session* session, std::span<const char* const> input_names,
@@ -137,7 +187,10 @@ class OrtBinding final : public EngineBinding {
         LAGOON_RETURN_IF_ERROR(Add(memory, output, bound_));
       }
     }
-    for (const OwnedValue& input : inputs_) input_values_.push_back(input.get());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      input_values_.push_back(inputs_[i].get());
+      if (inputs[i].type == DataType::kString) strings_.emplace_back(inputs[i], inputs_[i].get());
+    }
     output_values_.resize(outputs.size());
     return {};
   }
@@ -145,6 +198,10 @@ class OrtBinding final : public EngineBinding {
   Status Run() override {
     stopped_ = false;
     made_.clear();
+    made_strings_.clear();
+    for (const auto& [tensor, value] : strings_) {
+      LAGOON_RETURN_IF_ERROR(FillStrings(api_, tensor, value));
+    }
     api_.Call<ort::RunOptionsUnsetTerminate>(options_.get());
     for (std::size_t i = 0; i < bound_.size(); ++i) output_values_[i] = bound_[i].get();
     ort::Status* const status = api_.Call<ort::Run>(
@@ -159,6 +216,13 @@ class OrtBinding final : public EngineBinding {
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       if (bound_[i].get() != nullptr) continue;
       LAGOON_RETURN_IF_ERROR(ReadValueShape(api_, output_values_[i], outputs_[i]));
+      if (outputs_[i].type == DataType::kString) {
+        LAGOON_ASSIGN_OR_RETURN(MadeStrings made,
+                                ReadStrings(api_, output_values_[i], outputs_[i].dims));
+        made_strings_.push_back(std::move(made));
+        outputs_[i].data = made_strings_.back().elements.data();
+        continue;
+      }
       LAGOON_RETURN_IF_ERROR(ToStatus(
           api_, api_.Call<ort::GetTensorMutableData>(output_values_[i], &outputs_[i].data)));
     }
@@ -175,6 +239,11 @@ class OrtBinding final : public EngineBinding {
  private:
   Status Add(const ort::MemoryInfo* memory, const EngineTensor& tensor,
              std::vector<OwnedValue>& to) {
+    if (tensor.type == DataType::kString) {
+      LAGOON_ASSIGN_OR_RETURN(OwnedValue strings, MakeStrings(api_, tensor.dims));
+      to.push_back(std::move(strings));
+      return {};
+    }
     OwnedValue value(api_);
     const std::size_t bytes =
         static_cast<std::size_t>(ElementCount(tensor.dims)) * SizeOf(tensor.type);
@@ -191,8 +260,10 @@ class OrtBinding final : public EngineBinding {
   OwnedRunOptions options_;
   const std::span<const char*const> input_names_, output_names_;
   std::vector<OwnedValue> inputs_;
+  std::vector<std::pair<EngineTensor, ort::Value*>> strings_;  // inputs to fill before each run
   std::vector<OwnedValue> bound_;  // by output; null: the engine makes room
   std::vector<OwnedValue> made_;   // where it did, in the last run
+  std::deque<MadeStrings> made_strings_;
   std::vector<const ort::Value*> input_values_;
   std::vector<ort::Value*> output_values_;
   std::vector<EngineTensor> outputs_;

@@ -4,7 +4,7 @@
 //
 // The API is a table of function pointers, OrtApi (onnxruntime_c_api.h). Functions are only ever
 // added at its end, so that the place of a function never changes. Here are the places of those
-// that Lagoon calls; all of them are in the table since version 1.
+// that Lagoon calls; all of them are in the table since version 15.
 
 #include <cstddef>
 #include <cstdint>
@@ -62,9 +62,14 @@ using SessionGetOutputName      = Function<37, Status* (*)(const Session*, std::
 using CreateRunOptions          = Function<39, Status* (*)(RunOptions**)>;
 using RunOptionsSetTerminate    = Function<46, Status* (*)(RunOptions*)>;
 using RunOptionsUnsetTerminate  = Function<47, Status* (*)(RunOptions*)>;
+using CreateTensor              = Function<48, Status* (*)(void* allocator, const std::int64_t* dims, std::size_t rank,
+                                                           int type, Value**)>;
 using CreateTensorWithData      = Function<49, Status* (*)(const MemoryInfo*, void*, std::size_t bytes,
                                                            const std::int64_t* dims, std::size_t rank, int type, Value**)>;
 using GetTensorMutableData      = Function<51, Status* (*)(Value*, void**)>;
+using GetStringTensorDataLength = Function<53, Status* (*)(const Value*, std::size_t*)>;
+using GetStringTensorContent    = Function<54, Status* (*)(const Value*, void* text, std::size_t bytes,
+                                                           std::size_t* offsets, std::size_t elements)>;
 using CastTypeInfoToTensorInfo  = Function<55, Status* (*)(const TypeInfo*, const TensorInfo**)>;
 using GetTensorElementType      = Function<60, Status* (*)(const TensorInfo*, int*)>;
 using GetDimensionsCount        = Function<61, Status* (*)(const TensorInfo*, std::size_t*)>;
@@ -82,6 +87,7 @@ using ReleaseRunOptions         = Function<97, void (*)(RunOptions*)>;
 using ReleaseTypeInfo           = Function<98, void (*)(TypeInfo*)>;
 using ReleaseTensorInfo         = Function<99, void (*)(TensorInfo*)>;
 using ReleaseSessionOptions     = Function<100, void (*)(SessionOptions*)>;
+using GetStringElementBuffer    = Function<252, Status* (*)(Value*, std::size_t element, std::size_t bytes, char**)>;
 // clang-format on
 
 // Values of the API's enums.

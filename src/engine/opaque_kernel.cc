@@ -7,6 +7,7 @@
 
 #include "base/guard.h"
 #include "base/time.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 namespace {
@@ -18,7 +19,9 @@ struct OpaqueArgs {
 };
 
 bool HasElements(const EngineTensor& tensor) { return ElementCount(tensor.dims) > 0; }
-bool EngineMakesRoom(const EngineTensor& tensor) { return ElementCount(tensor.dims) < 0; }
+bool EngineMakesRoom(const EngineTensor& tensor) {
+  return ElementCount(tensor.dims) < 0 || tensor.type == DataType::kString;
+}
 
 std::size_t CountWithElements(const std::vector<EngineTensor>& tensors) {
   return static_cast<std::size_t>(std::ranges::count_if(tensors, HasElements));
@@ -45,6 +48,13 @@ std::shared_ptr<const MadeTensor> OpaqueKernel::Take(const void* status, std::si
   const auto left = [](const auto& made) { return made != nullptr; };
   if (std::ranges::none_of(found->second, left)) made_.erase(found);
   return taken;
+}
+
+void OpaqueKernel::TakeStrings(const void* status,
+                               std::vector<std::shared_ptr<const MadeTensor>>& to) const {
+  for (const std::uint32_t output : words_.strings) {
+    if (auto taken = Take(status, output)) to.push_back(std::move(taken));
+  }
 }
 
 std::shared_ptr<const Error> OpaqueKernel::TakeError(const void* status) const {
@@ -133,8 +143,8 @@ Status OpaqueKernel::RunBound(std::vector<void*> pointers, const void* status) {
   Status ran = bound.binding->Run();
   if (!makes_room_) {
     PutBack(std::move(bound));
-  } else if (ran && !words_.made.empty()) {
-    Keep(status, bound.binding->outputs());
+  } else if (ran && words_.made.size() + words_.strings.size() > 0) {
+    ran = Keep(status, bound);
   }
   return ran;
 }
@@ -149,24 +159,56 @@ bool OpaqueKernel::ShapesDiffer(std::span<void* const> inputs) const {
   const auto binding = open.Bind(pointers);
   if (!binding || !(*binding)->Run()) return false;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (EngineMakesRoom(outputs_[i])) continue;
+    if (ElementCount(outputs_[i].dims) < 0) continue;
     if ((*binding)->outputs()[i].dims != outputs_[i].dims) return true;
   }
   return false;
 }
 
-void OpaqueKernel::Keep(const void* status, const std::vector<EngineTensor>& outputs) {
+namespace {
+
+/// A copy of the output, and of the strings in it.
+std::shared_ptr<const MadeTensor> CopyOf(const EngineTensor& from) {
+  const auto elements = static_cast<std::size_t>(ElementCount(from.dims));
+  const std::size_t bytes = elements * SizeOf(from.type);
+  const auto* const begin = static_cast<const std::byte*>(from.data);
+  auto tensor = std::make_shared<MadeTensor>(MadeTensor{from.type, from.dims, {}, {}});
+  if (bytes > 0) tensor->bytes.assign(begin, begin + bytes);
+  if (from.type != DataType::kString) return tensor;
+  std::size_t size = 1;  // an empty string has a place too
+  for (std::size_t i = 0; i < elements; ++i) size += StringAt(begin, i).text().size();
+  tensor->text.reserve(size);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const std::string_view text = StringAt(begin, i).text();
+    const StringElement element{tensor->text.data() + tensor->text.size(), text.size()};
+    tensor->text.insert(tensor->text.end(), text.begin(), text.end());
+    std::memcpy(tensor->bytes.data() + i * sizeof(element), &element, sizeof(element));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+/// Keeps what is to be taken, and writes the strings of known shapes to their places.
+Status OpaqueKernel::Keep(const void* status, const Bound& bound) {
   Made made(outputs_.size());
-  for (const std::uint32_t i : words_.made) {
-    const EngineTensor& from = outputs[i];
-    const auto bytes = static_cast<std::size_t>(ElementCount(from.dims)) * SizeOf(from.type);
-    const auto* const begin = static_cast<const std::byte*>(from.data);
-    MadeTensor tensor{from.type, from.dims, {}};
-    if (bytes > 0) tensor.bytes.assign(begin, begin + bytes);
-    made[i] = std::make_shared<const MadeTensor>(std::move(tensor));
+  const std::vector<EngineTensor>& outputs = bound.binding->outputs();
+  for (const std::uint32_t i : words_.made) made[i] = CopyOf(outputs[i]);
+  for (const std::uint32_t i : words_.strings) {
+    const EngineTensor &from = outputs[i], &expected = outputs_[i];
+    if (from.type != expected.type || from.dims != expected.dims) {
+      return Fail(
+          ErrorCode::kInternal,
+          fmt::format("an output is {} {}, expected was {} {}", OipName(from.type),
+                      ToString(from.dims), OipName(expected.type), ToString(expected.dims)));
+    }
+    made[i] = CopyOf(from);
+    void* const place = bound.pointers[inputs_.size() + i];
+    if (place != nullptr) std::memcpy(place, made[i]->bytes.data(), made[i]->bytes.size());
   }
   const MutexLock lock(mutex_);
   made_[status] = std::move(made);
+  return {};
 }
 
 Result<OpaqueKernel::Bound> OpaqueKernel::FindOrBind(std::vector<void*> pointers) {
@@ -189,6 +231,10 @@ Result<std::unique_ptr<EngineBinding>> OpaqueKernel::Bind(std::span<void* const>
   for (std::vector<EngineTensor>* tensors : {&inputs, &outputs}) {
     for (EngineTensor& tensor : *tensors) {
       tensor.data = pointers[next++];
+      if (tensors == &outputs && tensor.type == DataType::kString) {
+        tensor.data = nullptr;
+        continue;
+      }
       if (tensor.data == nullptr && ElementCount(tensor.dims) == 0) tensor.data = no_elements;
     }
   }

@@ -29,13 +29,14 @@ class OpaqueKernel final : public OpaqueOp {
     std::shared_ptr<EngineHost> engine;
     /// The nodes inside whose output shapes are assumed (OpaqueOp::assumed).
     std::vector<std::string> assumed = {};
-    /// The outputs that the engine makes room for and that Take() is called for, ascending.
+    /// The outputs of unknown shapes, for which Take() is called, ascending.
     std::vector<std::uint32_t> made = {};
+    /// The outputs of strings of known shapes, ascending.
+    std::vector<std::uint32_t> strings = {};
   };
 
   /// `inputs` and `outputs`: types and dims, one per input and output of the model; `data` is
-  /// ignored. The dims of an output are {-1} if the engine makes room for it: its shape is not
-  /// known, or nothing reads it.
+  /// ignored. The dims of an output are {-1} if its shape is not known, or nothing reads it.
   OpaqueKernel(std::shared_ptr<EngineModel> model, std::vector<EngineTensor> inputs,
                std::vector<EngineTensor> outputs, Words words);
 
@@ -48,6 +49,8 @@ class OpaqueKernel final : public OpaqueOp {
   bool assumed() const override { return !words_.assumed.empty(); }
   bool outdated() const override { return outdated_.load(std::memory_order_acquire); }
   std::shared_ptr<const MadeTensor> Take(const void* status, std::size_t output) const override;
+  void TakeStrings(const void* status,
+                   std::vector<std::shared_ptr<const MadeTensor>>& to) const override;
 
   /// The body, and its argument image: with places for one pointer per input and output that has
   /// elements, in their order, and for one to an INT64, the status of the launch: 0 if the outputs
@@ -67,14 +70,14 @@ class OpaqueKernel final : public OpaqueOp {
   };
   static constexpr std::size_t kMostBound = 16;
 
-  /// The tensors for which a run made room, by output; null for outputs not in Words::made.
+  /// The tensors for which the engine made room, by output; null for those not in Words.
   using Made = std::vector<std::shared_ptr<const MadeTensor>>;
 
   Status RunBound(std::vector<void*> pointers, const void* status);
   Result<Bound> FindOrBind(std::vector<void*> pointers);
   Result<std::unique_ptr<EngineBinding>> Bind(std::span<void* const> pointers) const;
   void PutBack(Bound bound);
-  void Keep(const void* status, const std::vector<EngineTensor>& outputs);
+  Status Keep(const void* status, const Bound& bound);
   bool ShapesDiffer(std::span<void* const> inputs) const;
   void Observe(Nanoseconds duration);
   void ForgetError(const void* status) const;

@@ -80,7 +80,8 @@ class ConstantData {
   std::shared_ptr<State> state_;
 };
 
-/// A constant: dense row-major, little-endian. The bytes are shared and never change.
+/// A constant: dense row-major, little-endian; strings as in plan/bytes_tensor.h. The bytes are
+/// shared and never change.
 struct Constant {
   DataType type = DataType::kFloat32;
   Dims dims;

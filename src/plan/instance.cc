@@ -199,14 +199,20 @@ std::shared_ptr<const Error> Instance::Failure() const {
 }
 
 std::vector<std::shared_ptr<const MadeTensor>> Instance::TakeMade() const {
+  std::vector<std::shared_ptr<const MadeTensor>> strings;
+  for (const std::uint32_t index : plan().opaque) {
+    const PlanOp& op = plan().ops[index];
+    op.opaque->TakeStrings(present_.base + op.status, strings);
+  }
   std::vector<std::shared_ptr<const MadeTensor>> made;
-  if (!plan().makes_outputs) return made;
+  if (!plan().makes_outputs && strings.empty()) return made;
   for (const PlanTensor& output : plan().outputs) {
     made.emplace_back();
     if (!output.made) continue;
     const PlanOp& op = plan().ops[output.made->op];
     made.back() = op.opaque->Take(present_.base + op.status, output.made->output);
   }
+  made.insert(made.end(), strings.begin(), strings.end());
   return made;
 }
 

@@ -95,7 +95,8 @@ class Instance {
   /// the last op is complete, and before Reset().
   std::shared_ptr<const Error> Failure() const;
   /// What engines have made in the last job, by output of the plan; null where the output lies in
-  /// the arena (PlanTensor::made). Empty if all outputs do. When Failure() may be called; a second
+  /// the arena (PlanTensor::made). Behind them come the owners of strings in the arena
+  /// (OpaqueOp::TakeStrings). Empty if there are neither. When Failure() may be called; a second
   /// call gets nulls.
   std::vector<std::shared_ptr<const MadeTensor>> TakeMade() const;
 

@@ -308,6 +308,47 @@ TEST(InstanceTest, WhatAnEngineMadeIsTakenByThePlaceOfItsStatus) {
   EXPECT_EQ(made[1]->dims, Dims{5});
 }
 
+/// Makes strings in each run.
+class StringOp final : public OpaqueOp {
+ public:
+  bool assumed() const override { return false; }
+  bool outdated() const override { return false; }
+  std::shared_ptr<const MadeTensor> Take(const void*, std::size_t) const override {
+    return nullptr;
+  }
+  void TakeStrings(const void* status,
+                   std::vector<std::shared_ptr<const MadeTensor>>& to) const override {
+    std::int64_t run = 0;
+    std::memcpy(&run, status, sizeof(run));
+    to.push_back(std::make_shared<const MadeTensor>(MadeTensor{DataType::kString, {run}, {}, {}}));
+  }
+  const std::vector<std::string>& ops() const override { return none_; }
+  const std::string& why() const override { return why_; }
+  Nanoseconds longest() const override { return Nanoseconds(1); }
+  std::shared_ptr<const Error> TakeError(const void*) const override { return nullptr; }
+
+ private:
+  std::vector<std::string> none_;
+  std::string why_;
+};
+
+TEST(InstanceTest, OwnersOfStringsAreTakenBehindTheOutputs) {
+  Memory memory;
+  std::shared_ptr<LoadedPlan> loaded = PlanOfArena(kKiB);
+  loaded->plan.opaque = {1};
+  loaded->plan.ops[1].opaque = std::make_shared<StringOp>();
+  loaded->plan.ops[1].status = 128;
+  loaded->plan.outputs.resize(2);
+  const auto instance = *Instance::Create(loaded, memory);
+  const std::int64_t run = 7;
+  std::memcpy(instance->arena({Region::kArena, 128, 8}), &run, sizeof(run));
+  const auto made = instance->TakeMade();
+  ASSERT_EQ(made.size(), 3U);
+  EXPECT_EQ(made[0], nullptr);
+  EXPECT_EQ(made[1], nullptr);
+  EXPECT_EQ(made[2]->dims, Dims{7});
+}
+
 TEST(InstanceTest, WithoutMemoryTheOtherPlansStayUsable) {
   Memory memory(100 * kKiB);
   const auto instance = *Instance::Create(PlanOfArena(10 * kKiB), memory);

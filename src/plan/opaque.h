@@ -12,11 +12,12 @@
 
 namespace lagoon {
 
-/// An output whose shape only a run of an engine tells, as that run has made it.
+/// An output as a run of an engine has made it.
 struct MadeTensor {
   DataType type = DataType::kFloat32;
   Dims dims;
   std::vector<std::byte> bytes;
+  std::vector<char> text = {};  // kString: what the elements point to
 };
 
 /// An output of an op that an engine computes.
@@ -52,6 +53,11 @@ class OpaqueOp {
   /// Takes output `output` (PlanTensor::made) of the last run whose status lies at `status`. Null:
   /// there is none, or it was taken.
   virtual std::shared_ptr<const MadeTensor> Take(const void* status, std::size_t output) const = 0;
+
+  /// Takes the outputs of strings that the last run whose status lies at `status` has written to
+  /// the arena, and adds them to `to`: they own the bytes to which the elements point.
+  virtual void TakeStrings(const void* /*status*/,
+                           std::vector<std::shared_ptr<const MadeTensor>>& /*to*/) const {}
 };
 
 }  // namespace lagoon

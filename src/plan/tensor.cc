@@ -6,11 +6,12 @@
 
 #include "base/check.h"
 #include "plan/element.h"
+#include "plan/strings.h"
 
 namespace lagoon {
 
 std::size_t SizeOf(DataType type) {
-  if (type == DataType::kString) return 0;
+  if (type == DataType::kString) return sizeof(StringElement);
   return WithElementType(type, []<typename T>(std::type_identity<T>) { return sizeof(T); });
 }
 

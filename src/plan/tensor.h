@@ -10,7 +10,7 @@
 namespace lagoon {
 
 /// Element types that a model may name. A kBool is a byte: Lagoon writes 0 or 1, and reads every
-/// other value than 0 as true. kString has no values at run time.
+/// other value than 0 as true. An element of a kString is a StringElement (plan/strings.h).
 enum class DataType : std::uint8_t {
   kFloat32,
   kFloat16,
@@ -28,7 +28,7 @@ enum class DataType : std::uint8_t {
   kString,
 };
 
-/// Bytes of one element; 0 for kString.
+/// Bytes of one element.
 std::size_t SizeOf(DataType type);
 bool IsFloat(DataType type);    // of 16, 32 or 64 bits
 bool IsInteger(DataType type);  // signed or unsigned; not kBool

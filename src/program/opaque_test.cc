@@ -7,6 +7,9 @@
 
 #include "engine/testing/test_engine.h"
 #include "graph/testing/model_builder.h"
+#include "kernels/cpu_kernels.h"
+#include "plan/strings.h"
+#include "program/lower/builder.h"
 #include "program/run.h"
 #include "program/testing/run_graph.h"
 
@@ -83,6 +86,68 @@ TEST_F(OpaquePlan, SaysWhyTheEngineFailed) {
   const auto loaded = (*compiler)->Compile((*compiler)->model().DefaultInputs());
   ASSERT_FALSE(loaded.has_value());
   EXPECT_THAT(loaded.error().message, HasSubstr("Broken"));
+}
+
+/// x [4] of strings -> Shout of the test engine -> Flatten -> y [4,1].
+Result<std::shared_ptr<LoadedPlan>> CompileShout(Device& device, const testing::TempFolder& folder,
+                                                 std::shared_ptr<EngineHost> host) {
+  ModelBuilder model;
+  model.proto.add_opset_import()->set_domain("test");
+  model.Input("x", {4}, onnx::TensorProto::STRING).Output("y");
+  model.Add("Shout", {"x"}, {"a"}).proto().set_domain("test");
+  model.Add("Flatten", {"a"}, {"y"});
+  CompileOptions options;
+  options.model = "strings";
+  options.import.engine = std::move(host);
+  return CompileModel(model.Save(folder), device, options);
+}
+
+TEST_F(OpaquePlan, StringsPassThroughThePlanAsTables) {
+  const auto loaded = CompileShout(*device_, folder_, host_);
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  auto instance = Instance::Create(*loaded, *device_);
+  ASSERT_TRUE(instance.has_value());
+  const std::vector<StringElement> x = {{"one", 3}, {"", 0}, {"a\0b", 3}, {}};
+  std::vector<StringElement> y(4);
+  const void* const inputs[] = {x.data()};
+  void* const outputs[] = {y.data()};
+  std::vector<std::shared_ptr<const MadeTensor>> made;
+  RunOptions options;
+  options.made = &made;
+  const Status ran = RunPlan(**instance, *device_, inputs, outputs, options);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  ASSERT_EQ(made.size(), 2U);  // of the one output, and the owner of the strings
+  EXPECT_EQ(made[0], nullptr);
+  std::vector<std::string> texts;
+  for (const StringElement& element : y) texts.emplace_back(element.text());
+  EXPECT_THAT(texts, ElementsAre("one!", "!", std::string("a\0b!", 4), "0!"));
+  // The next run leaves what was taken alone.
+  ASSERT_TRUE(RunPlan(**instance, *device_, inputs, outputs, {}));
+  EXPECT_EQ(std::string(made[1]->text.data(), 4), "one!");
+}
+
+TEST(StringPlan, OtherDevicesThanTheCpuRefuseStrings) {
+  ModelBuilder model;
+  model.Input("x", {4}, onnx::TensorProto::STRING).Output("y").Add("Identity", {"x"}, {"y"});
+  const Result<Graph> graph = model.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  LowerOptions options;
+  EXPECT_TRUE(Lower(*graph, "strings", options));
+  options.kernels = &CpuKernels();  // as if of a GPU
+  const auto refused = Lower(*graph, "strings", options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("input 'x' holds strings (BYTES)"));
+}
+
+TEST(StringPlan, ConstantStringsAreForAnEngineOnly) {
+  ModelBuilder model;
+  model.Output("y").Add("Constant", {}, {"y"}).Text("value_string", "text");
+  const Result<Graph> graph = model.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const auto refused = Lower(*graph, "strings", {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(refused.error().message, HasSubstr("constant 'y' holds strings"));
 }
 
 Floats FloatsOf(const MadeTensor& tensor) {

@@ -16,17 +16,22 @@
 
 #include "engine/engine_host.h"
 #include "onnx/onnx_pb.h"
+#include "plan/strings.h"
 
 namespace lagoon::testing {
 
-/// The ops: Twice (y = 2 x), Both (y = a + b), Wait (y = x, when a test lets it go), Broken (each
-/// run fails); Positive and Large (the elements above 0, and those above 10: the shape of y depends
-/// on data). A model with other ops is refused. The engine knows the shapes of the first three.
+/// The ops: Twice (y = 2 x), Both (y = a + b), Wait (y = x, when a test lets it go), Shout (strings
+/// with "!" behind each), Broken (each run fails); Positive and Large (the elements above 0, and
+/// those above 10: the shape of y depends on data). A model with other ops is refused. The engine
+/// knows the shapes of the first four.
 class TestEngine final : public Engine {
  public:
   struct Tensor {
     Dims dims;
     std::vector<float> data;
+    bool is_text = false;  // `texts`, in place of `data`
+    std::vector<std::string> texts;
+    std::vector<StringElement> elements;
   };
 
   /// Holds back the runs of Wait.
@@ -110,9 +115,18 @@ class TestEngine final : public Engine {
         std::memcpy(tensor.data.data(), constant.raw_data().data(), constant.raw_data().size());
       }
       for (std::size_t i = 0; i < inputs_.size(); ++i) {
+        if (inputs_[i].type == DataType::kString) {
+          Tensor& tensor = values[graph_.input(static_cast<int>(i)).name()];
+          tensor.dims = inputs_[i].dims;
+          tensor.is_text = true;
+          for (std::size_t at = 0; at < static_cast<std::size_t>(ElementCount(tensor.dims)); ++at) {
+            tensor.texts.emplace_back(StringAt(inputs_[i].data, at).text());
+          }
+          continue;
+        }
         const auto* const from = static_cast<const float*>(inputs_[i].data);
         values[graph_.input(static_cast<int>(i)).name()] = {
-            inputs_[i].dims, {from, from + ElementCount(inputs_[i].dims)}};
+            inputs_[i].dims, {from, from + ElementCount(inputs_[i].dims)}, false, {}, {}};
       }
       for (const onnx::NodeProto& node : graph_.node()) {
         if (node.op_type() == "Wait") gate_.Pass();
@@ -121,7 +135,12 @@ class TestEngine final : public Engine {
       }
       for (std::size_t i = 0; i < outputs_.size(); ++i) {
         Tensor& tensor = values[graph_.output(static_cast<int>(i)).name()];
-        if (!bound_[i]) {
+        if (tensor.is_text) {
+          for (const std::string& text : tensor.texts) {
+            tensor.elements.push_back({text.data(), text.size()});
+          }
+          outputs_[i] = {DataType::kString, tensor.dims, tensor.elements.data()};
+        } else if (!bound_[i]) {
           outputs_[i] = {DataType::kFloat32, tensor.dims, tensor.data.data()};
         } else if (outputs_[i].dims != tensor.dims) {
           return Fail(ErrorCode::kInternal, "the shape is " + ToString(tensor.dims) +
@@ -138,6 +157,7 @@ class TestEngine final : public Engine {
    private:
     static Tensor Compute(const onnx::NodeProto& node, std::map<std::string, Tensor>& values) {
       Tensor y = values[node.input(0)];
+      for (std::string& text : y.texts) text += "!";
       if (node.op_type() == "Twice") {
         for (float& element : y.data) element *= 2;
       } else if (node.op_type() == "Both") {
@@ -168,19 +188,25 @@ class TestEngine final : public Engine {
       for (const onnx::ValueInfoProto& input : model_.graph().input()) {
         TensorSpec& spec = signature_.inputs.emplace_back();
         spec.name = input.name();
+        const int element = input.type().tensor_type().elem_type();
+        if (element == onnx::TensorProto::STRING) spec.type = DataType::kString;
         for (const auto& dim : input.type().tensor_type().shape().dim()) {
           spec.dims.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
         }
         shapes[input.name()] = spec.dims;
       }
+      bool shouts = false;
       for (const onnx::NodeProto& node : model_.graph().node()) {
         const std::string& op = node.op_type();
+        shouts = shouts || op == "Shout";
         if (op == "Positive" || op == "Large" || op == "Broken") continue;
         const auto known = shapes.find(node.input(0));
         if (known != shapes.end()) shapes[node.output(0)] = Dims(known->second);
       }
       for (const onnx::ValueInfoProto& output : model_.graph().output()) {
-        signature_.outputs.push_back({output.name(), DataType::kFloat32, shapes[output.name()]});
+        signature_.outputs.push_back({output.name(),
+                                      shouts ? DataType::kString : DataType::kFloat32,
+                                      shapes[output.name()]});
       }
     }
     const EngineSignature& Describe() const override { return signature_; }

@@ -299,7 +299,8 @@ std::vector<std::size_t> GraphModel::DecidingInputs(const Graph& graph, const No
   for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
     const ValueId id = graph_.inputs[i];
     if (!sources.contains(id)) continue;
-    const bool itself = id == value && IsSmall(graph.value(id), kMaxDecidingElements);
+    const bool itself = id == value && IsSmall(graph.value(id), kMaxDecidingElements) &&
+                        graph.value(id).type != DataType::kString;
     const bool derived =
         IsSmall(graph.value(id), kMaxDerivedElements) &&
         (IsInteger(graph.value(id).type) || graph.value(id).type == DataType::kBool);

@@ -318,10 +318,85 @@ TEST(ImportTypes, InputsAndOutputsKeepTheirs) {
 
 TEST(ImportErrors, NameInputsOfOtherTypes) {
   ModelBuilder model;
-  model.Input("words", {1, 8}, onnx::TensorProto::STRING).Output("y");
-  model.Add("Identity", {"words"}, {"y"});
+  model.Input("waves", {1, 8}, onnx::TensorProto::COMPLEX64).Output("y");
+  model.Add("Identity", {"waves"}, {"y"});
   EXPECT_THAT(MessageOf(model.Import(), ErrorCode::kUnimplemented),
-              AllOf(HasSubstr("input 'words'"), HasSubstr("type 8")));
+              AllOf(HasSubstr("input 'waves'"), HasSubstr("type 14")));
+}
+
+TEST(ImportStrings, AreMovedAndCounted) {
+  ModelBuilder model;
+  model.Input("words", {2, 3}, onnx::TensorProto::STRING).Output("y").Output("n");
+  model.Add("Identity", {"words"}, {"a"});
+  model.Add("Flatten", {"a"}, {"y"});
+  model.Add("Size", {"words"}, {"n"});
+  const Result<Graph> graph = model.Import();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(graph->value(graph->outputs[0]).type, DataType::kString);
+  EXPECT_EQ(graph->value(graph->outputs[0]).dims, (Dims{2, 3}));
+  EXPECT_EQ(graph->value(graph->outputs[1]).constant->ToInt64(), std::vector<std::int64_t>{6});
+}
+
+onnx::TensorProto Words(const std::vector<std::string>& texts) {
+  onnx::TensorProto tensor;
+  tensor.set_data_type(onnx::TensorProto::STRING);
+  tensor.add_dims(static_cast<std::int64_t>(texts.size()));
+  for (const std::string& text : texts) tensor.add_string_data(text);
+  return tensor;
+}
+
+TEST(ImportStrings, AreNeitherReadNorMadeByKernels) {
+  const auto refused = [](const std::function<void(ModelBuilder&)>& add) {
+    ModelBuilder model;
+    model.Input("words", {3}, onnx::TensorProto::STRING).Input("x", {3}).Output("y");
+    add(model);
+    return MessageOf(model.Import(), ErrorCode::kUnimplemented);
+  };
+  EXPECT_THAT(refused([](auto& m) { m.Add("Cast", {"words"}, {"y"}).Int("to", 1); }),
+              HasSubstr("input 0 'words' holds strings"));
+  EXPECT_THAT(refused([](auto& m) {
+                m.Add("Equal", {"words", "words"}, {"y"});
+              }),
+              HasSubstr("holds strings"));
+  EXPECT_THAT(refused([](auto& m) { m.Add("Cast", {"x"}, {"y"}).Int("to", 8); }),
+              HasSubstr("to is ONNX element type 8"));
+  EXPECT_THAT(refused([](auto& m) {
+                m.Add("Shape", {"x"}, {"n"});
+                m.Add("ConstantOfShape", {"n"}, {"y"}).Tensor("value", Words({"a"}));
+              }),
+              HasSubstr("attribute 'value' holds strings"));
+  EXPECT_THAT(refused([](auto& m) {
+                m.Add("Constant", {}, {"c"}).Tensor("value", Words({"a", "b", "c"}));
+                m.Add("Concat", {"c", "words"}, {"y"}).Int("axis", 0);
+              }),
+              HasSubstr("holds strings"));
+  EXPECT_THAT(refused([](auto& m) {
+                m.Add("Constant", {}, {"c"}).Text("value_string", "true");
+                m.Add("Gather", {"c", "x"}, {"y"});
+              }),
+              HasSubstr("holds strings"));
+}
+
+// Files that no checker takes: a text where a number must be.
+TEST(ImportStrings, AreNoNumbers) {
+  for (const char* op : {"If", "Loop", "SequenceAt", "Reshape", "Unsqueeze"}) {
+    ModelBuilder model(17), body(17);
+    body.Output("r").Add("Constant", {}, {"r"}).Float("value_float", 1);
+    model.Input("x", {3}).Output("y");
+    model.Add("Constant", {}, {"c"}).Tensor("value", Words({"1"}));
+    model.Add("SequenceConstruct", {"x"}, {"s"});
+    const std::string name = op;
+    if (name == "If") {
+      model.Add(op, {"c"}, {"y"})
+          .Graph("then_branch", body.proto.graph())
+          .Graph("else_branch", body.proto.graph());
+    } else if (name == "Loop") {
+      model.Add(op, {"c", "", "x"}, {"y"}).Graph("body", body.proto.graph());
+    } else {
+      model.Add(op, {name == "SequenceAt" ? "s" : "x", "c"}, {"y"});
+    }
+    EXPECT_FALSE(model.Import()) << op;
+  }
 }
 
 Constant Int64s(const Dims& dims, const std::vector<std::int64_t>& values) {

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "graph/import/file.h"
 #include "graph/import/narrow_types.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -140,6 +141,7 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedField<std::int32_t>().Swap(proto.mutable_int32_data());
   google::protobuf::RepeatedField<std::int64_t>().Swap(proto.mutable_int64_data());
   google::protobuf::RepeatedField<std::uint64_t>().Swap(proto.mutable_uint64_data());
+  google::protobuf::RepeatedPtrField<std::string>().Swap(proto.mutable_string_data());
 }
 
 /// `now`, which may be freed and is then read again.
@@ -203,6 +205,8 @@ std::optional<DataType> ToDataType(int onnx_type) {
       return DataType::kUInt64;
     case onnx::TensorProto::BOOL:
       return DataType::kBool;
+    case onnx::TensorProto::STRING:
+      return DataType::kString;
     default:
       return std::nullopt;
   }
@@ -236,6 +240,28 @@ Result<Constant> ImportNarrow(onnx::TensorProto& proto, const NarrowType& type,
   return constant;
 }
 
+/// Strings, which only string_data holds.
+Result<Constant> ImportStrings(onnx::TensorProto& proto, const TensorSource& source) {
+  const Dims dims(proto.dims().begin(), proto.dims().end());
+  LAGOON_RETURN_IF_ERROR(CheckedBytes(dims, DataType::kString));
+  if (proto.data_location() == onnx::TensorProto::EXTERNAL || proto.has_raw_data() ||
+      TypedElements(proto) > static_cast<std::size_t>(proto.string_data_size())) {
+    return tl::unexpected(Invalid("holds strings elsewhere than in string_data"));
+  }
+  if (proto.string_data_size() != ElementCount(dims)) {
+    return tl::unexpected(Invalid(fmt::format("has {} elements, the shape needs {}",
+                                              proto.string_data_size(), ElementCount(dims))));
+  }
+  std::size_t bytes = 0;
+  for (const std::string& text : proto.string_data()) bytes += kBytesLengthSize + text.size();
+  LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "its data"));
+  auto data = std::make_shared<Bytes>();
+  data->reserve(bytes);
+  for (const std::string& text : proto.string_data()) AppendBytesElement(text, *data);
+  ClearData(proto);
+  return Constant{DataType::kString, dims, std::move(data)};
+}
+
 }  // namespace
 
 Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source, FileRange raw,
@@ -249,6 +275,7 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("has ONNX element type {}, which is not supported", proto.data_type()));
   }
+  if (*type == DataType::kString) return ImportStrings(proto, source);
   Constant constant;
   constant.type = *type;
   constant.dims.assign(proto.dims().begin(), proto.dims().end());

@@ -13,7 +13,7 @@
 
 namespace lagoon {
 
-/// Lagoon's type for an ONNX element type; nothing for strings, complex numbers and unknown types.
+/// Lagoon's type for an ONNX element type; nothing for complex numbers and unknown types.
 std::optional<DataType> ToDataType(int onnx_type);
 /// The ONNX element type for `type`.
 std::int64_t ToOnnxType(DataType type);

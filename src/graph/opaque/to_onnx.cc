@@ -12,6 +12,7 @@
 #include "graph/import/tensor_import.h"
 #include "graph/opaque/opaque.h"
 #include "onnx/onnx_pb.h"
+#include "plan/bytes_tensor.h"
 
 namespace lagoon {
 namespace {
@@ -27,6 +28,11 @@ Status WriteTensor(const Constant& constant, const std::string& name, onnx::Tens
   tensor.set_name(name);
   tensor.set_data_type(static_cast<int>(ToOnnxType(constant.type)));
   for (const std::int64_t dim : constant.dims) tensor.add_dims(dim);
+  if (constant.type == DataType::kString) {
+    return VisitBytesElements(
+        *constant.bytes, static_cast<std::size_t>(ElementCount(constant.dims)),
+        [&](std::string_view text) { tensor.add_string_data(text.data(), text.size()); });
+  }
   tensor.set_raw_data(constant.bytes->data(), constant.bytes->size());
   return {};
 }

@@ -292,6 +292,29 @@ Error UnknownOp(Graph& graph, Node node) {
   return node.domain.empty() ? error : NameDomain(node, std::move(error)).value();
 }
 
+/// Strings are moved along with their tensor, if at all: kernels neither read nor make them.
+bool TakesStrings(const Node& node) {
+  static constexpr std::string_view kOps[] = {"Identity",  "Reshape", "Flatten", "Squeeze",
+                                              "Unsqueeze", "Shape",   "Size",    "Constant"};
+  return node.domain.empty() && std::ranges::find(kOps, node.op) != std::end(kOps);
+}
+
+/// kUnimplemented: the node reads or holds strings and takes none.
+Status CheckStrings(const OpContext& context) {
+  if (TakesStrings(context.node())) return {};
+  for (std::size_t i = 0; i < context.input_count(); ++i) {
+    if (!context.has_input(i) || context.input(i).type != DataType::kString) continue;
+    return context.Unimplemented(
+        fmt::format("input {} {} holds strings", i, Quoted(context.input(i).name)));
+  }
+  for (const auto& [name, value] : context.node().attributes) {
+    const auto* const constant = std::get_if<Constant>(&value);
+    if (constant == nullptr || constant->type != DataType::kString) continue;
+    return context.Unimplemented(fmt::format("attribute {} holds strings", Quoted(name)));
+  }
+  return {};
+}
+
 Status InferPlain(Graph& graph, Node& node, ByteBudget& budget, ValueId* missing) {
   OpContext context(graph, node, missing);
   const OpSpec* spec = FindOp(node.op);
@@ -330,6 +353,9 @@ Status InferExpanded(Graph& graph, Node& node, const Expansion& expansion, ByteB
 
 Status InferNode(Graph& graph, Node node, ByteBudget& budget, ValueId* missing) {
   NameFirstOutput(graph, node);
+  if (const Status none = CheckStrings(OpContext(graph, node)); !none) {
+    return node.domain.empty() ? none : NameDomain(node, none.error());
+  }
   if (const Expansion* expansion = FindExpansion(OpContext(graph, node))) {
     const Status expanded = InferExpanded(graph, node, *expansion, budget, missing);
     return expanded || node.domain.empty() ? expanded : NameDomain(node, expanded.error());

@@ -65,9 +65,9 @@ Result<Constant> OpContext::OneConstant(std::size_t i, std::string_view what) co
     return Unimplemented(fmt::format("{} {} must be constant; it is computed at run time", what,
                                      Quoted(input(i).name)));
   }
-  if (ElementCount(value->dims) == 1) return *value;
-  return Invalid(fmt::format("{} {} has shape {}, takes one number", what, Quoted(input(i).name),
-                             ToString(value->dims)));
+  if (ElementCount(value->dims) == 1 && value->type != DataType::kString) return *value;
+  return Invalid(fmt::format("{} {} is {} {}, takes one number", what, Quoted(input(i).name),
+                             OipName(value->type), ToString(value->dims)));
 }
 
 Result<DataType> OpContext::TypeAttribute(const std::string& name, DataType otherwise) const {
@@ -76,12 +76,13 @@ Result<DataType> OpContext::TypeAttribute(const std::string& name, DataType othe
   const std::optional<DataType> type = onnx >= 0 && onnx <= onnx::TensorProto::DataType_MAX
                                            ? ToDataType(static_cast<int>(onnx))
                                            : std::nullopt;
-  if (type) return *type;
+  if (type && *type != DataType::kString) return *type;
   return Unimplemented(
       fmt::format("{} is ONNX element type {}, which is not supported", name, onnx));
 }
 
 std::int64_t FirstAsInt64(const Constant& constant) {
+  if (constant.type == DataType::kString) return 0;
   return WithElementType(constant.type, [&]<typename T>(std::type_identity<T>) {
     T element;
     std::memcpy(&element, constant.bytes->data(), sizeof(T));

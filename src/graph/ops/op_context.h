@@ -113,7 +113,7 @@ class OpContext {
   ValueId* missing_;
 };
 
-/// The first element of a constant, as an integer.
+/// The first element of a constant, as an integer; 0 for a string.
 std::int64_t FirstAsInt64(const Constant& constant);
 
 /// Checks a node against its op's definition, brings it into the normal form of graph.h, and sets

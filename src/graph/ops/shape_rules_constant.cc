@@ -8,6 +8,7 @@
 
 #include "graph/fold/evaluate.h"
 #include "graph/ops/shape_rules.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 
 namespace lagoon {
@@ -67,7 +68,17 @@ Result<Constant> ConstantNodeValue(const OpContext& context) {
     return MakeConstant(DataType::kInt64, {static_cast<std::int64_t>(list->size())}, list->data(),
                         list->size());
   }
-  return context.Unimplemented("holds strings");
+  Dims dims;
+  std::vector<std::string> texts;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    texts = *list;
+    dims = {static_cast<std::int64_t>(list->size())};
+  } else {
+    texts = {std::get<std::string>(value)};
+  }
+  auto data = std::make_shared<ConstantData::Bytes>();
+  for (const std::string& text : texts) AppendBytesElement(text, *data);
+  return Constant{DataType::kString, std::move(dims), std::move(data)};
 }
 
 namespace {

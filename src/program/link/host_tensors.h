@@ -9,7 +9,8 @@
 namespace lagoon {
 
 /// Host memory for the inputs and outputs of a plan, for runs without inputs of their own. Floats
-/// are from 0 to 1; integers are 1 and 0 in turns, which a token, an index and a mask may be.
+/// are from 0 to 1; integers are 1 and 0 in turns, which a token, an index and a mask may be;
+/// strings are "0".
 class HostTensors {
  public:
   explicit HostTensors(const Plan& plan);

@@ -33,6 +33,12 @@ Result<ProgramBuilder> ProgramBuilder::Create(Graph graph, const LowerOptions& o
   builder.places_.resize(builder.graph_.values.size());
   for (const ValueId id : builder.graph_.inputs) {
     const Value& value = builder.graph_.value(id);
+    if (value.type == DataType::kString && options.kernels != nullptr) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("input '{}' holds strings (BYTES), which models on device 'cpu' only "
+                              "take",
+                              value.name));
+    }
     const Tensor tensor = builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type);
     builder.Define(id, tensor);
     builder.program_.inputs.push_back({{value.name, value.type, value.dims}, tensor.buffer});
@@ -120,6 +126,12 @@ void ProgramBuilder::Define(ValueId value, const Tensor& tensor) {
 
 Result<Tensor> ProgramBuilder::PlaceConstant(ValueId value) {
   const Value& v = graph_.value(value);
+  if (v.type == DataType::kString) {
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("constant '{}' holds strings (BYTES), which only an engine computes with",
+                    v.name));
+  }
   const ConstantData bytes = v.constant->bytes;
   Tensor tensor;
   tensor.dims = v.dims;
@@ -278,8 +290,8 @@ Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
   } else if (is_input || program_.buffer(tensor.buffer).constant) {
     UnarySpec copy;
     copy.op = UnaryOp::kCopy;
-    copy.type = v.type;
-    copy.count = static_cast<std::size_t>(ElementCount(v.dims));
+    copy.type = v.type == DataType::kString ? DataType::kUInt64 : v.type;
+    copy.count = BytesOf(v.dims, v.type) / SizeOf(copy.type);
     const Tensor y = NewTensor(v.name, v.dims, Layout::kPlain, v.type);
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, device_kernels().Unary(copy));
     program_.ops.push_back({"copy " + v.name, std::move(kernel), {All(tensor)}, {All(y)}, nullptr});

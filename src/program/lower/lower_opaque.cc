@@ -44,6 +44,7 @@ Status LowerOpaque(ProgramBuilder& builder, const Node& node) {
     const Tensor y = builder.NewTensor(value.name, value.dims, Layout::kPlain, value.type);
     builder.Define(id, y);
     outputs.push_back({y.type, y.dims, nullptr});
+    if (y.type == DataType::kString) words.strings.push_back(static_cast<std::uint32_t>(i));
     if (ElementCount(y.dims) > 0) to.push_back(builder.All(y));
   }
   to.push_back(builder.All(builder.NewStatus(node.name + ":status")));

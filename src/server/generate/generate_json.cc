@@ -111,7 +111,7 @@ Result<std::string> RenderGenerate(const InferResponse& response) {
   if (!response.id.empty()) out += fmt::format(",\"id\":{}", JsonString(response.id));
   std::size_t elements = 0;
   for (const OutputTensor& output : response.outputs) {
-    const std::size_t count = output.data.size() / std::max<std::size_t>(SizeOf(output.type), 1);
+    const auto count = static_cast<std::size_t>(ElementCount(output.dims));
     elements += count;
     if (elements > kMaxEdgeElements) {
       return Fail(

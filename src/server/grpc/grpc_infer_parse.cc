@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/text.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/grpc/grpc_codec.h"
-#include "server/tensors/bytes_tensor.h"
 #include "server/tensors/tensor_codec.h"
 #include "serving/core/request.h"
 

@@ -216,6 +216,15 @@ TEST(HttpInferParse, TakesARawBodyForAModelWithOneInput) {
   EXPECT_THAT(Values<float>(parsed->request.inputs.front().data), ElementsAre(4, 5));
   EXPECT_TRUE(parsed->format.binary);
   EXPECT_FALSE(ParseRawInfer(Bytes("1234567"), model, nullptr));
+  model.inputs[0] = {"x", DataType::kString, {-1, 1}};  // the body is one string
+  const std::string text = "a\xff";
+  const auto string = ParseRawInfer(Bytes(text), model, nullptr);
+  ASSERT_TRUE(string) << string.error().message;
+  EXPECT_EQ(string->request.inputs[0].dims, (Dims{1, 1}));
+  EXPECT_THAT(Values<char>(string->request.inputs[0].data), ElementsAre(2, 0, 0, 0, 'a', '\xff'));
+  model.inputs[0].dims = {2};
+  EXPECT_THAT(ParseRawInfer(Bytes(text), model, nullptr).error().message,
+              HasSubstr("more than one string"));
   model.inputs.push_back(model.inputs.front());
   EXPECT_THAT(ParseRawInfer(Bytes(body), model, nullptr).error().message, HasSubstr("it has 2"));
 }

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
-#include "server/tensors/bytes_tensor.h"
 #include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
@@ -183,7 +183,7 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   return tensor;
 }
 
-// The shape of a raw body. `max_batch`: as in ModelMetadata.
+// The shape of a raw body, of which strings are one element. `max_batch`: as in ModelMetadata.
 Result<Dims> DimsOfRaw(const TensorSpec& input, std::int64_t max_batch, std::size_t body_bytes) {
   Dims dims = input.dims;
   if (max_batch > 0 && !dims.empty()) dims.front() = 1;
@@ -192,6 +192,13 @@ Result<Dims> DimsOfRaw(const TensorSpec& input, std::int64_t max_batch, std::siz
                 fmt::format("the raw body has {} bytes, input '{}' {} {} {}", body_bytes,
                             input.name, OipName(input.type), ToString(dims), why));
   };
+  if (input.type == DataType::kString) {
+    std::ranges::replace_if(
+        dims, [](std::int64_t dim) { return dim < 0; }, 1);
+    if (ElementCount(dims) != 1)
+      return refuse("has more than one string; send them with their shape");
+    return dims;
+  }
   const auto open = std::ranges::find_if(dims, [](std::int64_t dim) { return dim < 0; });
   if (open == dims.end()) {
     const std::size_t needed = TensorSpec{"", input.type, dims}.bytes();
@@ -286,9 +293,16 @@ Result<HttpInfer> ParseRawInfer(std::span<const std::byte> body, const ModelMeta
   auto dims = DimsOfRaw(input, model.max_batch, body.size());
   if (!dims) return Annotate(fmt::format("model '{}'", model.name), std::move(dims).error());
   HttpInfer parsed;
+  parsed.format.binary = true;
+  if (input.type == DataType::kString) {
+    const auto text = std::make_shared<std::vector<std::byte>>();
+    AppendBytesElement({reinterpret_cast<const char*>(body.data()), body.size()}, *text);
+    parsed.request.inputs.push_back({input.name, input.type, *std::move(dims), *text});
+    parsed.request.payload = text;
+    return parsed;
+  }
   parsed.request.inputs.push_back({input.name, input.type, *std::move(dims), body});
   parsed.request.payload = std::move(payload);
-  parsed.format.binary = true;
   return parsed;
 }
 

@@ -12,9 +12,9 @@
 
 #include "base/compress/deflate.h"
 #include "base/json.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
-#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 namespace {
@@ -159,7 +159,9 @@ std::size_t TextElements(const InferResponse& response, const HttpAnswerFormat& 
       continue;
     }
     const bool text = !IsBinary(format, output.name) && format.regions.Find(output.name) == nullptr;
-    if (text) elements += output.data.size() / std::max(SizeOf(output.type), sizeof(std::uint32_t));
+    const std::size_t element =
+        output.type == DataType::kString ? kBytesLengthSize : SizeOf(output.type);
+    if (text) elements += output.data.size() / std::max(element, sizeof(std::uint32_t));
   }
   return elements;
 }

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/bytes_tensor.h"
 #include "server/http/infer_sax.h"
-#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 // The handlers of values; those of objects and arrays are in infer_sax.cc.

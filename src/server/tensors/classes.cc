@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
-#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "plan/bytes_tensor.h"
 #include "plan/element.h"
-#include "server/tensors/bytes_tensor.h"
 
 namespace lagoon {
 namespace {

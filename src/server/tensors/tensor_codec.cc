@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "server/tensors/bytes_tensor.h"
+#include "plan/bytes_tensor.h"
 #include "serving/core/request.h"
 
 namespace lagoon {

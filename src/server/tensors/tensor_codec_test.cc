@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/tensors/bytes_tensor.h"
+#include "plan/bytes_tensor.h"
 
 namespace lagoon {
 namespace {

@@ -94,10 +94,26 @@ Status CheckInput(const InferRequest& request, const InputTensor& input, const T
     return Bad(request, "input", spec.name,
                fmt::format("has shape {}, more than {} bytes", ToString(input.dims), kMostBytes));
   }
-  if (input.data.size() == *bytes) return {};
+  // BindInputs() counts strings.
+  if (input.type == DataType::kString || input.data.size() == *bytes) return {};
   return Bad(request, "input", spec.name,
              fmt::format("got unexpected byte size {}, expected {} for {} of shape {}",
                          input.data.size(), *bytes, OipName(spec.type), ToString(input.dims)));
+}
+
+/// The bytes of a tensor of the plan for an input that CheckInput() has found right.
+Result<std::span<const std::byte>> BindBytes(const InferRequest& request, const InputTensor& input,
+                                             RequestBinding& binding) {
+  if (input.type != DataType::kString) return input.data;
+  if (ElementCount(input.dims) > kMaxStrings) {
+    return Bad(request, "input", input.name,
+               fmt::format("has {} strings, at most {} are allowed", ElementCount(input.dims),
+                           kMaxStrings));
+  }
+  auto strings = StringsOf(input.data, static_cast<std::size_t>(ElementCount(input.dims)));
+  if (!strings) return Bad(request, "input", input.name, strings.error().message);
+  binding.strings.push_back(*std::move(strings));
+  return std::as_bytes(std::span(binding.strings.back()));
 }
 
 /// With batches: checks that input `index` has as many rows as the first input.
@@ -130,7 +146,7 @@ Status BindInputs(const InferRequest& request, const Signature& signature,
     LAGOON_RETURN_IF_ERROR(
         CheckInput(request, input, signature.inputs[index], signature.max_batch));
     LAGOON_RETURN_IF_ERROR(CheckSameBatch(request, signature, i));
-    binding.inputs[index] = input.data;
+    LAGOON_ASSIGN_OR_RETURN(binding.inputs[index], BindBytes(request, input, binding));
     const std::optional<Reshape>& reshape = signature.input_reshape[index];
     // CheckInput() has found that the dims fit.
     binding.dims[index] =

@@ -8,14 +8,20 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/strings.h"
 #include "serving/core/request.h"
 #include "serving/model/signature.h"
 
 namespace lagoon {
 
+/// Most strings of an input. An empty string of 4 bytes takes some 100 bytes until it is answered:
+/// in tables, and in an engine.
+inline constexpr std::int64_t kMaxStrings = std::int64_t{1} << 22;
+
 struct RequestBinding {
   std::vector<Dims> dims;  // by input of the signature, as the model sees it
-  std::vector<std::span<const std::byte>> inputs;  // the same: the request's own bytes
+  std::vector<std::span<const std::byte>> inputs;   // the same: the request's own bytes, or strings
+  std::vector<std::vector<StringElement>> strings;  // of inputs of strings; they borrow the bytes
   /// The outputs of the answer, in order, as indexes into Signature::outputs.
   std::vector<std::size_t> outputs;
   std::vector<std::uint32_t> classes;  // for each of `outputs`: ClassView::count, or 0

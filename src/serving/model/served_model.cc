@@ -384,6 +384,15 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               "program runs models of one part",
                               parameter, model_name));
     }
+    const auto has_strings = [](const PlanTensor& tensor) {
+      return tensor.spec.type == DataType::kString;
+    };
+    if (std::ranges::any_of(plan.loaded->plan.inputs, has_strings) ||
+        std::ranges::any_of(plan.loaded->plan.outputs, has_strings)) {
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("{}: '{}' has strings (BYTES); a job program runs models of numbers",
+                              parameter, model_name));
+    }
     ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
                         (*model)->plan()};
     hosted.queue_plan =

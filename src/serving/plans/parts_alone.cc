@@ -9,6 +9,7 @@
 
 #include "plan/element.h"
 #include "plan/instance.h"
+#include "plan/strings.h"
 #include "program/parts.h"
 #include "program/run.h"
 
@@ -92,6 +93,13 @@ class PartsRun {
 std::vector<std::byte> MadeUpInput(const TensorSpec& spec, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   std::vector<std::byte> bytes(spec.bytes());
+  if (spec.type == DataType::kString) {
+    static constexpr StringElement kOne{"1", 1};
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(kOne)) {
+      std::memcpy(bytes.data() + at, &kOne, sizeof(kOne));
+    }
+    return bytes;
+  }
   WithElementType(spec.type, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
       const auto element = ConvertElement<T>(IsFloat(spec.type) ? uniform(random) : 1.0F);

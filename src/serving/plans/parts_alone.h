@@ -14,8 +14,8 @@
 
 namespace lagoon {
 
-/// A tensor of numbers between -1 and 1, or of ones if the type is no float, so that a mask hides
-/// nothing.
+/// A tensor of numbers between -1 and 1, or of ones (as strings too) if the type is no float, so
+/// that a mask hides nothing.
 std::vector<std::byte> MadeUpInput(const TensorSpec& spec, std::mt19937& random);
 
 struct PartsAlone {

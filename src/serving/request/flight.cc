@@ -152,7 +152,7 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
     if (model_.settings().decoupled) {
       response_.part = AnswerPart::kEnd;
     } else {
-      response_.outputs = tensors_.TakeAnswer();
+      LAGOON_ASSIGN_OR_RETURN(response_.outputs, tensors_.TakeAnswer());
     }
     response_.model = model_.name();
     response_.version = model_.version();

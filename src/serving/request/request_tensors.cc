@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "plan/strings.h"
+
 namespace lagoon {
 
 /// The answer's tensor for an output of the model; null if the client does not ask for it.
@@ -60,7 +62,8 @@ void RequestTensors::GiveInput(std::size_t input, const Dims& dims, std::span<co
 
 Status RequestTensors::TakeRoom(std::size_t bytes) {
   AnswerRoom* const room = request_.asked.room.get();
-  if (room == nullptr || bytes == 0) return {};
+  if (room == nullptr || bytes <= taken_) return {};
+  taken_ = bytes;
   Status taken = room->Take(bytes);
   if (!taken) return Annotate(fmt::format("model '{}'", model_.name()), std::move(taken).error());
   return {};
@@ -192,13 +195,32 @@ std::vector<OutputTensor> RequestTensors::CopyOutputs(
   return copies;
 }
 
-std::vector<OutputTensor> RequestTensors::TakeAnswer() {
+/// Gives the answer's tensors of strings the form that the protocol sends.
+Status RequestTensors::WriteStrings() {
+  std::size_t bytes = 0;
+  for (const OutputTensor& output : answer_) bytes += output.data.size();
+  bytes = std::max(bytes, room_);
+  for (OutputTensor& output : answer_) {
+    if (output.type != DataType::kString) continue;
+    const std::span<const std::byte> table(output.data.data(), output.data.size());
+    LAGOON_ASSIGN_OR_RETURN(const std::size_t size, ProtocolBytes(table));
+    bytes += size;
+    LAGOON_RETURN_IF_ERROR(TakeRoom(bytes));
+    UnfilledBytes data(size);
+    WriteProtocolBytes(table, data.data());
+    output.data = std::move(data);
+  }
+  return {};
+}
+
+Result<std::vector<OutputTensor>> RequestTensors::TakeAnswer() {
   const std::vector<std::size_t>& asked = request_.binding.outputs;
   if (!model_.buckets().empty()) {
     for (std::size_t i = 0; i < asked.size(); ++i) {
       model_.buckets().Cut(request_.padding, model_.signature().output_index[asked[i]], answer_[i]);
     }
   }
+  LAGOON_RETURN_IF_ERROR(WriteStrings());
   for (std::size_t i = 0; i < asked.size(); ++i) Show(i, answer_[i]);
   return std::move(answer_);
 }

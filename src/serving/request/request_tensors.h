@@ -46,7 +46,8 @@ class RequestTensors {
   std::vector<OutputTensor> CopyOutputs(const ServedPlan& plan,
                                         std::span<const std::span<const std::byte>> outputs) const;
   /// The outputs of the answer, without what padding has added. Called once, at the end.
-  std::vector<OutputTensor> TakeAnswer();
+  /// kUnavailable: InferRequest::room. kResourceExhausted: ProtocolBytes().
+  Result<std::vector<OutputTensor>> TakeAnswer();
 
  private:
   bool Copies(const ServedPlan& plan, std::size_t output) const;
@@ -55,6 +56,7 @@ class RequestTensors {
   std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
   Status TakeResult(const ServedPlan& plan, std::size_t output);
   void Show(std::size_t at, OutputTensor& tensor) const;
+  Status WriteStrings();
 
   const ServedModel& model_;
   const Request& request_;
@@ -72,7 +74,8 @@ class RequestTensors {
   // Tensors between parts.
   std::vector<std::unique_ptr<std::byte[]>> between_;
   std::vector<std::shared_ptr<const MadeTensor>> made_between_;
-  std::size_t room_ = 0;  // bytes of the outputs of the parts so far
+  std::size_t room_ = 0;   // bytes of the outputs of the parts so far
+  std::size_t taken_ = 0;  // bytes for which room has been taken
 };
 
 }  // namespace lagoon

@@ -1,4 +1,4 @@
-#include "server/tensors/bytes_tensor.h"
+#include "plan/bytes_tensor.h"
 
 #include <fmt/format.h>
 
@@ -6,18 +6,13 @@
 #include <cstring>
 
 namespace lagoon {
-namespace {
-
-constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
-
-}  // namespace
 
 void AppendBytesElement(std::string_view element, std::vector<std::byte>& data) {
   const auto length = static_cast<std::uint32_t>(element.size());
   const std::size_t at = data.size();
-  data.resize(at + kLengthBytes + element.size());
-  std::memcpy(data.data() + at, &length, kLengthBytes);
-  if (!element.empty()) std::memcpy(data.data() + at + kLengthBytes, element.data(), length);
+  data.resize(at + kBytesLengthSize + element.size());
+  std::memcpy(data.data() + at, &length, kBytesLengthSize);
+  if (!element.empty()) std::memcpy(data.data() + at + kBytesLengthSize, element.data(), length);
 }
 
 Status VisitBytesElements(std::span<const std::byte> data, std::size_t elements,
@@ -26,16 +21,16 @@ Status VisitBytesElements(std::span<const std::byte> data, std::size_t elements,
   for (std::size_t at = 0; at < data.size(); ++count) {
     const std::size_t left = data.size() - at;
     std::uint32_t length = 0;
-    if (left >= kLengthBytes) std::memcpy(&length, data.data() + at, kLengthBytes);
-    if (left < kLengthBytes || length > left - kLengthBytes) {
+    if (left >= kBytesLengthSize) std::memcpy(&length, data.data() + at, kBytesLengthSize);
+    if (left < kBytesLengthSize || length > left - kBytesLengthSize) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("element {} of BYTES leads beyond the end of its {} bytes", count,
                               data.size()));
     }
     if (count < elements) {
-      visit({reinterpret_cast<const char*>(data.data()) + at + kLengthBytes, length});
+      visit({reinterpret_cast<const char*>(data.data()) + at + kBytesLengthSize, length});
     }
-    at += kLengthBytes + length;
+    at += kBytesLengthSize + length;
   }
   if (count == elements) return {};
   return Fail(ErrorCode::kInvalidArgument,

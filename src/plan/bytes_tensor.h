@@ -13,6 +13,9 @@
 
 namespace lagoon {
 
+/// Bytes of the length before each element.
+inline constexpr std::size_t kBytesLengthSize = 4;
+
 void AppendBytesElement(std::string_view element, std::vector<std::byte>& data);
 
 /// Calls `visit` for each element of `data`, in order. kInvalidArgument: an element leads beyond
