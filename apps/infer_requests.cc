@@ -145,13 +145,16 @@ Result<Json> RunRequest(const fs::path& folder, const RequestWords& words, Model
 
 void RunRequests(const RequestWords& words, ModelCompiler& compiler, Device& device) {
   Plans kept;  // as a server keeps them
+  std::size_t failed = 0;
   for (const fs::path& folder : RequestsIn(words.folder)) {
     Result<Json> line = RunRequest(folder, words, compiler, device, kept);
+    failed += line ? 0 : 1;
     Json printed = line ? *std::move(line) : Json{{"error", line.error().message}};
     printed["request"] = folder.filename().string();
     std::printf("%s\n", DumpJson(printed, -1).c_str());
     std::fflush(stdout);  // a crash in a later request leaves the earlier lines
   }
+  if (failed > 0) Die(fmt::format("{} of the requests failed: their lines say why", failed));
 }
 
 }  // namespace lagoon

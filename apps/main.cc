@@ -20,6 +20,14 @@ constexpr char kDescription[] =
     "  lagoon make-weights DIR         make random weights for models without weights\n"
     "  lagoon bench --help             list the benchmarks";
 
+/// A command of the wheel: the program says where it is.
+void AddOpenAiHint(CLI::App& app) {
+  app.add_subcommand("openai")->group("")->prefix_command()->callback([] {
+    Die("OpenAI's API is a module of Python: pip install 'lagoon-server[openai]', then run "
+        "python3 -m lagoon.openai");
+  });
+}
+
 void AddCommands(CLI::App& app) {
   AddServe(app);
   AddCheck(app);
@@ -33,6 +41,7 @@ void AddCommands(CLI::App& app) {
   AddMakeWeights(app);
   AddBench(app);
   AddVersion(app);
+  AddOpenAiHint(app);
   AddReference(app, [&app] {
     return std::vector{CommandPage(app), ConfigPage(), HttpPage(), MetricsPage()};
   });

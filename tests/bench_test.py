@@ -4,8 +4,10 @@ import json
 import shutil
 import sys
 
+import onnx
 import pytest
 from conftest import ROOT
+from corpus import genai
 
 REPOSITORY = ROOT / "models" / "repository"
 
@@ -79,6 +81,24 @@ def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):
                           "--models", "b,a", "--detector", "c")
     assert result.returncode == 1
     assert "has no file of a, b, c: `./run corpus --make --only 'a,b,c'` makes what is missing" in result.stderr
+
+
+def test_generate_measures_a_decoder(lagoon, tmp_path):
+    onnx.save(genai.decoder(genai.SHAPES["small"]), tmp_path / "small.onnx")
+    result, metrics = run_bench(lagoon, tmp_path, "generate", "--folder", tmp_path, "--models", "small", "--context", 64,
+                                "--prompt", 2, "--tokens", 8, "--background", 60, "--requests", 1, "--windows", 1)
+    assert result.returncode == 0, result.stderr
+    for name in ("tokens_per_second.small.c1", "tokens_per_second.small.c2", "tokens_of_bound.small",
+                 "first_token_ratio_p99.small", "read_gbps.small"):
+        assert metrics[name] > 0, name
+    # 4.5 bits for each weight of 2 layers and the head, and less than the half of that for keys and values.
+    weights = 2 * (64 * 128 + 64 * 64 + 3 * 64 * 96) + 64 * 96
+    assert 4.5 / 8 * weights < metrics["bytes_per_token.small"] - metrics["cache_bytes_per_token.small"] < 2 * weights
+
+
+def test_generate_names_the_command_that_makes_a_file(lagoon, tmp_path):
+    result, _ = run_bench(lagoon, tmp_path, "generate", "--folder", tmp_path, "--models", "qwen2_0_5b")
+    assert result.returncode == 1 and f"genai.py qwen2_0_5b {tmp_path}/qwen2_0_5b.onnx" in result.stderr
 
 
 def test_overhead_takes_a_model_with_an_open_batch(lagoon, zoo, tmp_path):

@@ -44,6 +44,12 @@ def test_every_command_has_help(lagoon, command):
     assert not result.stderr
 
 
+def test_openai_says_that_it_is_a_module(lagoon):
+    result = lagoon.run("openai", "--model", "a=b")
+    assert result.returncode == 1 and "python3 -m lagoon.openai" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_serve_help_names_flags_and_their_choices(lagoon):
     text = lagoon.run("serve", "--help").stdout
     for word in ("--models", "--scheduler", "--workers", "--http-port", "--grpc-port",

@@ -55,23 +55,31 @@ def fixture_tiny():
     return TinyModel(VOCABULARY, LENGTH)
 
 
-class Front:
-    """A running front."""
+def command(*words):
+    """Words and environment of the front."""
+    paths = os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
+    return [sys.executable, "-m", "lagoon.openai", *map(str, words)], {**os.environ, "PYTHONPATH": paths}
 
-    def __init__(self, server, folder):
+
+class Front:
+    """A running front. Keeps its log."""
+
+    def __init__(self, server_url, folder, *models):
         self.folder = tempfile.TemporaryDirectory(prefix="lagoon-openai-")
         ports = pathlib.Path(self.folder.name) / "ports.json"
-        paths = os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "lagoon.openai", "--server", server.url("grpc"), "--port", "0", "--ports-file", ports,
-             "--model", f"chat={folder}", "--model", f"gone={folder}", "--model", f"chat_decode={folder}",
-             "--model", f"long={folder}"],
-            env={**os.environ, "PYTHONPATH": paths})
+        self.log_file = pathlib.Path(self.folder.name) / "log"
+        words, environment = command("--server", server_url, "--port", "0", "--ports-file", ports,
+                                     *(word for model in models for word in ("--model", f"{model}={folder}")))
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT)
         until = time.monotonic() + 60
         while not ports.exists():
-            assert self.process.poll() is None and time.monotonic() < until
+            assert self.process.poll() is None and time.monotonic() < until, self.log()
             time.sleep(0.02)
         self.port = json.loads(ports.read_text())["openai"]
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
 
     def open(self, path, body=None, method=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -114,7 +122,7 @@ def fixture_server(lagoon, tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module", name="front")
 def fixture_front(server, folder):
-    front = Front(server, folder)
+    front = Front(server.url("grpc"), folder, "chat", "gone", "chat_decode", "long")
     yield front
     front.close()
 
@@ -288,6 +296,7 @@ def test_a_client_that_leaves_ends_its_request(front, server):
     until = time.monotonic() + 60
     while failed() == before:
         assert time.monotonic() < until
+    assert "Traceback" not in front.log()
     assert front.ask("/v1/completions", {"model": "long", "prompt": "a", "max_tokens": 2})[0] == 200
 
 
@@ -299,6 +308,58 @@ def test_many_clients_get_the_texts_that_each_gets_alone(front):
     alone = [ask(body) for body in bodies]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, bodies)) == alone
+
+
+def test_the_list_of_models_says_that_the_server_is_away(folder):
+    front = Front("127.0.0.1:1", folder, "chat")
+    try:
+        status, answer = front.ask("/v1/models")
+        assert status == 503 and "127.0.0.1:1" in answer["error"]["message"]
+    finally:
+        front.close()
+
+
+def without(folder, name, text=None):
+    """A copy of the folder without a file, or with another one in its place."""
+    copy = pathlib.Path(tempfile.mkdtemp(prefix="lagoon-openai-"))
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    (copy / name).unlink() if text is None else (copy / name).write_text(text)
+    return copy
+
+
+@pytest.mark.parametrize("change, says", (
+    (("tokenizer.json", None), "there is no file"), (("tokenizer.json", "{"), "is no tokenizer"),
+    (("tokenizer_config.json", "{"), "is no JSON"), (("tokenizer_config.json", "[]"), "has no JSON object"),
+    (("chat_template.jinja", "{% for %}"), "the chat template"),
+    (("tokenizer_config.json", '{"chat_template": [{"name": "default"}]}'), "the chat template"),
+    (("generation_config.json", '{"eos_token_id": "x"}'), "eos_token_id"),
+))
+def test_a_folder_that_cannot_be_used_is_said_in_a_line(folder, change, says):
+    copy = without(folder, *change)
+    error = failure("--model", f"chat={copy}")
+    assert says in error and str(copy) in error
+
+
+def failure(*words):
+    """The line that the front ends with."""
+    line, environment = command(*words)
+    ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("models, says", (
+    (("chat",), "NAME=FOLDER"), (("={0}",), "NAME=FOLDER"), (("chat=",), "NAME=FOLDER"),
+    (("chat={0}", "chat={0}"), "two folders for model 'chat'"),
+))
+def test_words_that_name_no_model_are_said_in_a_line(folder, models, says):
+    assert says in failure(*(word for model in models for word in ("--model", model.format(folder))))
+
+
+def test_a_port_in_use_is_said_in_a_line(front, folder):
+    error = failure("--model", f"chat={folder}", "--port", front.port)
+    assert f"127.0.0.1:{front.port}" in error and "--port" in error
 
 
 def test_a_priority_goes_to_the_server(front):

@@ -157,6 +157,23 @@ def test_a_decoder_of_4_bits_gives_the_texts_of_onnxruntime(server, tmp_path):
     assert tokens == {name: generate(prompt, 12) for name, prompt in prompts.items()}
 
 
+def test_the_runs_of_the_decoder_are_in_its_statistics(server):
+    def runs():
+        return server.http().get_inference_statistics("small_decode")["model_stats"][0]["execution_count"]
+    before = runs()
+    with Stream(server) as stream:
+        stream.ask([1, 2, 3], "", "small", most=4, context=SMALL.positions)
+        assert len(stream.tokens()[""]) == 4
+    assert runs() == before + 6  # the first tokens of the prompt, and each new one but the last
+
+
+def test_an_error_names_its_request(server):
+    with Stream(server) as stream:
+        stream.ask([], "mine")
+        with pytest.raises(InferenceServerException, match="request 'mine': .*the prompt has 0 tokens"):
+            stream.next()
+
+
 def test_a_stop_token_ends_the_text(server, tiny):
     whole = tiny.generate([1, 2, 3], 8)
     with Stream(server) as stream:

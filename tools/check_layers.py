@@ -126,7 +126,7 @@ FOLDERS = {
     "bench/measure": "base bench/report",
     "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
     "bench/fleet": "base cluster/placement program serving serving/core serving/fleet sim/cluster sim/placement bench/client bench/measure bench/report",
-    "bench/live": "base device plan policies program server serving serving/core trace bench bench/client bench/measure bench/report",
+    "bench/live": "base device plan policies program program/profile/machine_rates.h server serving serving/core trace bench bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
     "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",

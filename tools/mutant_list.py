@@ -77,6 +77,10 @@ GROUPS = {
                   "src/kernels/cpu_level.cc", "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] +
                  [f"src/kernels/conv/conv2d{end}.cc" for end in ("", "_block", "_body", "_list", "_pack", "_tiling")] +
                  sources_of("src/kernels/conv/bf16") + sources_of("src/kernels/elementwise"),
+    "rotate-append": [f"src/kernels/{name}.cc" for name in ("sequence/rotate_append_test", "sequence/rotate_append", "checks", "cpu_level")] +
+                     ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"],
+    "program-host": [f"src/sched/programs/{name}_test.cc" for name in ("program_answers", "program_host")] +
+                    sources_of("src/sched/programs") + sorted({*LIBRARY, *SCHEDULING, "src/base/log.cc"}),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
@@ -131,7 +135,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-append": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"]}
 
 FLEET = "src/serving/fleet"
@@ -434,6 +438,12 @@ MUTANTS = [
      "    if (HasLetters()) --worker.seen_epoch;", "    if (false) --worker.seen_epoch;", ["conformance"]),
     ("attention-floor-ignored", "scores below the floor stay", "src/kernels/sequence/attention.cc",
      "    if (args_.has_floor) {", "    if (false) {", ["attention"]),
+    ("append-to-front", "a token's keys and values go to the front of the cache", "src/kernels/sequence/rotate_append.cc",
+     "const auto at = static_cast<std::size_t>(args.at[token]);", "const std::size_t at = 0 * args.at[token];", ["rotate-append"]),
+    ("kept-input-copied", "an input that stays on the device is copied from nowhere", "src/sched/job_queue.h",
+     "return plan == nullptr && inputs[input] == nullptr;", "return false;", ["program-host"]),
+    ("unread-waits-for-ever", "a client that reads no answer keeps its place", "src/sched/programs/program_run.h",
+     "const bool full = untaken_ == kMaxSent && !failing_ && !returned_;", "const bool full = false;", ["program-host"]),
     ("waits-for-polled-events", "a wait for many launches counts events that were polled before", DEVICE,
      "front_.retired() + background_.retired() >= launches;",
      "front_.pending() + background_.pending() >= 3 * launches;", ["cpu-device"]),

@@ -405,6 +405,7 @@ void AddBenchmarks(CLI::App& app) {
   AddContention(app);
   AddBatchingBenchmark(app);
   AddDisbBenchmark(app);
+  AddGenerateBenchmark(app);
   AddPlacementBenchmark(app);
   AddFleetBenchmark(app);
   AddSharesBenchmarks(app);

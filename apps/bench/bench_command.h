@@ -106,6 +106,7 @@ void AddTraining(CLI::App& app);
 void AddBatchingBenchmark(CLI::App& bench);
 void AddDisbBenchmark(CLI::App& bench);
 void AddFleetBenchmark(CLI::App& bench);
+void AddGenerateBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
 void AddPlacementBenchmark(CLI::App& bench);  // and `interference`
 void AddRobotBenchmark(CLI::App& bench);

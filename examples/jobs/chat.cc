@@ -33,6 +33,7 @@ using lagoon::Dims;
 using lagoon::ErrorCode;
 using lagoon::Fail;
 using lagoon::JobContext;
+using lagoon::JobInstance;
 using lagoon::JobModel;
 using lagoon::JobSignal;
 using lagoon::JobTask;
@@ -175,14 +176,20 @@ class Sampler {
 // Tensors change only while no coroutine leads, or by the one that does.
 class Batch {
  public:
-  explicit Batch(const Shape& shape)
+  static constexpr std::size_t kFirstCache = 2;  // among the inputs of a model with `own`
+
+  /// `own`: has the caches, which the model changes in place. Null: they lie in host memory, and
+  /// each run copies them.
+  Batch(const Shape& shape, JobInstance* own)
       : shape_(shape),
+        own_(own),
         rows_(Size(shape.rows)),
         ids_(rows_.size()),
         positions_(rows_.size()),
         keys_(Size(shape.in_place ? shape.length : shape.length + 1)),
         mask_(rows_.size() * keys_),
         logits_(rows_.size() * Size(shape.vocabulary)) {
+    if (own != nullptr) return;
     const std::size_t entry = rows_.size() * Size(shape.heads * shape.head_size);
     past_.resize(shape.caches, std::vector<float>(entry * Size(shape.length)));
     present_.resize(shape.caches, std::vector<float>(entry * keys_));
@@ -242,15 +249,22 @@ class Batch {
 
   /// The row joins as soon as no coroutine leads.
   void WantToJoin(std::size_t row) { rows_[row].joins = true; }
-  /// Puts a prompt's caches into a row. Not while a coroutine leads.
-  void Join(std::size_t row, std::int64_t used, const std::vector<std::vector<float>>& caches) {
+  /// Puts a prompt's caches into a row. Only by the coroutine that leads, which then awaits
+  /// job.All().
+  void Join(JobContext& job, std::size_t row, const std::vector<std::vector<float>>& caches) {
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+      const std::vector<float>& from = caches[i];
+      if (own_ != nullptr) {
+        const std::size_t bytes = from.size() * sizeof(float);
+        job.CopyToDevice(own_->input(kFirstCache + i) + row * bytes, from.data(), bytes);
+      } else {
+        std::ranges::copy(from, past_[i].begin() + static_cast<std::ptrdiff_t>(row * from.size()));
+      }
+    }
+  }
+  void Joined(std::size_t row, std::int64_t used) {
     rows_[row].used = used;
     rows_[row].joins = false;
-    changed.Notify();
-    for (std::size_t i = 0; i < caches.size(); ++i) {
-      std::ranges::copy(caches[i],
-                        past_[i].begin() + static_cast<std::ptrdiff_t>(row * caches[i].size()));
-    }
   }
   void Want(std::size_t row, std::int64_t token) {
     rows_[row].wants = true;
@@ -269,11 +283,13 @@ class Batch {
     std::vector<const void*> inputs{ids_.data(), mask_.data()};
     if (!shape_.in_place) inputs.push_back(positions_.data());
     for (const std::vector<float>& cache : past_) inputs.push_back(cache.data());
+    if (own_ != nullptr) inputs.resize(inputs.size() + shape_.caches);
     return inputs;
   }
   std::vector<void*> Outputs() {
     std::vector<void*> outputs{logits_.data()};
     for (std::vector<float>& cache : present_) outputs.push_back(cache.data());
+    outputs.resize(1 + shape_.caches);
     return outputs;
   }
   /// The run has ended: the entries of its tokens are added to the caches.
@@ -337,6 +353,7 @@ class Batch {
   }
 
   const Shape shape_;
+  JobInstance* const own_;
   std::vector<State> rows_;
   bool led_ = false;
   std::size_t due_ = 0;  // rows that are due
@@ -344,7 +361,7 @@ class Batch {
   const std::size_t keys_;  // of a row in the mask
   std::vector<std::int64_t> mask_;
   std::vector<float> logits_;
-  std::vector<std::vector<float>> past_, present_;
+  std::vector<std::vector<float>> past_, present_;  // empty with `own_`
 };
 
 class Chat final : public lagoon::JobProgram {
@@ -356,7 +373,10 @@ class Chat final : public lagoon::JobProgram {
       prefill_ = *prefill;
       LAGOON_RETURN_IF_ERROR(CheckPrefill(*prefill_, shape_));
     }
-    batch_ = std::make_unique<Batch>(shape_);
+    if (ReplacesCaches()) {
+      LAGOON_ASSIGN_OR_RETURN(own_, setup.MakeInstance(*decode_));
+    }
+    batch_ = std::make_unique<Batch>(shape_, own_);
     return {};
   }
 
@@ -380,7 +400,10 @@ class Chat final : public lagoon::JobProgram {
       next = tokens.size();
       batch_->WantToJoin(row.index());
       while (batch_->led()) co_await job.Wait(batch_->changed);
-      batch_->Join(row.index(), length, prompt.caches);
+      const Batch::Lead lead(*batch_);
+      batch_->Join(job, row.index(), prompt.caches);
+      co_await job.All();
+      batch_->Joined(row.index(), length);
     }
     for (std::int64_t made = 0;;) {
       if (next == tokens.size()) {  // `token` is new
@@ -399,7 +422,10 @@ class Chat final : public lagoon::JobProgram {
           continue;
         }
         const Batch::Lead lead(*batch_);
-        co_await job.Run(*decode_, batch_->Inputs(), batch_->Outputs());
+        const std::vector<const void*> inputs = batch_->Inputs();
+        const std::vector<void*> outputs = batch_->Outputs();
+        co_await (own_ != nullptr ? job.Run(*own_, inputs, outputs)
+                                  : job.Run(*decode_, inputs, outputs));
         batch_->End();
       }
       if (next == tokens.size()) token = sampler.Choose(batch_->logits(row.index()));
@@ -438,6 +464,14 @@ class Chat final : public lagoon::JobProgram {
     std::size_t used, vocabulary;
   };
 
+  // Whether `decode` writes each new cache into the place of the old one.
+  bool ReplacesCaches() const {
+    for (std::size_t i = 0; i < shape_.caches; ++i) {
+      if (decode_->replaces[1 + i] != Batch::kFirstCache + i) return false;
+    }
+    return shape_.in_place;
+  }
+
   Status Check(const JobContext& job) const {
     const auto refuse = [](std::string message) -> Status {
       return Fail(ErrorCode::kInvalidArgument, std::move(message));
@@ -466,6 +500,7 @@ class Chat final : public lagoon::JobProgram {
 
   const JobModel* prefill_ = nullptr;
   const JobModel* decode_ = nullptr;
+  JobInstance* own_ = nullptr;  // of `decode_`, where that writes its caches in place
   Shape shape_;
   std::unique_ptr<Batch> batch_;
 };

@@ -26,6 +26,9 @@
 // - Reshape, Flatten, Squeeze, Unsqueeze: one input; the output's shape replaces all parameters.
 // - MatMulNBits: x, packed weights, scales, [zero points], [bias], as in com.microsoft; there is no
 //   g_idx, and half_scales is 1 if the file has the scales in fp16.
+// - RotateAppend: x, positions, keys, values, [cosines], [sines], with the attributes heads,
+//   key_heads and interleaved: the queries, and the caches of keys and values with the new tokens
+//   (kernels/sequence/rotate_append.h). Only GroupQueryAttention becomes one.
 // - An op whose output shape depends on data (OpSpec::data_dependent) has hidden outputs behind
 //   those of ONNX, at the index max_outputs of its row and after it: the values Value::sizes of its
 //   outputs, named "NODE:sizes" for output 0 and "NODE:sizes.N" for output N. Outputs with the same

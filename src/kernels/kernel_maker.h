@@ -58,6 +58,7 @@ struct PackedKernel {
   KERNEL(IntegerLinear, IntegerLinearSpec)    \
   KERNEL(Nbits, NbitsSpec)                    \
   KERNEL(NbitsX, NbitsSpec)                   \
+  KERNEL(RotateAppend, RotateAppendSpec)      \
   KERNEL(Arg, ArgSpec)                        \
   KERNEL(ArgAmong, ArgSpec)                   \
   KERNEL(Scan, ScanSpec)                      \

@@ -24,6 +24,7 @@
 #include "kernels/sequence/integer_linear.h"
 #include "kernels/sequence/matmul.h"
 #include "kernels/sequence/recurrent.h"
+#include "kernels/sequence/rotate_append.h"
 #include "kernels/window/interpolate.h"
 #include "kernels/window/pool.h"
 #include "kernels/window/sample.h"

@@ -83,6 +83,7 @@ struct JobSpec {
   QueueId queue{};
   TimePoint deadline = kNoDeadline;  // enforced while queued and while running
   /// One pointer per plan input, to the input's bytes. Post copies the pointers, not the bytes.
+  /// Null, on an instance of the job's own: the bytes that lie in the arena.
   std::span<const void* const> inputs;
   /// One pointer per plan output, to where the output is copied. Null: the output is not copied.
   std::span<void* const> outputs;

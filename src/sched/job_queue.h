@@ -97,6 +97,9 @@ struct Job : ScheduledJob {
   intrusive::set_member_hook<> id_hook;         // Mechanism::jobs_
   intrusive::set_member_hook<> leaves_hook;     // Mechanism::leaves_ or Dispatcher::held_leaves_
 
+  /// Whether the input is not copied: a null pointer stands for the bytes that lie in the arena of
+  /// the job's own instance.
+  bool Keeps(std::size_t input) const { return plan == nullptr && inputs[input] == nullptr; }
   /// How it ends at `leaves`.
   Outcome OutcomeOfLeaving() const {
     return leaves == deadline ? Outcome::kExpired : Outcome::kNotStarted;

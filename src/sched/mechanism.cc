@@ -319,7 +319,7 @@ void Mechanism::Start(Job& job) {
   if (job.job_class == JobClass::kBestEffort) CatchUp(queue);
   job.stream = streams_.Next(queue);
   job.result.started = device_.Now();
-  job.inputs_left = static_cast<std::uint32_t>(job.inputs.size());
+  for (std::size_t i = 0; i < job.inputs.size(); ++i) job.inputs_left += job.Keeps(i) ? 0 : 1;
   job.outputs_left = static_cast<std::uint32_t>(
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
   if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel

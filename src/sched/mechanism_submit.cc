@@ -235,6 +235,11 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
   if (job.launches == 0) job.background = InBackground(job);
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
+    if (job.Keeps(job.next_input)) {
+      Progress& copied = *instance.InputCopy(job.next_input, nullptr).progress;
+      copied.Mirror(copied.blocks());
+      continue;
+    }
     Copy copy = instance.InputCopy(job.next_input, job.inputs[job.next_input]);
     if (job.parts != nullptr) {
       copy.from = nullptr;

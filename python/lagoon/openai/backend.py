@@ -1,6 +1,5 @@
 """Asks the Lagoon server for tokens, over gRPC."""
 
-import contextlib
 import struct
 
 import grpc
@@ -30,9 +29,13 @@ class Backend:
         await self._channel.close()
 
     async def ready(self, model):
-        with contextlib.suppress(grpc.RpcError):
+        """ApiError: the server cannot be reached."""
+        try:
             return (await self._stub.ModelReady(service_pb2.ModelReadyRequest(name=model))).ready
-        return False
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
+                raise _error(error.code().value[0], error.details()) from error
+            return False
 
     async def limits(self, model):
         """ApiError: the server has no such model, or the model does not generate text."""

@@ -1,20 +1,25 @@
-"""The command `lagoon openai`: serves OpenAI's API in front of a Lagoon server."""
+"""Serves OpenAI's API in front of a Lagoon server: `python3 -m lagoon.openai`, in the wheel also `lagoon openai`."""
 
 import argparse
 import asyncio
 import json
 import pathlib
 import signal
+import sys
 
 from aiohttp import web
 
 from lagoon.openai.backend import Backend
 from lagoon.openai.server import Front
-from lagoon.openai.tokens import Tokenizer
+from lagoon.openai.tokens import Tokenizer, TokenizerError
+
+
+class StartError(Exception):
+    """Why the front does not start, in one line."""
 
 
 def read_words(words=None):
-    parser = argparse.ArgumentParser(prog="lagoon openai", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m lagoon.openai", description=__doc__)
     parser.add_argument("--server", default="127.0.0.1:8001", help="the server's gRPC address")
     parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER",
                         help="a model of the server, and the folder with its tokenizer.json; once for each model")
@@ -24,14 +29,38 @@ def read_words(words=None):
     return parser.parse_args(words)
 
 
+def read_tokenizers(entries):
+    """{name: Tokenizer} of the words NAME=FOLDER."""
+    tokenizers = {}
+    for entry in entries:
+        name, equals, folder = entry.partition("=")
+        if not (name and equals and folder):
+            raise StartError(f"--model {entry!r}: it takes NAME=FOLDER, a model of the server and the folder with its "
+                             "tokenizer.json")
+        if name in tokenizers:
+            raise StartError(f"--model {entry!r}: there are two folders for model {name!r}; name each model once")
+        try:
+            tokenizers[name] = Tokenizer(folder)
+        except TokenizerError as error:
+            raise StartError(f"--model {entry!r}: {error}") from error
+    return tokenizers
+
+
+async def listen(runner, words):
+    site = web.TCPSite(runner, words.address, words.port, shutdown_timeout=10)
+    try:
+        await site.start()
+    except (OSError, OverflowError) as error:
+        raise StartError(f"cannot listen on {words.address}:{words.port}: {error}; choose another --address or --port"
+                         ) from error
+
+
 async def serve(words):
-    models = dict(entry.partition("=")[::2] for entry in words.model)
-    tokenizers = {name: Tokenizer(folder) for name, folder in models.items()}
+    tokenizers = read_tokenizers(words.model)
     backend = Backend(words.server)
     runner = web.AppRunner(Front(backend, tokenizers).app(), handler_cancellation=True, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, words.address, words.port, shutdown_timeout=10)
-    await site.start()
+    await listen(runner, words)
     port = runner.addresses[0][1]
     if words.ports_file:
         ready = pathlib.Path(words.ports_file)
@@ -47,4 +76,7 @@ async def serve(words):
 
 
 def main(words=None):
-    asyncio.run(serve(read_words(words)))
+    try:
+        asyncio.run(serve(read_words(words)))
+    except StartError as error:
+        sys.exit(f"lagoon.openai: {error}")

@@ -1,6 +1,7 @@
 """The paths of OpenAI's API over HTTP."""
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -12,7 +13,7 @@ from lagoon.openai.tokens import GrowingText
 
 MOST_BODY_BYTES = 1 << 20
 MOST_REQUESTS = 256  # at a time
-MOST_WRITE_SECONDS = 60  # a client that takes nothing for longer is dropped
+MOST_WRITE_SECONDS = 10  # a client that takes nothing for longer is dropped
 
 
 class Front:
@@ -148,7 +149,17 @@ async def _stream(http, completion):
     pieces = completion.pieces()
     piece = await _next(pieces)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(http)
+    with contextlib.suppress(ConnectionError, TimeoutError):  # the client has left, or takes nothing
+        await response.prepare(http)
+        await _write(response, completion, pieces, piece)
+        await response.write_eof()
+        return response
+    if http.transport is not None:
+        http.transport.abort()
+    return response
+
+
+async def _write(response, completion, pieces, piece):
     async def send(event):
         text = event if isinstance(event, str) else json.dumps(event)
         await asyncio.wait_for(response.write(f"data: {text}\n\n".encode()), MOST_WRITE_SECONDS)
@@ -164,8 +175,6 @@ async def _stream(http, completion):
     except ApiError as error:
         await send(error.body())
     await send("[DONE]")
-    await response.write_eof()
-    return response
 
 
 async def _next(pieces):

@@ -12,19 +12,28 @@ UNFINISHED = "\ufffd"  # what a tokenizer writes for bytes that are no character
 MOST_PENDING = 64  # tokens whose text may wait for the rest of a character
 
 
+class TokenizerError(Exception):
+    """The files of a tokenizer cannot be used."""
+
+
 class Tokenizer:
     """tokenizer.json of a folder, with the special tokens and the chat template of tokenizer_config.json and the stop
     tokens of generation_config.json, as repositories of models have them. Any thread."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer = _load(folder / "tokenizer.json")
         config = _read(folder / "tokenizer_config.json")
         self._special = {name: value.get("content", "") if isinstance(value, dict) else value
                          for name, value in config.items() if name.endswith("_token") and value}
-        self._template = _compile(_template(folder, config))
-        ids = _read(folder / "generation_config.json").get("eos_token_id", [])
-        ids = [ids] if isinstance(ids, int) else list(ids)
+        try:
+            self._template = _compile(_template(folder, config))
+        except (jinja2.TemplateError, TypeError, KeyError, AttributeError, OSError, ValueError) as error:
+            raise TokenizerError(f"the chat template of '{folder}' cannot be read: {_one_line(error)}") from error
+        ids = _read(folder / "generation_config.json").get("eos_token_id") or []
+        ids = list(ids) if isinstance(ids, list) else [ids]
+        if not all(isinstance(token, int) for token in ids):
+            raise TokenizerError(f"eos_token_id in '{folder / 'generation_config.json'}' is neither a token nor a list")
         ids.append(self._tokenizer.token_to_id(str(self._special.get("eos_token", ""))))
         self.stop_tokens = sorted({token for token in ids if token is not None})
 
@@ -45,8 +54,28 @@ class Tokenizer:
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
 
+def _one_line(error):
+    return " ".join(str(error).split())
+
+
+def _load(path):
+    if not path.is_file():
+        raise TokenizerError(f"there is no file '{path}'")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises this class
+        raise TokenizerError(f"'{path}' is no tokenizer: {_one_line(error)}") from error
+
+
 def _read(path):
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    """The object in a file of JSON; empty if there is no file."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise TokenizerError(f"'{path}' is no JSON: {_one_line(error)}") from error
+    if not isinstance(config, dict):
+        raise TokenizerError(f"'{path}' has no JSON object")
+    return config
 
 
 def _template(folder, config):

@@ -18,15 +18,18 @@ void RefuseInputs(Writer& w, std::size_t from) {
   }
 }
 
+void CheckCounts(Writer& w) {
+  const std::int64_t heads = w.node().Int("num_heads", 0);
+  const std::int64_t shared = w.node().Int("kv_num_heads", 0);
+  if (!w.status() || (heads >= 1 && shared >= 1)) return;
+  w.Refuse(w.context().Invalid(fmt::format("num_heads is {}, kv_num_heads is {}", heads, shared)));
+}
+
 // The heads of query, key and value, which the query may hold all.
 HeadAttention GroupedHeads(Writer& w) {
   const std::int64_t heads = w.node().Int("num_heads", 0);
   const std::int64_t shared = w.node().Int("kv_num_heads", 0);
   std::vector<ValueId> parts{w.In(0), w.In(1), w.In(2)};
-  if (w.status() && (heads < 1 || shared < 1)) {
-    w.Refuse(
-        w.context().Invalid(fmt::format("num_heads is {}, kv_num_heads is {}", heads, shared)));
-  }
   if (!w.status()) return {};
   if (parts[1] == kNoValue) {
     const std::int64_t size = w.Dim(parts[0], -1) / (heads + 2 * shared);
@@ -96,6 +99,26 @@ ValueId JoinRagged(Writer& w, ValueId old, ValueId added, const RaggedPast& past
   return w.Op("GatherElements", {joined, index}, {{"axis", std::int64_t{2}}});
 }
 
+// With a buffer that takes the new keys. The caches are then outputs of one node, so that it can
+// write into the inputs.
+HeadAttention AppendedHeads(Writer& w, const RaggedPast& past) {
+  ValueId x = w.In(0);
+  if (w.In(1) != kNoValue) x = w.Concat({x, w.In(1), w.In(2)}, -1);
+  std::vector<ValueId> inputs{x, past.positions, w.In(3), w.In(4)};
+  if (w.node().Int("do_rotary", 0) != 0) {
+    w.Need({7, 8});
+    inputs.push_back(w.In(7));
+    inputs.push_back(w.In(8));
+  }
+  const std::vector<ValueId> made =
+      w.Nodes("RotateAppend", std::move(inputs),
+              {{"heads", w.node().Int("num_heads", 0)},
+               {"key_heads", w.node().Int("kv_num_heads", 0)},
+               {"interleaved", w.node().Int("rotary_interleaved", 0)}},
+              3);
+  return {made[0], made[1], made[2]};
+}
+
 // The buffer `old` [B,N,keys,H] with the new keys [B,N,rows,H] at their positions.
 ValueId JoinBuffer(Writer& w, ValueId old, ValueId added, const RaggedPast& past) {
   const ValueId index =
@@ -127,6 +150,15 @@ void RotateGrouped(Writer& w, HeadAttention& heads, std::int64_t past, const Rag
   heads.k = Rotated(w, heads.k, rotation);
 }
 
+void SetGrouped(Writer& w, HeadAttention& heads) {
+  heads.bias = w.In(10);
+  heads.scale = ScaleOf(w, heads.q);
+  heads.softcap = w.node().Float("softcap", 0);
+  w.SetOutput(0, JoinHeads(w, Attend(w, heads)));
+  w.SetOutput(1, heads.k);
+  w.SetOutput(2, heads.v);
+}
+
 }  // namespace
 
 // query, [key], [value], [past key], [past value], the last index of each row's keys, the number of
@@ -137,11 +169,18 @@ void ExpandGroupQuery(Writer& w) {
   if (w.node().Int("smooth_softmax", 0) > 0) {
     w.Refuse(w.context().Unimplemented("smooth_softmax = 1 is not supported"));
   }
-  HeadAttention heads = GroupedHeads(w);
-  const std::int64_t rows = w.Dim(heads.q, 2);
+  CheckCounts(w);
+  const std::int64_t batch = w.Dim(w.In(0), 0), rows = w.Dim(w.In(0), 1);
   const GroupedPast past = CheckedPast(w, rows);
-  const std::int64_t batch = w.Dim(heads.q, 0);
   const std::int64_t window = std::max<std::int64_t>(w.node().Int("local_window_size", -1), 0);
+  HeadAttention heads;
+  if (past.keys > 0 && past.buffer && w.In(9) == kNoValue) {
+    const RaggedPast ragged = RaggedPastOf(w, batch, rows, past.first);
+    heads = AppendedHeads(w, ragged);
+    heads.keep = KeepRagged(w, past.keys, ragged, window);
+    return SetGrouped(w, heads);
+  }
+  heads = GroupedHeads(w);
   if (past.keys > 0 && (batch != 1 || past.buffer)) {
     const RaggedPast ragged = RaggedPastOf(w, batch, rows, past.buffer && past.first);
     RotateGrouped(w, heads, past.keys, &ragged);
@@ -157,12 +196,7 @@ void ExpandGroupQuery(Writer& w) {
     }
     heads.keep = KeepBand(w, {rows, past.keys + rows, past.keys, window - 1, 0});
   }
-  heads.bias = w.In(10);
-  heads.scale = ScaleOf(w, heads.q);
-  heads.softcap = w.node().Float("softcap", 0);
-  w.SetOutput(0, JoinHeads(w, Attend(w, heads)));
-  w.SetOutput(1, heads.k);
-  w.SetOutput(2, heads.v);
+  SetGrouped(w, heads);
 }
 
 }  // namespace lagoon

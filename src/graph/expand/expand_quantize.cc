@@ -219,8 +219,12 @@ bool HasRowsInOrder(Writer& w) {
   const std::int64_t block = w.node().Int("block_size", 0);
   if (rows == nullptr || block < 1) return false;
   if (rows->type != DataType::kInt32 && rows->type != DataType::kInt64) return false;
+  const std::vector<std::int64_t> blocks = rows->ToInt64();
+  const std::int64_t depth = w.node().Int("K", 0), padded = (depth + block - 1) / block * block;
+  const auto count = static_cast<std::int64_t>(blocks.size());
+  if (count != depth && count != padded) return false;  // DecodeBlocks refuses it
   std::int64_t row = 0;
-  return std::ranges::all_of(rows->ToInt64(), [&](std::int64_t b) { return b == row++ / block; });
+  return std::ranges::all_of(blocks, [&](std::int64_t b) { return b == row++ / block; });
 }
 
 // Whether a kernel takes the weights as they are.

@@ -202,6 +202,7 @@ ModelBuilder BlocksModel(const std::vector<std::string>& more = {}, std::int64_t
   std::vector<std::int64_t> rows(48);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int64_t>(i) / block;
   model.Ints("in_order", rows);
+  model.Ints("few", std::vector<std::int64_t>(rows.begin(), rows.begin() + 47));
   std::ranges::reverse(rows);
   model.Ints("reversed", rows);
   std::vector<std::string> inputs{"x", "b", "s"};
@@ -234,9 +235,14 @@ TEST(ExpandErrors, PackedWeightsNameWhatDoesNotFit) {
   };
   EXPECT_THAT(message(BlocksModel({"b"})), AllOf(HasSubstr("input 'b'"), HasSubstr("expected")));
   EXPECT_THAT(message(BlocksModel({"", "", "short"})), HasSubstr("the bias has shape [1], N is 2"));
+  EXPECT_THAT(message(BlocksModel({"", "few"})), HasSubstr("g_idx has 47 numbers for 48 rows"));
+  EXPECT_THAT(message(BlocksModel({}, 24)),
+              AllOf(HasSubstr("block_size is 24"), HasSubstr("multiple of 16 from 16 to")));
   ModelBuilder narrow = BlocksModel();
   narrow.graph().mutable_node(0)->mutable_attribute(0)->set_i(47);
   EXPECT_THAT(message(narrow), HasSubstr("K is 47"));
+  narrow.graph().mutable_node(0)->mutable_attribute(0)->set_i(0);
+  EXPECT_THAT(message(narrow), HasSubstr("K is 0, N is 2; each must be 1 to 16777216"));
   ModelBuilder scales = BlocksModel();
   scales.graph().mutable_node(0)->set_input(2, "bias");
   EXPECT_THAT(message(scales), HasSubstr("input 'bias'"));

@@ -33,6 +33,7 @@ Status ChargeSharedWeights(const Graph& graph, const ImportOptions& options) {
 
 Status Fuse(Graph& graph, const ImportOptions& options) {
   LAGOON_RETURN_IF_ERROR(ChargeSharedWeights(graph, options));
+  ShareEqualNodes(graph);
   FuseExpandedIndices(graph);
   FuseScatteredSlices(graph);
   DivideQuantizedOps(graph);

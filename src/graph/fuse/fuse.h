@@ -63,6 +63,10 @@ void FuseResiduals(Graph& graph);
 /// other, have more. Exporters write rows that are gathered or scattered as a whole in this way.
 void FuseExpandedIndices(Graph& graph);
 
+/// Nodes that compute the same integers are one: positions and masks, which a decoder has once for
+/// each layer.
+void ShareEqualNodes(Graph& graph);
+
 /// A Slice of exactly the elements that a ScatterND with constant indices has written is a Reshape
 /// of the updates. Exporters write masks in this way.
 void FuseScatteredSlices(Graph& graph);

@@ -55,6 +55,37 @@ TEST(FuseBias, AddsUp) {
   EXPECT_EQ(Ops(Fused(model)), "MatMul");
 }
 
+// Equal nodes.
+
+TEST(ShareEqualNodes, KeepsOnePositionForAllLayers) {
+  ModelBuilder model;
+  model.Input("at", {2, 1}, onnx::TensorProto::INT64).Input("x", {2, 6}).Output("y").Output("z");
+  model.Ints("keys", {0, 1, 2, 3, 4, 5}).Ints("same_keys", {0, 1, 2, 3, 4, 5}).Ints("one", {1});
+  model.Ints("others", {0, 1, 2, 3, 4, 6});
+  model.Weights("low", {1});
+  const auto layer = [&](const std::string& from, const std::string& keys, const std::string& to) {
+    model.Add("Add", {"at", "one"}, {to + "_end"});
+    model.Add("Less", {keys, to + "_end"}, {to + "_keep"});
+    model.Add("Where", {to + "_keep", from, "low"}, {to});
+  };
+  layer("x", "keys", "a");
+  layer("a", "same_keys", "y");
+  layer("a", "others", "z");
+  const Graph graph = Fused(model);
+  EXPECT_EQ(Ops(graph), "Add Less Where Where Less Where");
+}
+
+TEST(ShareEqualNodes, LeavesOutputsAndFloatsAlone) {
+  ModelBuilder model;
+  model.Input("at", {3}, onnx::TensorProto::INT64).Input("x", {3}).Output("a").Output("b");
+  model.Output("c").Output("d").Ints("one", {1});
+  model.Add("Add", {"at", "one"}, {"a"});
+  model.Add("Add", {"at", "one"}, {"b"});
+  model.Add("Exp", {"x"}, {"c"});
+  model.Add("Exp", {"x"}, {"d"});
+  EXPECT_EQ(Ops(Fused(model)), "Add Add Exp Exp");
+}
+
 TEST(FuseExpandedIndices, ReadsIndicesAsTheyAreBeforeAnExpand) {
   ModelBuilder model;
   model.Input("x", {6, 4, 5}).Output("y").Output("z").Ints("shape", {3, 4, 5});

@@ -114,6 +114,34 @@ Status InferScatterND(OpContext& context) {
   return {};
 }
 
+/// See graph.h. The caches keep their shapes.
+Status InferRotateAppend(OpContext& context) {
+  LAGOON_RETURN_IF_ERROR(CheckIndices(context, 1));
+  LAGOON_RETURN_IF_ERROR(context.SameType(0, {2, 3, 4, 5}));
+  const Dims& x = context.dims(0);
+  const Dims& cache = context.dims(2);
+  const std::int64_t heads = context.node().Int("heads", 0);
+  const std::int64_t key_heads = context.node().Int("key_heads", 0);
+  const bool fits = x.size() == 3 && cache.size() == 4 && context.dims(3) == cache && heads > 0 &&
+                    heads <= x[2] && key_heads > 0 && cache[0] == x[0] && cache[1] == key_heads &&
+                    x[2] == (heads + 2 * key_heads) * cache[3] &&
+                    context.dims(1) == Dims{x[0], x[1]};
+  if (!fits) return DoNotMatch(context);
+  if (context.has_input(4)) {
+    const Dims& cos = context.dims(4);
+    if (!context.has_input(5) || cos.size() != 2 || context.dims(5) != cos ||
+        2 * cos[1] > cache[3]) {
+      return DoNotMatch(context);
+    }
+  }
+  const DataType type = context.input(0).type;
+  const Dims q{x[0], heads, x[1], cache[3]}, joined = cache;
+  context.SetOutput(0, type, q);
+  context.SetOutput(1, type, joined);
+  context.SetOutput(2, type, joined);
+  return {};
+}
+
 Status InferTile(OpContext& context) {
   LAGOON_ASSIGN_OR_RETURN(const auto repeats, context.ConstantInts(1, "repeats"));
   Dims out = context.dims(0);
@@ -200,6 +228,7 @@ constexpr OpSpec kIndexOps[] = {
     {"ReverseSequence", 10, 2, 2, 1, "i:batch_axis i:time_axis", InferReverseSequence},
     {"GatherElements", 11, 2, 2, 1, "i:axis", InferGatherElements, EvaluateGatherElements},
     {"GatherND", 11, 2, 2, 1, "i:batch_dims", InferGatherND, EvaluateGatherND},
+    {"RotateAppend", 1, 4, 6, 3, "i:heads i:interleaved i:key_heads", InferRotateAppend},
     {"Scatter", 9, 3, 3, 1, "i:axis", InferScatterElements, EvaluateScatterElements},
     {"ScatterElements", 11, 3, 3, 1, "i:axis s:reduction", InferScatterElements,
      EvaluateScatterElements},

@@ -177,14 +177,21 @@ Status CheckBlockWeights(const OpContext& context, std::size_t first) {
   const std::int64_t bits = context.node().Int("bits", 4);
   constexpr std::int64_t kMost = 1 << 24;
   if (rows < 1 || columns < 1 || rows > kMost || columns > kMost) {
-    return context.Invalid(fmt::format("K is {}, N is {}", rows, columns));
+    return context.Invalid(
+        fmt::format("K is {}, N is {}; each must be 1 to {}", rows, columns, kMost));
   }
   if ((bits != 2 && bits != 4 && bits != 8) || block < 16 || block > kMost || block % 16 != 0) {
-    return context.Unimplemented(fmt::format("{} bits in blocks of {}", bits, block));
+    return context.Invalid(
+        fmt::format("bits is {}, block_size is {}; bits must be 2, 4 or 8, and block_size a "
+                    "multiple of 16 from 16 to {}",
+                    bits, block, kMost));
   }
   const std::int64_t blocks = (rows + block - 1) / block;
   const std::size_t scales = first + 1, zeros = first + 2;
-  if (context.input(first).type != DataType::kUInt8) return context.Invalid("B is not UINT8");
+  if (const Value& levels = context.input(first); levels.type != DataType::kUInt8) {
+    return context.Invalid(
+        fmt::format("B {} is {}, it must be UINT8", Quoted(levels.name), OipName(levels.type)));
+  }
   if (const Value& scale = context.input(scales); !IsFloat(scale.type)) {
     return context.Invalid(
         fmt::format("scale {} is {}, it must be a float", Quoted(scale.name), OipName(scale.type)));
@@ -194,7 +201,10 @@ Status CheckBlockWeights(const OpContext& context, std::size_t first) {
   if (!context.has_input(zeros)) return {};
   const bool packed = context.input(zeros).type == DataType::kUInt8;
   if (!packed && context.input(zeros).type != context.input(scales).type) {
-    return context.Invalid("the zero points are neither UINT8 nor of the scales' type");
+    return context.Invalid(
+        fmt::format("the zero points {} are {}, they must be UINT8 or {}, as the scales",
+                    Quoted(context.input(zeros).name), OipName(context.input(zeros).type),
+                    OipName(context.input(scales).type)));
   }
   return CheckCount(context, zeros, columns * (packed ? (blocks * bits + 7) / 8 : blocks));
 }

@@ -21,9 +21,11 @@ namespace {
 constexpr std::size_t kAttentionDepth = 256;
 /// The widest panel of two vectors.
 constexpr std::size_t kPanelFloats = 32;
-/// So few rows do not pay for packing the keys: scores are then sums over the columns.
+/// So few rows do not pay for packing keys and values: scores are then sums over the columns.
 constexpr std::size_t kFewRows = 3;
 constexpr std::size_t kKeysPerCheck = 256;
+/// Vectors of values that few rows sum up at once.
+constexpr std::size_t kWideColumns = 4;
 
 /// A task is some rows of one head.
 struct AttentionArgs {
@@ -189,9 +191,46 @@ class AttentionTile {
 
   bool WeighValues() {
     const float* const v = args_.v + Offset(args_.v_view, batch_, KeyHead(), 0);
+    if (args_.few_rows) return AddValues(v);
     return Multiply({scores_, args_.score_pitch, 1, rows_.size()},
                     {v, args_.v_view.row, 1, args_.value_depth}, keys_, args_.value_depth,
                     {sums_, args_.value_pitch});
+  }
+
+  /// For few rows: sums of the rows of v as they lie there, in the order of the keys.
+  bool AddValues(const float* v) {
+    const size_t wide = kWideColumns * simd::Lanes();
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const float* const weights = scores_ + row * args_.score_pitch;
+      float* const sums = sums_ + row * args_.value_pitch;
+      size_t c = 0;
+      for (; c + wide <= args_.value_depth; c += wide) {
+        if (!AddColumns<kWideColumns>(simd::Whole(), v + c, weights, sums + c)) return false;
+      }
+      for (; c + simd::Lanes() <= args_.value_depth; c += simd::Lanes()) {
+        if (!AddColumns<1>(simd::Whole(), v + c, weights, sums + c)) return false;
+      }
+      if (c == args_.value_depth) continue;
+      const simd::Part rest(args_.value_depth - c);
+      if (!AddColumns<1>(rest, v + c, weights, sums + c)) return false;
+    }
+    return true;
+  }
+
+  template <size_t kVectors, typename Io>
+  HWY_INLINE bool AddColumns(const Io& io, const float* v, const float* weights, float* to) {
+    V sums[kVectors];
+    LAGOON_UNROLL for (size_t i = 0; i < kVectors; ++i) sums[i] = hn::Zero(D());
+    for (size_t key = 0; key < keys_; ++key) {
+      if (key % kKeysPerCheck == 0 && Leaves()) return false;
+      const V weight = hn::Set(D(), weights[key]);
+      const float* const values = v + key * args_.v_view.row;
+      LAGOON_UNROLL for (size_t i = 0; i < kVectors; ++i) {
+        sums[i] = hn::MulAdd(weight, io.Load(values + i * simd::Lanes()), sums[i]);
+      }
+    }
+    LAGOON_UNROLL for (size_t i = 0; i < kVectors; ++i) io.Store(sums[i], to + i * simd::Lanes());
+    return true;
   }
 
   HWY_INLINE void Mask(size_t row) {

@@ -81,13 +81,19 @@ class Checker {
         }
       }
       for (const PlanTensor& input : plan_.inputs) {
-        if (write.Overlaps(input.range)) {
-          return Broken(i,
-                        fmt::format("writes {} of input '{}'", Describe(write), input.spec.name));
-        }
+        if (!write.Overlaps(input.range) || IsReplaced(input, write)) continue;
+        return Broken(i, fmt::format("writes {} of input '{}'", Describe(write), input.spec.name));
       }
     }
     return {};
+  }
+
+  /// Whether an output lies in the place of the input, which `write` writes as a whole.
+  bool IsReplaced(const PlanTensor& input, const ByteRange& write) const {
+    return Contains(write, input.range) && Contains(input.range, write) &&
+           std::ranges::any_of(plan_.outputs, [&](const PlanTensor& output) {
+             return Contains(output.range, write) && Contains(write, output.range);
+           });
   }
 
   Status CheckRelocations(std::uint32_t i) const {

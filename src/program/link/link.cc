@@ -41,6 +41,7 @@ class Linker {
         weights_(weights),
         device_(device),
         uses_(program.buffers.size()),
+        written_(program.buffers.size()),
         place_(program.buffers.size()),
         in_place_(program.ops.size()),
         group_start_(program.ops.size()) {
@@ -76,6 +77,7 @@ class Linker {
       for (const Operand& output : program_.ops[i].outputs) {
         BufferUse& use = uses_[Index(output.buffer)];
         use.producer = i;
+        written_[Index(output.buffer)] = true;
         use.ops.push_back(i);
       }
       for (const Operand& input : program_.ops[i].inputs) {
@@ -96,16 +98,11 @@ class Linker {
     std::vector<std::vector<std::uint32_t>> deps(program_.ops.size());
     for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
       for (const Operand& input : program_.ops[i].inputs) {
-        if (IsConstant(input.buffer) || IsInput(input.buffer)) continue;
+        if (IsConstant(input.buffer) || !written_[Index(input.buffer)]) continue;
         deps[i].push_back(uses_[Index(input.buffer)].producer);
       }
     }
     return deps;
-  }
-
-  bool IsInput(BufferId id) const {
-    return std::any_of(program_.inputs.begin(), program_.inputs.end(),
-                       [&](const LoweredTensor& input) { return input.buffer == id; });
   }
 
   bool Used(std::size_t buffer) const { return !uses_[buffer].ops.empty() || uses_[buffer].pinned; }
@@ -264,6 +261,7 @@ class Linker {
   const PackedWeights& weights_;
   DeviceControl& device_;
   std::vector<BufferUse> uses_;     // by BufferId; `ops` is empty for constants
+  std::vector<bool> written_;       // by BufferId: by an op, perhaps in the place of an input
   std::vector<std::size_t> place_;  // by BufferId: the first buffer in its place, possibly itself
   std::vector<bool> in_place_;      // by op: true if output 0 takes the place of an input
   std::vector<std::uint32_t> group_start_;  // by op; for in-place ops only

@@ -278,8 +278,27 @@ Result<Tensor> ProgramBuilder::Reshape(const Tensor& x, const Dims& dims) {
   return y;
 }
 
+bool ProgramBuilder::MayReplace(ValueId input, ValueId output) const {
+  const auto at = static_cast<std::size_t>(input);
+  return output != kNoValue && at < reads_.size() && reads_[at] == 1 &&
+         std::ranges::count(graph_.inputs, input) == 1 &&
+         std::ranges::count(graph_.outputs, output) == 1 && dims(input) == dims(output) &&
+         type(input) == type(output) && ElementCount(dims(input)) > 0;
+}
+
+Tensor ProgramBuilder::Replace(ValueId input, ValueId output) {
+  const Tensor place = *places(input)[static_cast<std::size_t>(Layout::kPlain)];
+  Define(output, place);
+  replaces_.insert(output);
+  return place;
+}
+
 Result<LoweredTensor> ProgramBuilder::PlaceOutput(ValueId value) {
   LAGOON_ASSIGN_OR_RETURN(Tensor tensor, Use(value, Layout::kPlain));
+  if (replaces_.contains(value)) {
+    const Value& v = graph_.value(value);
+    return LoweredTensor{{v.name, v.type, v.dims}, tensor.buffer};
+  }
   const bool is_input =
       std::any_of(program_.inputs.begin(), program_.inputs.end(),
                   [&](const LoweredTensor& input) { return input.buffer == tensor.buffer; });

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,7 +70,7 @@ struct LoweredTensor {
 };
 
 /// A model as kernels over buffers that have no addresses yet. Ops are in topological order; every
-/// buffer has one writer.
+/// buffer has one writer, and no op before the writer of an input's buffer reads this buffer.
 struct LoweredProgram {
   std::vector<LoweredBuffer> buffers;
   std::vector<LoweredOp> load_ops;  // read and write constants only: run once, at load
@@ -134,6 +135,14 @@ class ProgramBuilder {
   /// Declares that `tensor` holds the graph's `value`.
   void Define(ValueId value, const Tensor& tensor);
 
+  /// How often each of the graph's values is read, graph outputs included.
+  void SetReads(std::vector<std::uint32_t> reads) { reads_ = std::move(reads); }
+  /// Whether an op that makes `output` may write it into the place of `input`: `input` is an input
+  /// of the graph that nothing else reads, and `output` is an output of the graph.
+  bool MayReplace(ValueId input, ValueId output) const;
+  /// Does that. The result, the place of both, is what the op writes; the op does not read it.
+  Tensor Replace(ValueId input, ValueId output);
+
   /// Declares that the fp32 value `wide` has the contents of `value`, not yet rounded to its type.
   /// Use(value) rounds them, if a node needs that.
   void DefineWide(ValueId value, ValueId wide) { wide_[value] = wide; }
@@ -179,6 +188,8 @@ class ProgramBuilder {
   Operand All(const Tensor& tensor) const { return All(tensor.buffer); }
   Operand All(BufferId buffer) const;
 
+  /// Whether a kernel with these inputs runs when the model is loaded.
+  bool AllConstant(std::span<const Operand> inputs) const;
   /// The maker for a kernel with these inputs: the CPU's if all inputs are constants, because the
   /// kernel then runs at load time; otherwise the device's.
   const KernelMaker& MakerFor(std::span<const Operand> inputs) const;
@@ -214,7 +225,6 @@ class ProgramBuilder {
   ProgramBuilder(Graph graph, const LowerOptions& options)
       : graph_(std::move(graph)), options_(options) {}
   BufferId AddBuffer(LoweredBuffer buffer);
-  bool AllConstant(std::span<const Operand> inputs) const;
   const KernelMaker& device_kernels() const;
   /// Whether the value, or its bytes, lie in `layout`.
   bool LiesIn(ValueId value, Layout layout) const;
@@ -227,6 +237,8 @@ class ProgramBuilder {
   std::vector<Placements> places_;       // by ValueId
   std::map<ValueId, std::string> keys_;  // keys of added constants
   std::map<ValueId, OpaqueOutput> made_;
+  std::vector<std::uint32_t> reads_;  // by ValueId; empty: not known
+  std::set<ValueId> replaces_;        // outputs of the graph that lie in the place of an input
   std::map<ValueId, ValueId> wide_;
   std::shared_ptr<const ByteFlow> flow_;
   std::map<ValueId, std::vector<ByteTensor>> bytes_;

@@ -296,12 +296,32 @@ Result<ImageNode> ImageNodeOf(const ProgramBuilder& builder, const Node& line_or
   return image;
 }
 
+namespace {
+
+/// By value: how many operands of nodes and outputs of the graph it is.
+std::vector<std::uint32_t> CountReads(const Graph& graph) {
+  std::vector<std::uint32_t> reads(graph.values.size());
+  const auto count = [&](ValueId value) {
+    if (value != kNoValue) ++reads[static_cast<std::size_t>(value)];
+  };
+  for (const Node& node : graph.nodes) {
+    for (const ValueId input : node.inputs) count(input);
+    count(node.fused.residual);
+  }
+  for (const ValueId output : graph.outputs) count(output);
+  return reads;
+}
+
+}  // namespace
+
 Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerOptions& options) {
+  std::vector<std::uint32_t> reads = CountReads(graph);
   const std::vector<Node> nodes = std::move(graph.nodes);
   const std::int64_t opset = graph.opset;
   const std::string where = fmt::format("model '{}'", model);
   auto builder = ProgramBuilder::Create(std::move(graph), options);
   if (!builder) return Annotate(where, std::move(builder).error());
+  builder->SetReads(std::move(reads));
   if (ComputesOnBytes(options)) {
     builder->SetFlow(std::make_shared<const ByteFlow>(builder->graph(), nodes));
   }

@@ -94,8 +94,65 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
                       std::move(operands), {builder.All(y)});
 }
 
+/// The cache behind the node: in the place of the old one, which `in_place` says, or new.
+Tensor CacheOf(ProgramBuilder& builder, const Node& node, std::size_t i, bool in_place) {
+  const ValueId made = node.outputs[i - 1];
+  if (in_place) return builder.Replace(node.inputs[i], made);
+  const Tensor cache = builder.NewTensor(node.name, builder.dims(node.inputs[i]), Layout::kPlain);
+  if (made != kNoValue) builder.Define(made, cache);
+  return cache;
+}
+
+Status LowerRotateAppend(ProgramBuilder& builder, const Node& node) {
+  constexpr std::size_t kKeys = 2, kValues = 3, kCos = 4;
+  const Dims& x = builder.dims(node.inputs[0]);
+  const Dims& cache = builder.dims(node.inputs[kKeys]);
+  RotateAppendSpec spec;
+  spec.batch = static_cast<std::size_t>(x[0]);
+  spec.rows = static_cast<std::size_t>(x[1]);
+  spec.heads = static_cast<std::size_t>(node.Int("heads", 1));
+  spec.key_heads = static_cast<std::size_t>(cache[1]);
+  spec.room = static_cast<std::size_t>(cache[2]);
+  spec.depth = static_cast<std::size_t>(cache[3]);
+  spec.interleaved = node.Int("interleaved", 0) != 0;
+  std::vector<Operand> operands;
+  const auto use = [&](ValueId input) -> Status {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor tensor, builder.Use(input, Layout::kPlain));
+    operands.push_back(builder.All(tensor));
+    return {};
+  };
+  LAGOON_RETURN_IF_ERROR(use(node.inputs[0]));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor at, builder.Use(node.inputs[1], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor wide,
+                          EmitCast(builder, node.name + ".positions", at, DataType::kInt64));
+  operands.push_back(builder.All(wide));
+  if (node.inputs.size() > kCos && node.inputs[kCos] != kNoValue) {
+    const Dims& angles = builder.dims(node.inputs[kCos]);
+    spec.positions = static_cast<std::size_t>(angles[0]);
+    spec.pairs = static_cast<std::size_t>(angles[1]);
+    LAGOON_RETURN_IF_ERROR(use(node.inputs[kCos]));
+    LAGOON_RETURN_IF_ERROR(use(node.inputs[kCos + 1]));
+  }
+  // A kernel that reads constants only runs when the model is loaded.
+  spec.in_place = !builder.AllConstant(operands) &&
+                  builder.MayReplace(node.inputs[kKeys], node.outputs[1]) &&
+                  builder.MayReplace(node.inputs[kValues], node.outputs[2]);
+  if (!spec.in_place) {
+    LAGOON_RETURN_IF_ERROR(use(node.inputs[kKeys]));
+    LAGOON_RETURN_IF_ERROR(use(node.inputs[kValues]));
+  }
+  const Tensor q = builder.NewTensor(node.name, builder.dims(node.outputs[0]), Layout::kPlain);
+  builder.Define(node.outputs[0], q);
+  const Tensor keys = CacheOf(builder, node, kKeys, spec.in_place);
+  const Tensor values = CacheOf(builder, node, kValues, spec.in_place);
+  return builder.Emit(node.name, [&](auto& make) { return make.RotateAppend(spec); },
+                      std::move(operands),
+                      {builder.All(q), builder.All(keys), builder.All(values)});
+}
+
 constexpr Lowering kAttentionLowerings[] = {
     {"Attention", LowerAttention},
+    {"RotateAppend", LowerRotateAppend, Lowering::kFloat},
 };
 
 }  // namespace

@@ -110,6 +110,18 @@ struct JobModel {
   std::uint32_t index = 0;  // in the list of models that the program may run
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  /// By output: the input in whose place the model writes it, as decoders do with their caches.
+  std::vector<std::optional<std::size_t>> replaces;
+};
+
+/// A model's tensors on the device, for one program alone (JobSetup::MakeInstance). Runs one at a
+/// time.
+class JobInstance {
+ public:
+  virtual ~JobInstance() = default;
+  /// The memory of an input on the device: zeros before the first run. Not while a run is issued
+  /// and not complete.
+  virtual std::byte* input(std::size_t index) = 0;
 };
 
 /// One request of a program, while its coroutine runs. Only for the coroutine, from the thread that
@@ -170,6 +182,13 @@ class JobContext {
                       std::span<void* const> outputs,
                       JobStream stream = Waitlist::kDefaultStream) = 0;
 
+  /// The same on an instance of the program. Null for an output: it is not copied. Null for an
+  /// input that an output replaces: the bytes that lie in its place, those of that output of the
+  /// last run. A run that did not end may have changed them.
+  virtual JobWait Run(JobInstance& instance, std::span<const void* const> inputs,
+                      std::span<void* const> outputs,
+                      JobStream stream = Waitlist::kDefaultStream) = 0;
+
   /// Sends the outputs, as they are now, as an answer: for models that the configuration declares
   /// as decoupled, whose clients get any number of answers and no last one. Await it: the coroutine
   /// continues when there is room for another answer, so that it pauses for a client that does not
@@ -206,6 +225,9 @@ class JobSetup {
   /// The model that the configuration's parameter "lagoon.model.ROLE" names. The result is valid as
   /// long as the program lives.
   virtual Result<const JobModel*> FindModel(const std::string& role) = 0;
+  /// An instance of the model, which lives as long as the program. kResourceExhausted when the
+  /// device has no room for it.
+  virtual Result<JobInstance*> MakeInstance(const JobModel& model) = 0;
   /// The configuration's parameter of this name, if it is there.
   virtual std::optional<std::string> Parameter(const std::string& name) const = 0;
 };
@@ -222,7 +244,7 @@ class JobProgram {
 };
 
 /// Raised with every change of this file that is not compatible with compiled libraries.
-inline constexpr std::uint32_t kJobProgramAbi = 2;
+inline constexpr std::uint32_t kJobProgramAbi = 3;
 
 }  // namespace lagoon
 

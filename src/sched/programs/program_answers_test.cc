@@ -134,6 +134,24 @@ TEST_F(ProgramAnswers, AProgramThatPausesExpires) {
   EXPECT_EQ(reader.Await().outcome, Outcome::kExpired);
 }
 
+TEST_F(ProgramAnswers, AProgramThatPausesForTooLongGivesItsPlaceToOthers) {
+  options_.max_jobs = 1;
+  options_.max_unread = std::chrono::milliseconds(30);
+  Open(Count);
+  Reader reader, next;
+  reader.x[0] = 1e9f;
+  next.x[0] = 2;
+  ASSERT_TRUE(Ask(reader));
+  reader.AwaitAnswers(JobContext::kMaxSent);
+  reader.Take();  // from now on it takes nothing
+  ASSERT_TRUE(Ask(next));
+  const JobResult result = reader.Await();
+  EXPECT_EQ(result.outcome, Outcome::kFailed);
+  EXPECT_EQ(result.error->code, ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(result.error->message, HasSubstr("none of 8 answers for 30 ms"));
+  EXPECT_EQ(next.Await().outcome, Outcome::kDone);
+}
+
 TEST_F(ProgramAnswers, AnAnswerMayBeTakenAfterTheHost) {
   Open(Count);
   Reader reader;

@@ -130,7 +130,7 @@ bool ProgramHostImpl::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());
   for (const auto& [id, job] : jobs_) {
-    if (job->idle()) until = std::min(until, job->deadline());
+    if (job->idle()) until = std::min(until, job->gives_up());
   }
   const MutexLock lock(mutex_);
   while (news_.empty() && todo_.empty() && device->Now() < until && (!ending_ || cancelled_)) {
@@ -234,10 +234,10 @@ void ProgramHostImpl::ExpireIdle() {
   const TimePoint now = device->Now();
   std::vector<std::shared_ptr<ProgramRun>> expired;
   for (const auto& [id, job] : jobs_) {
-    if (job->idle() && job->deadline() <= now && !job->abandoned()) expired.push_back(job);
+    if (job->idle() && job->gives_up() <= now && !job->abandoned()) expired.push_back(job);
   }
   for (const auto& job : expired) {
-    job->End(Outcome::kExpired);
+    job->deadline() <= now ? job->End(Outcome::kExpired) : job->EndUnread();
     if (job->over()) Drop(job);
   }
 }

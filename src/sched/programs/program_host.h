@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,8 +17,10 @@ namespace lagoon {
 struct ProgramModel {
   std::string role;
   QueueId queue{};
-  const Plan* plan = nullptr;       // outlives the host
-  QueuePlan* queue_plan = nullptr;  // `plan` on the queue; null: it is the queue's first plan
+  std::shared_ptr<const LoadedPlan> loaded;
+  /// Called at the end of each run, if it is set: for statistics. On a thread of the host.
+  std::function<void(const JobResult&)> ran = {};
+  QueuePlan* queue_plan = nullptr;  // the plan on the queue; null: it is the queue's first plan
 };
 
 struct ProgramHostOptions {
@@ -32,6 +35,9 @@ struct ProgramHostOptions {
   std::uint64_t max_operations = std::uint64_t{1} << 20;  // most operations of one job
   /// A coroutine that computes on the host for longer than this without awaiting is given up.
   Nanoseconds host_limit = std::chrono::seconds(10);
+  /// A job whose client takes no answer for so long, while the most are sent, ends as kFailed: it
+  /// holds what others wait for.
+  Nanoseconds max_unread = std::chrono::seconds(10);
   /// Whether the thread that brings news resumes the coroutines: only for virtual time, where one
   /// thread does everything. Otherwise a thread of the host resumes them, as they may compute.
   bool on_callers_thread = false;

@@ -74,6 +74,7 @@ class ProgramHostImpl final : public ProgramHost, public JobServices, private Jo
   Result<KernelHandle> LoadKernel(const std::string& name, Body body,
                                   const KernelSpec& spec) override;
   Result<const JobModel*> FindModel(const std::string& role) override;
+  Result<JobInstance*> MakeInstance(const JobModel& model) override;
   std::optional<std::string> Parameter(const std::string& name) const override;
 
   Status Initialise();
@@ -100,6 +101,7 @@ class ProgramHostImpl final : public ProgramHost, public JobServices, private Jo
   std::shared_ptr<JobProgram> program_;
   const std::shared_ptr<HostLink> link_ = std::make_shared<HostLink>();
   std::vector<std::unique_ptr<Instance>> places_;
+  std::vector<std::unique_ptr<HostedInstance>> instances_;
   std::map<KernelHandle, KernelSpec> kernels_;
   std::atomic<std::size_t> pending_{0};  // jobs posted and not started
   std::atomic<std::size_t> given_up_{0};

@@ -25,6 +25,15 @@ std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
   return loaded;
 }
 
+// The input in whose place the output lies. No other tensors of a plan share their bytes.
+std::optional<std::size_t> ReplacedInput(const Plan& plan, const PlanTensor& output) {
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    const ByteRange& range = plan.inputs[i].range;
+    if (range.bytes > 0 && range.Overlaps(output.range)) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Status ProgramHostImpl::Open(ProgramHostOptions options_in, std::unique_ptr<JobProgram> program,
@@ -37,8 +46,12 @@ Status ProgramHostImpl::Open(ProgramHostOptions options_in, std::unique_ptr<JobP
   for (const ProgramModel& hosted : options.models) {
     JobModel& model = models.emplace_back();
     model.index = static_cast<std::uint32_t>(models.size() - 1);
-    for (const PlanTensor& input : hosted.plan->inputs) model.inputs.push_back(input.spec);
-    for (const PlanTensor& output : hosted.plan->outputs) model.outputs.push_back(output.spec);
+    const Plan& plan = hosted.loaded->plan;
+    for (const PlanTensor& input : plan.inputs) model.inputs.push_back(input.spec);
+    for (const PlanTensor& output : plan.outputs) {
+      model.outputs.push_back(output.spec);
+      model.replaces.push_back(ReplacedInput(plan, output));
+    }
   }
   if (Status status = Initialise(); !status) {
     return Annotate(fmt::format("job program '{}'", options.name), std::move(status).error());
@@ -93,6 +106,19 @@ Result<const JobModel*> ProgramHostImpl::FindModel(const std::string& role) {
                             role, role));
   }
   return &models[static_cast<std::size_t>(found - options.models.begin())];
+}
+
+Result<JobInstance*> ProgramHostImpl::MakeInstance(const JobModel& model) {
+  if (model.index >= options.models.size()) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("there are {} models, and no model {}",
+                                                         options.models.size(), model.index));
+  }
+  const ProgramModel& hosted = options.models[model.index];
+  LAGOON_ASSIGN_OR_RETURN(auto instance, Instance::Create(hosted.loaded, *device));
+  return instances_
+      .emplace_back(
+          std::make_unique<HostedInstance>(hosted, models[model.index], std::move(instance)))
+      .get();
 }
 
 std::optional<std::string> ProgramHostImpl::Parameter(const std::string& name) const {

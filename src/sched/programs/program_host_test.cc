@@ -122,7 +122,7 @@ TEST_F(ProgramHostTest, RunsAModelOfTheRepository) {
   QueueOptions queue;
   queue.name = "chain";
   queue.instances = {instance.get()};
-  options_.models = {{"decoder", *dispatcher_->AddQueue(queue), &loaded->plan}};
+  options_.models = {{"decoder", *dispatcher_->AddQueue(queue), loaded}};
   options_.parameters = {{"steps", "3"}};
   const JobModel* model = nullptr;
   int steps = 0;
@@ -148,6 +148,130 @@ TEST_F(ProgramHostTest, RunsAModelOfTheRepository) {
   EXPECT_EQ(log_.entries(), std::vector<int>(6, 7));
   host_.reset();
   dispatcher_.reset();  // before the instance
+}
+
+struct AddOneArgs {
+  float* x;
+};
+bool AddOneBody(const void* args, std::uint32_t block, BlockContext& /*ctx*/) {
+  static_cast<const AddOneArgs*>(args)->x[block] += 1;
+  return true;
+}
+
+/// Programs with a model that adds one to "x", in the place of "x", and a second input "z".
+class ProgramInstances : public ProgramHostTest {
+ protected:
+  ProgramInstances() {
+    auto loaded = std::make_shared<LoadedPlan>();
+    Plan& plan = loaded->plan;
+    PlanOp& op = plan.ops.emplace_back();
+    op.name = op.kernel_name = "add_one";
+    op.kernel = *device_->Load({"add_one", AddOneBody}, {});
+    op.blocks = 4;
+    op.args.resize(sizeof(AddOneArgs));
+    op.relocations = {{0, Region::kArena, 0}};
+    plan.inputs = {{{"x", DataType::kFloat32, {4}}, {Region::kArena, 0, 16}, {0}},
+                   {{"z", DataType::kFloat32, {4}}, {Region::kArena, 64, 16}, {0}}};
+    plan.outputs = {{{"y", DataType::kFloat32, {4}}, {Region::kArena, 0, 16}, {0}}};
+    plan.arena_bytes = 128;
+    instance_ = *Instance::Create(loaded, *device_);
+    QueueOptions queue;
+    queue.name = "counter";
+    queue.instances = {instance_.get()};
+    options_.models = {
+        {"counter", *dispatcher_->AddQueue(queue), loaded, [this](const JobResult&) { ++runs_; }}};
+  }
+  ~ProgramInstances() override {
+    host_.reset();
+    dispatcher_.reset();  // before the instance
+  }
+  TestProgram::InitFunction MakeOwn() {
+    return [this](JobSetup& setup) -> Status {
+      LAGOON_ASSIGN_OR_RETURN(model_, setup.FindModel("counter"));
+      LAGOON_ASSIGN_OR_RETURN(own_, setup.MakeInstance(*model_));
+      return {};
+    };
+  }
+  std::string MessageOf(TestProgram::RunFunction run) {
+    Open(std::move(run), MakeOwn());
+    HostedRequest request;
+    EXPECT_TRUE(Post(request));
+    return request.AwaitMessage();
+  }
+
+  std::unique_ptr<Instance> instance_;
+  const JobModel* model_ = nullptr;
+  JobInstance* own_ = nullptr;
+  int runs_ = 0;
+};
+
+TEST_F(ProgramInstances, AnInputThatAnOutputReplacesStaysOnTheDevice) {
+  Open(
+      [this](JobContext& job) -> JobTask {
+        const void* x = job.input(0).data();
+        void* const y = job.output(0).data();
+        const std::vector<const void*> whole{x, x}, kept{nullptr, x};
+        const std::vector<void*> none{nullptr}, wanted{y};
+        co_await job.Run(*own_, whole, none);
+        co_await job.Run(*model_, whole, none);  // another instance: changes nothing here
+        co_await job.Run(*own_, kept, none);
+        job.CopyToDevice(own_->input(0) + 4, x, 4);
+        co_await job.Run(*own_, kept, wanted);
+        co_return Status();
+      },
+      MakeOwn());
+  EXPECT_EQ(model_->replaces, std::vector<std::optional<std::size_t>>{0});
+  HostedRequest request;
+  ASSERT_TRUE(Post(request));
+  EXPECT_EQ(request.Await().outcome, Outcome::kDone);
+  EXPECT_EQ(std::vector<float>(request.y, request.y + 4), (std::vector<float>{4, 2, 6, 7}));
+  EXPECT_EQ(runs_, 4);
+}
+
+TEST_F(ProgramInstances, ItsMemoryIsZeroAtFirst) {
+  Open(
+      [this](JobContext& job) -> JobTask {
+        const std::vector<const void*> kept{nullptr, job.input(0).data()};
+        const std::vector<void*> wanted{job.output(0).data()};
+        co_await job.Run(*own_, kept, wanted);
+        co_return Status();
+      },
+      MakeOwn());
+  HostedRequest request;
+  ASSERT_TRUE(Post(request));
+  EXPECT_EQ(request.Await().outcome, Outcome::kDone);
+  EXPECT_EQ(std::vector<float>(request.y, request.y + 4), (std::vector<float>{1, 1, 1, 1}));
+}
+
+TEST_F(ProgramInstances, OtherInputsMustBeThere) {
+  EXPECT_EQ(MessageOf([this](JobContext& job) -> JobTask {
+              const std::vector<const void*> inputs{job.input(0).data(), nullptr};
+              const std::vector<void*> none{nullptr};
+              co_await job.Run(*own_, inputs, none);
+              co_return Status();
+            }),
+            "it ran model 'counter' without input 'z', which no output replaces");
+}
+
+TEST_F(ProgramInstances, AModelWithoutAnInstanceNeedsAllInputs) {
+  EXPECT_EQ(MessageOf([this](JobContext& job) -> JobTask {
+              const std::vector<const void*> inputs{nullptr, job.input(0).data()};
+              const std::vector<void*> none{nullptr};
+              co_await job.Run(*model_, inputs, none);
+              co_return Status();
+            }),
+            "it ran model 'counter' without input 'x', and not on an instance of its own");
+}
+
+TEST_F(ProgramInstances, RunsOnceAtATime) {
+  EXPECT_EQ(MessageOf([this](JobContext& job) -> JobTask {
+              const std::vector<const void*> inputs(2, job.input(0).data());
+              const std::vector<void*> none{nullptr};
+              job.Run(*own_, inputs, none);
+              co_await job.Run(*own_, inputs, none);
+              co_return Status();
+            }),
+            "it ran an instance of model 'counter' that runs: await the run before");
 }
 
 // In virtual time the coroutines run on the thread that brings news.

@@ -32,6 +32,23 @@ std::string What(const std::exception_ptr& exception) {
   }
 }
 
+// Why these are not the tensors of the model; empty if they are. `keeps`: an input may be null
+// where an output replaces it.
+std::string WrongTensors(const std::string& role, const JobModel& model,
+                         std::span<const void* const> inputs, std::size_t outputs, bool keeps) {
+  if (inputs.size() != model.inputs.size() || outputs != model.outputs.size()) {
+    return fmt::format("it ran model '{}', of {} inputs and {} outputs, with {} and {}", role,
+                       model.inputs.size(), model.outputs.size(), inputs.size(), outputs);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool replaced = std::ranges::count(model.replaces, std::optional(i)) > 0;
+    if (inputs[i] != nullptr || model.inputs[i].bytes() == 0 || (keeps && replaced)) continue;
+    return fmt::format("it ran model '{}' without input '{}', {}", role, model.inputs[i].name,
+                       keeps ? "which no output replaces" : "and not on an instance of its own");
+  }
+  return "";
+}
+
 }  // namespace
 
 void JobOperation::Finished(const JobResult& result_in) {
@@ -108,10 +125,11 @@ JobWait ProgramRun::Launch(KernelHandle kernel, std::span<const std::byte> args,
 JobWait ProgramRun::CopyToDevice(std::byte* to, const void* from, std::size_t bytes,
                                  JobStream stream) {
   const auto copy = [&]() -> JobWait {
+    if (from == nullptr && bytes > 0) return Refuse(fmt::format("it copied {} null bytes", bytes));
     Plan plan;
     plan.inputs.push_back(BytesAt(bytes));
     auto operation = MakeCall(to, std::move(plan), *services_.copy_costs);
-    operation->inputs = {from};
+    operation->inputs = {from != nullptr ? from : to};
     return Issue(std::move(operation), stream);
   };
   return FromProgram(copy, NoWait());
@@ -138,17 +156,40 @@ JobWait ProgramRun::Run(const JobModel& model, std::span<const void* const> inpu
           fmt::format("it ran model {}; its program has {}", model.index, services_.models.size()));
     }
     const ProgramModel& hosted = services_.options.models[model.index];
-    if (inputs.size() != hosted.plan->inputs.size() ||
-        outputs.size() != hosted.plan->outputs.size()) {
-      return Refuse(fmt::format("it ran model '{}', of {} inputs and {} outputs, with {} and {}",
-                                hosted.role, hosted.plan->inputs.size(),
-                                hosted.plan->outputs.size(), inputs.size(), outputs.size()));
+    std::string wrong =
+        WrongTensors(hosted.role, services_.models[model.index], inputs, outputs.size(),
+                     /*keeps=*/false);
+    if (!wrong.empty()) return Refuse(std::move(wrong));
+    auto operation = std::make_unique<JobOperation>();
+    operation->inputs.assign(inputs.begin(), inputs.end());
+    operation->outputs.assign(outputs.begin(), outputs.end());
+    operation->model = &hosted;
+    operation->spec.queue = hosted.queue;
+    operation->spec.plan = hosted.queue_plan;
+    return Issue(std::move(operation), stream);
+  };
+  return FromProgram(run, NoWait());
+}
+
+JobWait ProgramRun::Run(JobInstance& instance, std::span<const void* const> inputs,
+                        std::span<void* const> outputs, JobStream stream) {
+  const auto run = [&]() -> JobWait {
+    auto& own = static_cast<HostedInstance&>(instance);
+    std::string wrong =
+        WrongTensors(own.hosted.role, own.model, inputs, outputs.size(), /*keeps=*/true);
+    if (!wrong.empty()) return Refuse(std::move(wrong));
+    if (own.runs) {
+      return Refuse(fmt::format("it ran an instance of model '{}' that runs: await the run before",
+                                own.hosted.role));
     }
     auto operation = std::make_unique<JobOperation>();
     operation->inputs.assign(inputs.begin(), inputs.end());
     operation->outputs.assign(outputs.begin(), outputs.end());
-    operation->spec.queue = hosted.queue;
-    operation->spec.plan = hosted.queue_plan;
+    operation->hosted = &own;
+    operation->model = &own.hosted;
+    operation->spec.queue = own.hosted.queue;
+    operation->spec.instance = own.instance.get();
+    operation->spec.costs = &own.costs;
     return Issue(std::move(operation), stream);
   };
   return FromProgram(run, NoWait());
@@ -167,7 +208,7 @@ JobWait ProgramRun::Send() {
     }
     if (failing_ || !MayIssue()) return NoWait();
     const std::vector<std::span<const std::byte>> outputs(outputs_.begin(), outputs_.end());
-    ++untaken_;
+    if (++untaken_ == kMaxSent) full_since_ = services_.device->Now();
     Status sent = WithoutExceptions([&]() -> Status {
       client_->Sent(outputs, services_.TakenBy(id_));
       return {};
@@ -226,6 +267,7 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
                     kMaxOperations));
   }
   if (!MayIssue()) return NoWait();
+  if (operation->hosted != nullptr) operation->hosted->runs = true;
   const Waitlist::Op number = waitlist_.Add(stream);
   operation->job = this;
   operation->number = number;
@@ -260,6 +302,7 @@ void ProgramRun::Post(JobOperation& operation) {
     return;
   }
   --posted_;
+  if (operation.hosted != nullptr) operation.hosted->runs = false;
   operations_.erase(operation.number);
   End(Outcome::kFailed, std::move(id).error());
 }
@@ -268,7 +311,9 @@ void ProgramRun::OnFinished(JobOperation& operation) {
   const std::unique_ptr<JobOperation> finished =
       std::move(operations_.extract(operation.number).mapped());
   --posted_;
+  if (finished->hosted != nullptr) finished->hosted->runs = false;
   const JobResult& result = finished->result;
+  if (finished->model != nullptr && finished->model->ran) finished->model->ran(result);
   if (result_.first_block == TimePoint{}) result_.first_block = result.first_block;
   if (result_.inputs_copied == TimePoint{}) result_.inputs_copied = result.inputs_copied;
   result_.computed = result.computed;
@@ -295,8 +340,21 @@ void ProgramRun::End(Outcome outcome, std::optional<Error> error) {
   failing_ = true;
   result_.outcome = outcome;
   if (error) result_.error = std::make_shared<const Error>(std::move(*error));
-  std::erase_if(operations_, [](const auto& entry) { return !entry.second->posted; });
+  std::erase_if(operations_, [](const auto& entry) {
+    const JobOperation& operation = *entry.second;
+    if (!operation.posted && operation.hosted != nullptr) operation.hosted->runs = false;
+    return !operation.posted;
+  });
   for (const auto& [number, operation] : operations_) services_.dispatcher->Cancel(operation->id);
+}
+
+void ProgramRun::EndUnread() {
+  const auto limit =
+      std::chrono::duration_cast<std::chrono::milliseconds>(services_.options.max_unread);
+  End(Outcome::kFailed,
+      Error{ErrorCode::kDeadlineExceeded,
+            fmt::format("the client has read none of {} answers for {} ms (lagoon.max_unread_ms)",
+                        untaken_, limit.count())});
 }
 
 // ---- The coroutine

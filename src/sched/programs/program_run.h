@@ -2,6 +2,7 @@
 
 // One request of a program and its coroutine. Internal to ProgramHost.
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -61,13 +62,34 @@ class ProgramThread {
 
 class ProgramRun;
 
+/// An instance of a program, and the costs of its plan there.
+struct HostedInstance final : JobInstance {
+  HostedInstance(const ProgramModel& hosted_in, const JobModel& model_in,
+                 std::unique_ptr<Instance> instance_in)
+      : hosted(hosted_in),
+        model(model_in),
+        instance(std::move(instance_in)),
+        costs(hosted.loaded->plan) {}
+  std::byte* input(std::size_t index) override {
+    return instance->arena(hosted.loaded->plan.inputs.at(index).range);
+  }
+
+  const ProgramModel& hosted;
+  const JobModel& model;
+  std::unique_ptr<Instance> instance;
+  CostTable costs;
+  bool runs = false;  // an operation with it is issued and not complete
+};
+
 /// One operation of a job. The operation is posted as a job of the dispatcher when it is active.
 struct JobOperation final : JobClient {
   void Finished(const JobResult& result_in) override;
 
   ProgramRun* job = nullptr;
   Waitlist::Op number = 0;
-  std::unique_ptr<Instance> instance;  // set for a kernel or copy; null for a model
+  std::unique_ptr<Instance> instance;   // set for a kernel or copy; null for a model
+  HostedInstance* hosted = nullptr;     // set for a run on an instance of the program
+  const ProgramModel* model = nullptr;  // set for a run of a model
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   JobSpec spec;
@@ -114,6 +136,12 @@ class ProgramRun final : public JobContext {
   void OnFinished(JobOperation& operation);
   /// The client has taken an answer.
   void OnTaken() { --untaken_; }
+  /// When the job ends if nothing happens: at its deadline, or when the client has not taken an
+  /// answer for too long.
+  TimePoint gives_up() const {
+    const bool full = untaken_ == kMaxSent && !failing_ && !returned_;
+    return full ? std::min(deadline_, full_since_ + services_.options.max_unread) : deadline_;
+  }
   /// Whether the coroutine awaits something that is complete and can be resumed.
   bool resumable() const {
     return started_ && !failing_ && !returned_ && wait_ && IsComplete(*wait_);
@@ -125,6 +153,8 @@ class ProgramRun final : public JobContext {
   /// Makes the job end with this outcome, once the posted operations have finished. Later calls
   /// have no effect.
   void End(Outcome outcome, std::optional<Error> error = std::nullopt);
+  /// The client has not taken an answer for too long.
+  void EndUnread();
   /// Calls the client's Finished(). `now`: the device's time.
   void Answer(TimePoint now);
   /// The thread that runs the coroutine was given up: answers in its place. What the coroutine
@@ -143,6 +173,8 @@ class ProgramRun final : public JobContext {
                        JobStream stream) override;
   JobWait CopyToHost(void* to, const std::byte* from, std::size_t bytes, JobStream stream) override;
   JobWait Run(const JobModel& model, std::span<const void* const> inputs,
+              std::span<void* const> outputs, JobStream stream) override;
+  JobWait Run(JobInstance& instance, std::span<const void* const> inputs,
               std::span<void* const> outputs, JobStream stream) override;
   JobWait Send() override;
 
@@ -180,6 +212,7 @@ class ProgramRun final : public JobContext {
   std::size_t posted_ = 0;                                            // how many of them are posted
   std::uint64_t issued_ = 0;
   std::uint32_t untaken_ = 0;  // answers that were sent and not taken
+  TimePoint full_since_;       // valid while these are the most
   JobResult result_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "server/error_map.h"
 #include "server/tensors/classes.h"
 
@@ -130,7 +131,10 @@ Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer) {
 grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id) {
   inference::ModelStreamInferResponse message;
   const grpc::Status status = GrpcStatus(error);
-  message.set_error_message(status.error_message());
+  // Clients of streams see the message only (tritonclient).
+  message.set_error_message(
+      id.empty() ? status.error_message()
+                 : fmt::format("request {}: {}", Quoted(id), status.error_message()));
   inference::ModelInferResponse& answer = *message.mutable_infer_response();
   answer.set_id(id);
   (*answer.mutable_parameters())["lagoon_code"].set_int64_param(status.error_code());

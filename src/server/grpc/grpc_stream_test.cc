@@ -18,6 +18,7 @@ using inference::ModelInferRequest;
 using inference::ModelStreamInferResponse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class GrpcStream : public ServerTest {
  protected:
@@ -84,6 +85,7 @@ TEST_F(GrpcStream, AnErrorIsAnAnswerAndTheStreamGoesOn) {
     stream->Write(request);
     ASSERT_TRUE(stream->Read(&response));
     EXPECT_THAT(response.error_message(), HasSubstr(says));
+    EXPECT_THAT(response.error_message(), StartsWith("request '" + request.id() + "': "));
     EXPECT_EQ(response.infer_response().id(), request.id());
     const auto& parameters = response.infer_response().parameters();
     EXPECT_EQ(parameters.at("lagoon_code").int64_param(), request.id() == "n"

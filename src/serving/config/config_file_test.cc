@@ -310,6 +310,7 @@ TEST(Settings, ReadsLagoonsParameters) {
       Parse(Parameter("lagoon.deadline_ms", "33.3") + Parameter("lagoon.overflow", "newest_wins") +
             Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
             Parameter("lagoon.dimension.seq", "128") + Parameter("lagoon.buckets.n", "32,1,8") +
+            Parameter("lagoon.max_unread_ms", "2500") +
             "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
@@ -317,6 +318,7 @@ TEST(Settings, ReadsLagoonsParameters) {
   EXPECT_EQ(file->settings.precision, Precision::kBf16);
   EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
   EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific field counts
+  EXPECT_EQ(file->settings.max_unread, std::chrono::milliseconds(2500));
   EXPECT_EQ(file->settings.dimensions.at("seq"), 128);
   EXPECT_THAT(file->settings.buckets.at("n"), ElementsAre(1, 8, 32));
 }
@@ -336,6 +338,8 @@ TEST(Settings, WarnsOfOtherBackendsParameters) {
 TEST(Settings, RefusesValuesOutOfRange) {
   for (const char* value : {"0", "-1", "nan", "inf", "1e300", "3ms", ""}) {
     EXPECT_THAT(ErrorOf(Parameter("lagoon.deadline_ms", value)).message,
+                HasSubstr(std::string("is '") + value + "'"));
+    EXPECT_THAT(ErrorOf(Parameter("lagoon.max_unread_ms", value)).message,
                 HasSubstr(std::string("is '") + value + "'"));
   }
   for (const char* value : {"0", "-1", "65537", "many"}) {

@@ -57,9 +57,10 @@ struct ModelSettings {
   std::size_t max_plans = kDefaultPlans;  // lagoon.max_plans
   /// lagoon.parts: kAutoParts or the number of parts of each plan. Nothing: those of its profile.
   std::optional<std::uint32_t> parts;
-  std::string filename = "model.onnx";            // default_model_filename, in the version's folder
-  bool program = false;                           // a job program: backend kProgramBackend
-  bool decoupled = false;                         // any number of answers; programs only
+  std::string filename = "model.onnx";  // default_model_filename, in the version's folder
+  bool program = false;                 // a job program: backend kProgramBackend
+  bool decoupled = false;               // any number of answers; programs only
+  Nanoseconds max_unread = std::chrono::seconds(10);  // lagoon.max_unread_ms; programs only
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
   std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
 };

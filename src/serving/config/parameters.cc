@@ -238,6 +238,15 @@ Rows ProgramRows() {
          settings.models[std::string(rest)] = value;
          return true;
        }},
+      {"lagoon.max_unread_ms", "", "milliseconds above 0, at most a day", "10000",
+       "a request of a decoupled model ends when its client reads none of eight answers for so "
+       "long",
+       [](Text, Text value, ModelSettings& settings) {
+         const auto ms = NumberWithin<double>(value, 0, kMostDeadlineMs);
+         if (!ms || *ms == 0) return false;
+         settings.max_unread = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
+         return true;
+       }},
       {"job.", "NAME", "any text", "", "of a job program: a parameter of its own",
        [](Text rest, Text value, ModelSettings& settings) {
          settings.parameters[std::string(rest)] = value;

@@ -394,12 +394,16 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                               parameter, model_name));
     }
     ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
-                        (*model)->plan()};
+                        plan.loaded};
+    hosted.ran = [&recorder = (*model)->recorder()](const JobResult& result) {
+      recorder.RecordFinished(result, {.arrival = result.posted});
+    };
     hosted.queue_plan =
         real_time || plan.on.lowered == nullptr ? plan.on.own.get() : plan.on.lowered.get();
     options.models.push_back(std::move(hosted));
   }
   options.decoupled = settings().decoupled;
+  options.max_unread = settings().max_unread;
   options.parameters = settings().parameters;
   options.max_jobs = settings().instances;
   options.max_pending = settings().max_queue_size;

@@ -129,7 +129,7 @@ class ServedModel {
   }
   /// For what Standalone() was measured: "image [1,3,224,224], 3 parts".
   std::string StandaloneFor() const;
-  StatisticsRecorder& recorder() { return recorder_; }
+  StatisticsRecorder& recorder() const { return recorder_; }
   LoadRecorder& load() { return load_; }
   /// Rows of a request, at least 1. Only a batch dimension has rows, and BindRequest() lets no
   /// empty batch pass. Without a batch dimension a request is one row, whatever its first dim is.
@@ -206,7 +206,7 @@ class ServedModel {
   std::optional<JobLibrary> library_;          // programs only
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
-  StatisticsRecorder recorder_;
+  mutable StatisticsRecorder recorder_;        // counting changes nothing of the model
   LoadRecorder load_;
 };
 
