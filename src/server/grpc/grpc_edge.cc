@@ -14,6 +14,8 @@
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_service.h"
 #include "server/grpc/grpc_unserved.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -48,6 +50,12 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
 }
 
+/// The id of the server: that of its fleet, which sends the id on with requests.
+std::string ServerIdOf(Inference& core) {
+  const FleetControl* const fleet = core.fleet();
+  return fleet != nullptr ? fleet->Fronts().front() : NewServerId();
+}
+
 GrpcConduct::Limits LimitsOf(const GrpcEdge::Options& options) {
   return {static_cast<std::uint64_t>(options.max_calls_per_connection), options.max_message_bytes,
           options.max_buffered_bytes};
@@ -68,7 +76,8 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(Inference& core, IoPool& pool,
                                                                 LimitsOf(options)));
   grpc::EnableDefaultHealthCheckService(true);
   edge->service_ = std::make_unique<GrpcService>(
-      core, pool, GrpcService::Options{options.model_control, options.strict_readiness});
+      core, pool,
+      GrpcService::Options{options.model_control, options.strict_readiness, ServerIdOf(core)});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);

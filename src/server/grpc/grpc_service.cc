@@ -1,10 +1,13 @@
 #include "server/grpc/grpc_service.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/unserved.h"
+#include "serving/core/fleet_control.h"
 #include "serving/core/repository_control.h"
 
 namespace lagoon {
@@ -14,10 +17,6 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Sta
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(std::move(status));
   return reactor;
-}
-
-grpc::Status NoModelControl() {
-  return {grpc::StatusCode::UNIMPLEMENTED, UnservedMessage("model_repository")};
 }
 
 }  // namespace
@@ -51,6 +50,10 @@ grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       const inference::ServerMetadataRequest*,
                                                       inference::ServerMetadataResponse* response) {
   FillServerMetadata(options_.model_control, *response);
+  context->AddTrailingMetadata(kServerKey, options_.id);
+  if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
+    context->AddTrailingMetadata(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));
+  }
   return Answer(context, grpc::Status::OK);
 }
 
@@ -124,7 +127,9 @@ template <typename Request>
 grpc::ServerUnaryReactor* GrpcService::Change(
     Context* context, const Request& request,
     void (RepositoryControl::*change)(const std::string&, std::function<void(lagoon::Status)>)) {
-  if (!options_.model_control) return Answer(context, NoModelControl());
+  if (!options_.model_control) {
+    return Answer(context, GrpcStatus(NoModelControl(core_.fleet() != nullptr)));
+  }
   for (const auto& [name, value] : request.parameters()) {
     const lagoon::Status known = CheckRepositoryParameter(name);
     if (!known) return Answer(context, GrpcStatus(known.error()));

@@ -29,6 +29,7 @@ class GrpcService final : public grpc_methods::All {
   struct Options {
     bool model_control = false;     // clients may load and unload models
     bool strict_readiness = false;  // see IsReady()
+    std::string id;                 // of the server
   };
 
   GrpcService(Inference& core, IoPool& pool, const Options& options)
