@@ -203,8 +203,57 @@ def test_members_join_and_leave_while_requests_run(lagoon, digits):
         assert "'second' is of the fleet already" in refused.value.read().decode()
 
 
+def problem_of(fleet, name, part):
+    """Waits until the member has a problem with this part."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        found = [device["problem"] for device in fleet.state()["devices"] if device["name"] == name]
+        if found and part in found[0]:
+            return found[0]
+        assert time.monotonic() < deadline, fleet.state()
+        time.sleep(0.02)
+
+
+def test_fleets_may_not_lead_back_to_themselves(lagoon, digits):
+    with fleet_of(lagoon, digits, 1) as back, fleet_of(lagoon, digits, 0) as front:
+        back.wait_ready(1)
+        front.join("back", back.front)
+        front.wait_ready(1)
+        front.join("own", front.front)
+        assert "is this server itself" in problem_of(front, "own", "itself")
+        back.join("front", front.front)
+        problem_of(back, "front", "round in circles")
+        assert front.serving() == {"back"} and len(back.serving()) == 1
+        with front.traffic() as traffic:
+            traffic.wait(50)
+        counts = traffic.counts()
+        assert counts["sent"] == counts["answered"], traffic.problems
+        member = Client(f"http://127.0.0.1:{back.members[0].ports['http']}").get("/v2/models/stats")["model_stats"]
+        assert member[0]["inference_stats"]["success"]["count"] == counts["sent"], "each request reached the member once"
+        rows = Client(f"http://{front.url('http')}").get("/v2/models/stats")["model_stats"]
+        assert [(row["name"], row["version"]) for row in rows] == [("digits", "1")]
+
+
+def test_a_server_is_one_member_whatever_its_address(lagoon, digits):
+    with fleet_of(lagoon, digits, 1) as fleet:
+        fleet.wait_ready(1)
+        port = fleet.members[0].ports["grpc"]
+        for name in ("localhost", "0.0.0.0", "[::ffff:127.0.0.1]"):
+            fleet.state("/v2/fleet/members", {"name": name, "address": f"{name}:{port}"})
+            problem_of(fleet, name, f"is the server of member '127.0.0.1:{port}'")
+        assert fleet.serving() == {f"127.0.0.1:{port}"}
+
+
+def test_a_server_that_is_not_there_is_told_and_logged(lagoon, digits):
+    with fleet_of(lagoon, digits, 0) as fleet:
+        fleet.state("/v2/fleet/members", {"name": "nobody", "address": "127.0.0.1:9"})
+        problem_of(fleet, "nobody", "does not answer")
+        assert "member 'nobody' at 127.0.0.1:9: not there" in fleet.front.log_file.read_text()
+
+
 @pytest.mark.parametrize("body, message", [
     ({"name": "a"}, "has no 'address'"), ({"name": "", "address": "h:1"}, "names have 1 to"),
+    ({"name": "a\nb", "address": "h:1"}, "control characters"),
     ({"name": "a", "address": "h:0"}, "not host:port"), ({"name": "a", "address": "h:1", "x": 1}, "'x'"),
     ({"name": "a", "address": "h:1", "memory_bytes": -1}, "'memory_bytes'"), ([], "not an object")])
 def test_bad_members_are_refused(two, body, message):

@@ -11,6 +11,7 @@
 #include "server/oip_json.h"
 #include "server/unserved.h"
 #include "serving/config/model_config.pb.h"
+#include "serving/core/fleet_control.h"
 
 namespace lagoon {
 namespace {
@@ -143,11 +144,16 @@ HttpResponse OipHandler::Get(const Route& route) const {
 
 HttpResponse OipHandler::Ready() const {
   if (IsReady(core_, options_.strict_readiness)) return HttpResponse::Json(R"({"ready":true})");
-  return HttpResponse::Failure(503, core_.Ready()
-                                        ? "the server is not ready: a model failed to load, see "
-                                          "POST /v2/repository/index"
-                                        : "the server is not ready: it is loading models or "
-                                          "draining");
+  std::string why = "it is loading models or draining";
+  const FleetControl* const fleet = core_.fleet();
+  if (core_.Ready()) {
+    why = "a model failed to load, see POST /v2/repository/index";
+  } else if (fleet != nullptr && fleet->ReadFleet().devices.empty()) {
+    why = "its fleet has no members; POST /v2/fleet/members adds one";
+  } else if (fleet != nullptr) {
+    why = "no member of its fleet is ready (GET /v2/fleet says why), or it is draining";
+  }
+  return HttpResponse::Failure(503, "the server is not ready: " + why);
 }
 
 HttpResponse OipHandler::ModelReady(const Route& route) const {

@@ -60,6 +60,14 @@ Error NoScheduler() { return OfMembers("the scheduler"); }
 
 Error NoShares() { return OfMembers("shares"); }
 
+Error NoModelControl(bool fleet) {
+  return {ErrorCode::kUnimplemented,
+          fleet
+              ? "Triton's extension 'model_repository' is not served: the placer of this server's "
+                "fleet loads and unloads models, or each member keeps those that it has"
+              : UnservedMessage("model_repository")};
+}
+
 Error NoRepository(std::string_view model, std::string_view change) {
   return {ErrorCode::kUnimplemented,
           fmt::format("model '{}' cannot be {}: the set of models is fixed", model, change)};

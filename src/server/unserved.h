@@ -34,6 +34,8 @@ std::string UnservedMessage(std::string_view extension);
 
 Error NoScheduler();
 Error NoShares();
+/// Where clients may not load and unload models. `fleet`: the server has one.
+Error NoModelControl(bool fleet);
 /// `change`: "loaded" or "unloaded".
 Error NoRepository(std::string_view model, std::string_view change);
 Error NoFleet();

@@ -66,7 +66,7 @@ def up(words):
     edge = status["front"]
     print(f"Fleet of {len(status['nodes'])} nodes, Lagoon {status['version']}")
     for node, why in status["refused"].items():
-        print(f"  node {node} is refused: {why}")
+        print(f"  node {node} gets no requests: {why}")
     print(f"  HTTP     http://{edge['address']}:{edge['ports']['http']}/v2")
     print(f"  gRPC     {edge['address']}:{edge['ports']['grpc']}")
     print(f"  metrics  http://{edge['address']}:{edge['ports']['metrics']}/metrics", flush=True)

@@ -57,7 +57,9 @@ class PlacementJudge {
   using Places = std::vector<std::pair<std::string, std::string>>;  // names of model and GPU
 
   static Places NamesOf(const PlacementView& view, const Assignment& assignment);
-  Verdict JudgeMoves(Places proposed, TimePoint now);
+  /// The first move from `before` to `after`, which differ, for a reason.
+  static std::string MovesOf(const Places& before, const Places& after);
+  Verdict JudgeMoves(const Places& before, Places proposed, TimePoint now);
 
   const PlacementRules rules_;
   Places last_;     // the places of the last proposal

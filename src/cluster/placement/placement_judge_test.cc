@@ -60,6 +60,25 @@ TEST_F(PlacementJudgeTest, AMoveNeedsPlacementsThatAgree) {
   EXPECT_EQ(verdict.judgement, Judgement::kApply) << verdict.reason;
 }
 
+TEST_F(PlacementJudgeTest, AReasonNamesTheModelAndTheGpu) {
+  view_.gpus[0].name = "here";
+  EXPECT_EQ(Judge(At(1, 0), 0).reason,
+            "model 'a' goes to GPU 1 (one of 4 changes): 1 of 2 placements agree on these "
+            "replicas");
+  view_.models[1].memory_bytes = 10;
+  view_.current = {{{0, 0, 10, 1, 1}, {1, 0, 10, 1, 0.5}, {1, 1, 10, 1, 0.5}}, {}};
+  EXPECT_EQ(Judge({{{0, 0, 10, 1, 1}, {1, 1, 10, 1, 1}}, {}}, 1).reason,
+            "model 'b' leaves 'here': 1 of 2 placements agree on these replicas");
+  Assignment split = view_.current;
+  split.replicas[1].fraction = 0.6;
+  split.replicas[2].fraction = 0.4;
+  EXPECT_EQ(Judge(split, 2).reason,
+            "arrivals are split anew: the fraction of model 'b' on 'here' changes by 0.10");
+  view_.models[1].memory_bytes = 60;
+  EXPECT_EQ(Judge(At(0, 0), 3).reason,
+            "the placement is refused: 'here': the replicas need 120 bytes of 100");
+}
+
 TEST_F(PlacementJudgeTest, ASecondMoveWaitsForTheHoldDown) {
   Judge(At(1, 0), 0);
   ASSERT_EQ(Judge(At(1, 0), 1).judgement, Judgement::kApply);

@@ -45,7 +45,7 @@ Status CheckReplica(const PlacementView& view, const PlacedReplica& replica) {
     return CheckBounds("fraction", replica.fraction, {1e-6, 1 + 1e-6});
   };
   if (Status checked = check(); !checked) {
-    return Annotate(fmt::format("model {} on GPU {}", Quoted(model.name), replica.gpu),
+    return Annotate(fmt::format("model {} on {}", Quoted(model.name), NameOf(view, replica.gpu)),
                     checked.error());
   }
   return {};
@@ -61,13 +61,13 @@ Status CheckRoomOfGpus(const PlacementView& view, const Assignment& assignment) 
   for (std::size_t gpu = 0; gpu < view.gpus.size(); ++gpu) {
     if (granules[gpu] > view.gpus[gpu].granules) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("GPU {}: the shares are {} granules of {}", gpu, granules[gpu],
-                              view.gpus[gpu].granules));
+                  fmt::format("{}: the shares are {} granules of {}", NameOf(view, gpu),
+                              granules[gpu], view.gpus[gpu].granules));
     }
     if (memory[gpu] > view.gpus[gpu].memory_bytes) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("GPU {}: the replicas need {} bytes of {}", gpu, memory[gpu],
-                              view.gpus[gpu].memory_bytes));
+                  fmt::format("{}: the replicas need {} bytes of {}", NameOf(view, gpu),
+                              memory[gpu], view.gpus[gpu].memory_bytes));
     }
   }
   return {};
@@ -119,10 +119,15 @@ Status CheckView(const PlacementView& view) {
       return CheckBounds("memory_bytes", memory, {0, 1e15});
     };
     if (Status checked = check(); !checked) {
-      return Annotate(fmt::format("GPU {}", i), checked.error());
+      return Annotate(NameOf(view, i), checked.error());
     }
   }
   return {};
+}
+
+std::string NameOf(const PlacementView& view, std::size_t gpu) {
+  const std::string& name = view.gpus[gpu].name;
+  return name.empty() ? fmt::format("GPU {}", gpu) : Quoted(name);
 }
 
 std::int64_t MemoryOf(const ModelView& model, std::int64_t rows) {
@@ -137,8 +142,8 @@ Status CheckAssignment(const PlacementView& view, const Assignment& assignment) 
   const auto twice = std::ranges::adjacent_find(places);
   if (twice != places.end()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model {} has two replicas on GPU {}",
-                            Quoted(view.models[twice->first].name), twice->second));
+                fmt::format("model {} has two replicas on {}",
+                            Quoted(view.models[twice->first].name), NameOf(view, twice->second)));
   }
   LAGOON_RETURN_IF_ERROR(CheckRoomOfGpus(view, assignment));
   return CheckModels(view, assignment);

@@ -89,6 +89,9 @@ Status CheckView(const PlacementView& view);
 /// Memory of a replica whose batches have up to `rows` rows.
 std::int64_t MemoryOf(const ModelView& model, std::int64_t rows);
 
+/// The GPU for messages: its name in quotes, or "GPU 3" where it has none.
+std::string NameOf(const PlacementView& view, std::size_t gpu);
+
 /// kInvalidArgument: an index, a number of granules or rows, or a fraction is out of its range, a
 /// model has two replicas on a GPU, the fractions of a model do not add up to 1, or a model is
 /// neither placed nor refused. kResourceExhausted: a GPU cannot hold its granules or its memory.

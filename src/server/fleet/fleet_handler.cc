@@ -69,7 +69,7 @@ void FleetHandler::HandleFleet(const HttpRequest&, const std::shared_ptr<HttpRep
 void FleetHandler::HandleRepository(const Route& route, const HttpRequest& request,
                                     const std::shared_ptr<HttpReply>& reply) {
   if (!model_control_ && route.kind != Route::Kind::kRepositoryIndex) {
-    return reply->Send(HttpResponse::Failure(501, UnservedMessage("model_repository")));
+    return reply->Send(HttpResponse::Failure(NoModelControl(core_.fleet() != nullptr)));
   }
   if (route.kind == Route::Kind::kRepositoryIndex) {
     const Result<bool> ready_only = ParseIndexJson(BodyOf(request));

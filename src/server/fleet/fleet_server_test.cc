@@ -92,6 +92,28 @@ TEST_F(FleetServer, ServersJoinAndLeaveOnTheMetricsPortOnly) {
   EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/leave", "{}")).status, 400);
 }
 
+TEST_F(FleetServer, AFleetThatIsNotReadySaysWhy) {
+  core_.SetReady(false);
+  EXPECT_THAT(ErrorOf(Ask(Get("/v2/health/ready"))), HasSubstr("loading models or draining"));
+  core_.BecomeFleet();
+  EXPECT_THAT(ErrorOf(Ask(Get("/v2/health/ready"))), HasSubstr("GET /v2/fleet says why"));
+  for (const char* name : {"0/cpu:1", "1/cpu:1"}) {
+    AskMetricsPort(Post("/v2/fleet/leave", fmt::format(R"({{"name":"{}"}})", name)));
+  }
+  EXPECT_THAT(ErrorOf(Ask(Get("/v2/health/ready"))),
+              HasSubstr("its fleet has no members; POST /v2/fleet/members adds one"));
+}
+
+TEST_F(FleetServer, AFleetsModelsAreNotLoadedByClients) {
+  const std::string load = Post("/v2/repository/models/twice/load", "{}");
+  EXPECT_THAT(ErrorOf(Ask(load)), HasSubstr("--model-control explicit"));
+  core_.BecomeFleet();
+  const auto refused = Ask(load);
+  EXPECT_EQ(refused.status, 501);
+  EXPECT_THAT(ErrorOf(refused), HasSubstr("the placer of this server's fleet"));
+  EXPECT_THAT(ErrorOf(refused), Not(HasSubstr("--model-control")));
+}
+
 TEST_F(FleetServer, AServerOfOneDeviceHasNoFleet) {
   EXPECT_EQ(Ask(Get("/v2/fleet")).status, 501);
   EXPECT_EQ(AskMetricsPort(Post("/v2/fleet/placer", R"({"placer":"other"})")).status, 501);

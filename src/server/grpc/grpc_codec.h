@@ -55,4 +55,11 @@ grpc::Status GrpcStatus(const Error& error);
 /// client that gets an error without it knows that the connection has ended, or the server.
 inline constexpr const char* kAnsweredKey = "lagoon-answered";
 
+/// In the metadata at the end of every ServerMetadata: the id of the server, and, if it is a front,
+/// the ids of the fronts that a request to the server may come to, with commas.
+inline constexpr const char* kServerKey = "lagoon-server";
+inline constexpr const char* kFrontsKey = "lagoon-fronts";
+/// A parameter of a ModelInfer that fronts have sent on: InferRequest::via.
+inline constexpr const char* kViaParameter = "lagoon_via";
+
 }  // namespace lagoon

@@ -14,6 +14,8 @@
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_service.h"
 #include "server/grpc/grpc_unserved.h"
+#include "serving/core/fleet_control.h"
+#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -48,6 +50,12 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
 }
 
+/// The id of the server: that of its fleet, which sends the id on with requests.
+std::string ServerIdOf(Inference& core) {
+  const FleetControl* const fleet = core.fleet();
+  return fleet != nullptr ? fleet->Fronts().front() : NewServerId();
+}
+
 GrpcConduct::Limits LimitsOf(const GrpcEdge::Options& options) {
   return {static_cast<std::uint64_t>(options.max_calls_per_connection), options.max_message_bytes,
           options.max_buffered_bytes};
@@ -69,7 +77,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(const Parts& parts, const Opti
   edge->service_ = std::make_unique<GrpcService>(
       parts.core, parts.pool, parts.regions,
       GrpcService::Options{options.model_control, options.strict_readiness, options.admin,
-                           options.tracing});
+                           options.tracing, ServerIdOf(parts.core)});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);

@@ -11,6 +11,7 @@
 #include "server/grpc/grpc_codec.h"
 #include "server/regions/shared_regions.h"
 #include "server/unserved.h"
+#include "serving/core/fleet_control.h"
 #include "serving/core/repository_control.h"
 
 namespace lagoon {
@@ -28,10 +29,6 @@ grpc::Status OnAdminPort(std::string_view what) {
           fmt::format("{} on the metrics port, over HTTP; `lagoon serve --allow-admin-on-http` "
                       "allows it here",
                       what)};
-}
-
-grpc::Status NoModelControl() {
-  return {grpc::StatusCode::UNIMPLEMENTED, UnservedMessage("model_repository")};
 }
 
 }  // namespace
@@ -65,6 +62,10 @@ grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       const inference::ServerMetadataRequest*,
                                                       inference::ServerMetadataResponse* response) {
   FillServerMetadata({options_.model_control, regions_.on()}, *response);
+  context->AddTrailingMetadata(kServerKey, options_.id);
+  if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
+    context->AddTrailingMetadata(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));
+  }
   return Answer(context, grpc::Status::OK);
 }
 
@@ -158,7 +159,9 @@ grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
 template <typename Request>
 grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request, bool load,
                                               const MakeChange& make) {
-  if (!options_.model_control) return Answer(context, NoModelControl());
+  if (!options_.model_control) {
+    return Answer(context, GrpcStatus(NoModelControl(core_.fleet() != nullptr)));
+  }
   if (!options_.admin) {
     return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
   }

@@ -39,6 +39,7 @@ class GrpcService final : public grpc_methods::All {
     bool strict_readiness = false;  // see IsReady()
     bool admin = false;             // clients of this port may change the server
     bool tracing = false;           // the server writes a trace
+    std::string id;                 // of the server
   };
 
   /// All are borrowed.

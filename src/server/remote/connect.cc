@@ -14,9 +14,11 @@ constexpr std::int64_t kUncounted = 1'000'000'000'000'000;
 
 ConnectMember ConnectServers(RemoteOptions options) {
   const auto queue = std::make_shared<RemoteQueue>(/*threads=*/1);
-  return [queue, options = std::move(options)](const FleetJoin& join) {
+  return [queue, options = std::move(options)](const FleetJoin& join, const std::string& front) {
     RemoteOptions own = options;
     own.address = join.address;
+    own.name = join.name;
+    own.front = front;
     auto core = std::make_unique<RemoteCore>(*queue, own);
     FleetMember member;
     member.name = join.name;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/remote/remote_codec.h"
 
@@ -27,12 +28,13 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
                        Nanoseconds left)
     : owner_(owner),
       model_(request.model),
+      version_(request.version),
       id_(request.id),
       outputs_(request.outputs),
       forms_(request.forms),
       form_(request.form),
       callback_(std::move(callback)),
-      request_(RequestBytes(request, left)),
+      request_(RequestBytes(request, left, owner.options_.front)),
       arrival_(request.arrival),
       deadline_(left > Nanoseconds::zero() ? request.arrival + request.timeout : kNoDeadline),
       sent_(Now()) {
@@ -42,9 +44,9 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
   if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
 }
 
-void RemoteCore::Call::Start(std::uint64_t handle, Counts& counts) {
+void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts) {
   handle_ = handle;
-  counts_ = &counts;
+  counts_ = std::move(counts);
   reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
   reader_->StartCall();
   reader_->Finish(&answer_, &status_, owner_.queue_.Tag(*this));
@@ -56,18 +58,22 @@ void RemoteCore::Call::Refuse(Error error) {
 }
 
 void RemoteCore::Call::Done(bool /*ok*/) {
+  Result<InferResponse> answer = Answer();
   bool cancelled = false;
-  bool lost = false;
   bool had_connection = false;
   {
     MutexLock lock(owner_.mutex_);
     cancelled = cancelled_;
-    lost = lost_;
     had_connection = had_connection_;
+    if (status_.error_code() == grpc::StatusCode::CANCELLED) {
+      answer = tl::unexpected<Error>(Cancelled(cancelled_, lost_));
+    } else if (answer) {
+      Status told = owner_.CheckTold(*answer, version_, outputs_);
+      if (!told) answer = Annotate(owner_.member_, std::move(told).error());
+    }
     owner_.Remove(handle_, *counts_);
   }
   request_.Clear();  // the callback's owner may use the payload again
-  Result<InferResponse> answer = Answer(cancelled, lost);
   if (answer) {
     counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, /*rows=*/1, std::nullopt});
   } else {
@@ -94,18 +100,22 @@ bool RemoteCore::Call::HasConnection() const {
   return peer.starts_with("ipv4:") || peer.starts_with("ipv6:");
 }
 
-Result<InferResponse> RemoteCore::Call::Answer(bool cancelled, bool lost) {
-  if (status_.error_code() == grpc::StatusCode::CANCELLED) {
-    if (cut_off_) return Fail(ErrorCode::kUnavailable, "the server is shutting down");
-    if (cancelled) return Fail(ErrorCode::kCancelled, "the request was cancelled");
-    // The call was ended here because the member is lost, or there because it stops.
-    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {} while the request was in flight",
-                                                     owner_.member_, lost ? "lost" : "stopped"));
+/// Why the call was ended early: here, or by the member.
+Error RemoteCore::Call::Cancelled(bool cancelled, bool lost) const {
+  const std::string model = fmt::format("model {}", Quoted(model_));
+  if (cut_off_) return {ErrorCode::kUnavailable, model + ": the server is shutting down"};
+  if (cancelled) {
+    return {ErrorCode::kCancelled, fmt::format("{}: request cancelled", model)};
   }
+  return {ErrorCode::kUnavailable, fmt::format("{}: {} {} while the request was in flight", model,
+                                               owner_.member_, lost ? "was lost" : "stopped")};
+}
+
+Result<InferResponse> RemoteCore::Call::Answer() {
   if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
   Result<InferResponse> response = ParseAnswer(answer_);
   if (!response) return Annotate(owner_.member_, std::move(response).error());
-  if (Status checked = CheckAnswer(*response, model_, id_, outputs_); !checked) {
+  if (Status checked = CheckAnswer(*response, {model_, version_, id_, outputs_}); !checked) {
     return Annotate(owner_.member_, std::move(checked).error());
   }
   LAGOON_RETURN_IF_ERROR(CheckForms(*response, outputs_, forms_, form_));

@@ -23,7 +23,7 @@ class RemoteCore::Call final : public RemoteEvent {
   /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
   /// the thread that ends the call. The call has `handle` among the owner's calls, and
   /// is one of `counts`.
-  void Start(std::uint64_t handle, Counts& counts);
+  void Start(std::uint64_t handle, std::shared_ptr<Counts> counts);
   /// Answers without having sent the request. In place of Start().
   void Refuse(Error error);
   // End the call early; Done() follows. With the owner's lock, so that the call is not deleted.
@@ -45,7 +45,9 @@ class RemoteCore::Call final : public RemoteEvent {
 
  private:
   void Done(bool ok) override;
-  Result<InferResponse> Answer(bool cancelled, bool lost);
+  /// What the member has answered, checked against the request.
+  Result<InferResponse> Answer();
+  Error Cancelled(bool cancelled, bool lost) const;
   /// Whether the connection or the member has ended while the request was there. A request that
   /// waited for a connection was not.
   bool EndedBefore(bool cancelled, bool had_connection) const;
@@ -54,8 +56,8 @@ class RemoteCore::Call final : public RemoteEvent {
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
-  Counts* counts_ = nullptr;  // of the owner
-  const std::string model_, id_;
+  std::shared_ptr<Counts> counts_;  // also of the owner
+  const std::string model_, version_, id_;
   const std::vector<std::string> outputs_;
   const std::vector<OutputForm> forms_;
   const OutputForm form_;

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "server/remote/remote_codec.h"
+#include "server/remote/remote_lesson.h"
 
 namespace lagoon {
 
@@ -34,8 +35,16 @@ void RemoteCore::Change::Done(bool /*ok*/) {
     owner_.changes_.erase(this);
     ++owner_.answering_;
     if (result && owner_.connected_) owner_.Note(model_, load_);
+    if (result && load_ && owner_.connected_ && !owner_.draining_) {
+      // The model serves when the member has told what it is.
+      auto* const lesson =  // NOLINT(cppcoreguidelines-owning-memory): deletes itself
+          new Lesson(owner_, {model_, ""}, [done = done_] { done({}); });
+      owner_.lessons_.insert(lesson);
+      lesson->Start();
+      learns_ = true;
+    }
   }
-  done_(std::move(result));
+  if (!learns_) done_(std::move(result));
   RemoteCore& owner = owner_;
   delete this;
   owner.Answered();
@@ -72,6 +81,7 @@ void RemoteCore::Begin(std::unique_ptr<Change> change) {
 void RemoteCore::Note(const std::string& model, bool loaded) {
   made_[model] = {loaded, Now()};
   ApplyChanges(TimePoint{});
+  TakeSubjects();
 }
 
 void RemoteCore::ApplyChanges(TimePoint asked) {
@@ -80,7 +90,8 @@ void RemoteCore::ApplyChanges(TimePoint asked) {
     if (!made.loaded) {
       std::erase_if(report_.models,
                     [&model = name](const ModelStatistics& row) { return row.name == model; });
-    } else if (!Has(name, "")) {
+    } else if (std::ranges::find(report_.models, name, &ModelStatistics::name) ==
+               report_.models.end()) {
       report_.models.emplace_back().name = name;
     }
   }

@@ -30,6 +30,7 @@ class RemoteCore::Change final : public RemoteEvent {
   const std::string model_;
   const bool load_;
   const std::function<void(Status)> done_;
+  bool learns_ = false;  // a lesson calls done_
   grpc::ClientContext context_;
   grpc::Status status_;
   inference::RepositoryModelLoadResponse loaded_;

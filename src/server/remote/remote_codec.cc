@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "server/error_map.h"
+#include "server/grpc/grpc_codec.h"
 #include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
@@ -31,7 +32,8 @@ constexpr std::uint32_t kTypeMask = 7;
 // Below this size a copy costs less than a slice with an owner.
 constexpr std::size_t kLeastBorrowed = 4096;
 
-void FillHead(const InferRequest& request, Nanoseconds left, ModelInferRequest& message) {
+void FillHead(const InferRequest& request, Nanoseconds left, std::string_view front,
+              ModelInferRequest& message) {
   message.set_model_name(request.model);
   message.set_model_version(request.version);
   message.set_id(request.id);
@@ -52,6 +54,11 @@ void FillHead(const InferRequest& request, Nanoseconds left, ModelInferRequest& 
     }
     parameters["sequence_start"].set_bool_param(sequence.start);
     parameters["sequence_end"].set_bool_param(sequence.end);
+  }
+  if (!front.empty()) {
+    const std::string_view comma = request.via.empty() ? "" : ",";
+    (*message.mutable_parameters())[kViaParameter].set_string_param(
+        fmt::format("{}{}{}", request.via, comma, front));
   }
   for (const InputTensor& input : request.inputs) {
     auto& tensor = *message.add_inputs();
@@ -195,9 +202,10 @@ StageStatistics StageOf(const inference::StatisticDuration& duration) {
 
 }  // namespace
 
-grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left) {
+grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left,
+                              std::string_view front) {
   ModelInferRequest message;
-  FillHead(request, left, message);
+  FillHead(request, left, front, message);
   std::string text = message.SerializeAsString();
   std::vector<grpc::Slice> slices;
   for (const InputTensor& input : request.inputs) {
@@ -236,14 +244,16 @@ Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer) {
   return std::move(parts.response);
 }
 
-Status CheckAnswer(const InferResponse& response, const std::string& model, const std::string& id,
-                   std::span<const std::string> outputs) {
-  const auto differs = [](std::string_view what, const std::string& has, const std::string& asked) {
+Status CheckAnswer(const InferResponse& response, const Asked& asked) {
+  const auto differs = [](std::string_view what, const std::string& has, const std::string& other) {
     return BadAnswer(
-        fmt::format("has the {} {}, the request has {}", what, Quoted(has), Quoted(asked)));
+        fmt::format("has the {} {}, the request has {}", what, Quoted(has), Quoted(other)));
   };
-  if (response.model != model) return differs("model", response.model, model);
-  if (response.id != id) return differs("id", response.id, id);
+  if (response.model != asked.model) return differs("model", response.model, asked.model);
+  if (response.id != asked.id) return differs("id", response.id, asked.id);
+  if (!asked.version.empty() && response.version != asked.version) {
+    return differs("version", response.version, asked.version);
+  }
   std::set<std::string_view> names;
   for (const OutputTensor& output : response.outputs) {
     if (!names.insert(output.name).second) {
@@ -251,16 +261,41 @@ Status CheckAnswer(const InferResponse& response, const std::string& model, cons
     }
   }
   if (names.empty()) return BadAnswer("has no outputs");
-  if (outputs.empty()) return {};
-  for (const std::string& output : outputs) {
+  if (asked.outputs.empty()) return {};
+  for (const std::string& output : asked.outputs) {
     if (!names.contains(output)) {
       return BadAnswer(fmt::format("lacks the output {}", Quoted(output)));
     }
   }
-  const std::set<std::string_view> wanted(outputs.begin(), outputs.end());
+  const std::set<std::string_view> wanted(asked.outputs.begin(), asked.outputs.end());
   if (wanted.size() == names.size()) return {};
   return BadAnswer(
       fmt::format("has {} outputs, the request names {}", names.size(), wanted.size()));
+}
+
+Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
+                    std::span<const std::string> outputs) {
+  for (const OutputTensor& output : response.outputs) {
+    const auto spec = std::ranges::find(model.outputs, output.name, &TensorSpec::name);
+    if (spec == model.outputs.end()) {
+      return BadAnswer(fmt::format("has the output {}, which the model {} lacks",
+                                   Quoted(output.name), Quoted(model.name)));
+    }
+    const auto fits = [](std::int64_t size, std::int64_t takes) {
+      return takes < 0 || size == takes;
+    };
+    // A tensor of which all sizes are open may have any rank (ServedModel::OutputSpecs).
+    const bool open = !spec->dims.empty() &&
+                      std::ranges::all_of(spec->dims, [](std::int64_t size) { return size < 0; });
+    const bool shaped = open || std::ranges::equal(output.dims, spec->dims, fits);
+    if (output.type == spec->type && shaped) continue;
+    return BadAnswer(fmt::format("has the output {} as {} {}, and the model {} has it as {} {}",
+                                 Quoted(output.name), OipName(output.type), ShownShape(output.dims),
+                                 Quoted(model.name), OipName(spec->type), ShownShape(spec->dims)));
+  }
+  if (!outputs.empty() || response.outputs.size() == model.outputs.size()) return {};
+  return BadAnswer(fmt::format("has {} outputs, and the model {} has {}", response.outputs.size(),
+                               Quoted(model.name), model.outputs.size()));
 }
 
 Status CheckForms(const InferResponse& response, std::span<const std::string> outputs,

@@ -18,18 +18,28 @@ namespace lagoon {
 
 /// The ModelInferRequest for `request`. Tensors above a few kilobytes are not copied: the result
 /// refers to their bytes and keeps request.payload alive. `left`: time until the deadline; 0: there
-/// is none.
-grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left);
+/// is none. `front`: the id of the server that sends it on; empty: it has no fleet.
+grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left,
+                              std::string_view front = {});
 
 /// Reads a ModelInferResponse. Each tensor is copied once. Parameters are dropped, and `job` and
 /// the times of plans are left empty. kInternal: `answer` is no such message, its tensors do not
 /// come as raw bytes, or a tensor does not have the bytes that its shape needs.
 Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer);
 
-/// kInternal: `response` is not of the request with this model, id and outputs. Its outputs are
-/// those that were asked for (empty: any, at least one), each once.
-Status CheckAnswer(const InferResponse& response, const std::string& model, const std::string& id,
-                   std::span<const std::string> outputs);
+/// What a request has asked for. An empty version: any.
+struct Asked {
+  const std::string &model, &version, &id;
+  std::span<const std::string> outputs;
+};
+/// kInternal: `response` is not of this request. Its outputs are those that were asked for (empty:
+/// any, at least one), each once.
+Status CheckAnswer(const InferResponse& response, const Asked& asked);
+
+/// kInternal: an output is not of the model, or is not as the model has it; or the request names
+/// none, and the answer lacks one.
+Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
+                    std::span<const std::string> outputs);
 
 /// kUnimplemented, naming the output: an output is to be written as numbers and its type has none
 /// in JSON. The last three: as in the InferRequest.

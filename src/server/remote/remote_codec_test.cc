@@ -249,22 +249,69 @@ TEST(CheckAnswer, AnAnswerIsOfItsRequest) {
   response.id = "r1";
   response.outputs = {OutputTensor{"y", DataType::kFloat32, {1}, {}},
                       OutputTensor{"z", DataType::kFloat32, {1}, {}}};
+  response.version = "3";
+  const std::string m = "m", another = "another", r1 = "r1", any, third = "3", second = "2";
   const std::vector<std::string> both{"y", "z"}, one{"y"}, other{"y", "x"};
-  EXPECT_TRUE(CheckAnswer(response, "m", "r1", {}));
-  EXPECT_TRUE(CheckAnswer(response, "m", "r1", both));
+  EXPECT_TRUE(CheckAnswer(response, {m, any, r1, {}}));
+  EXPECT_TRUE(CheckAnswer(response, {m, third, r1, both}));
+  EXPECT_FALSE(CheckAnswer(response, {m, second, r1, both}));
   const auto why = [&](const std::string& id, std::span<const std::string> outputs) {
-    const Status checked = CheckAnswer(response, "m", id, outputs);
+    const Status checked = CheckAnswer(response, {m, any, id, outputs});
     EXPECT_FALSE(checked);
     return checked ? "" : checked.error().message;
   };
   EXPECT_THAT(why("r2", both), testing::HasSubstr("has the id 'r1', the request has 'r2'"));
   EXPECT_THAT(why("r1", one), testing::HasSubstr("has 2 outputs, the request names 1"));
   EXPECT_THAT(why("r1", other), testing::HasSubstr("lacks the output 'x'"));
-  EXPECT_FALSE(CheckAnswer(response, "another", "r1", {}));
+  EXPECT_FALSE(CheckAnswer(response, {another, any, r1, {}}));
   response.outputs[1].name = "y";
   EXPECT_THAT(why("r1", {}), testing::HasSubstr("has the output 'y' twice"));
   response.outputs.clear();
   EXPECT_THAT(why("r1", {}), testing::HasSubstr("has no outputs"));
+}
+
+TEST(CheckOutputs, AllOutputsAreThereUnlessSomeAreNamed) {
+  ModelMetadata model;
+  model.name = "m";
+  model.outputs = {{"y", DataType::kFloat32, {-1, 2}}, {"z", DataType::kInt8, {}}};
+  InferResponse response;
+  response.outputs = {OutputTensor{"y", DataType::kFloat32, {5, 2}, {}}};
+  const std::vector<std::string> named{"y"};
+  EXPECT_TRUE(CheckOutputs(response, model, named));
+  const Status lacks = CheckOutputs(response, model, {});
+  ASSERT_FALSE(lacks);
+  EXPECT_EQ(lacks.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(lacks.error().message, HasSubstr("has 1 outputs, and the model 'm' has 2"));
+  response.outputs.push_back(OutputTensor{"z", DataType::kInt8, {}, {}});
+  EXPECT_TRUE(CheckOutputs(response, model, {}));
+}
+
+// What is known of a tensor whose rank the model does not know either.
+TEST(CheckOutputs, ATensorOfOpenSizesMayHaveAnotherRank) {
+  ModelMetadata model;
+  model.outputs = {{"y", DataType::kFloat32, {-1}}};
+  InferResponse response;
+  response.outputs = {OutputTensor{"y", DataType::kFloat32, {5, 2}, {}}};
+  EXPECT_TRUE(CheckOutputs(response, model, {}));
+}
+
+TEST(RemoteCodec, ARequestCarriesTheFrontsThatItHasComeThrough) {
+  InferRequest request;
+  request.model = "m";
+  const auto via = [&](std::string_view front) {
+    grpc::ByteBuffer bytes = RequestBytes(request, Nanoseconds{0}, front);
+    const auto parsed = ParseGrpcInfer(std::make_shared<inference::ModelInferRequest>(Read(bytes)));
+    return parsed ? parsed->request.via : parsed.error().message;
+  };
+  EXPECT_EQ(via(""), "");
+  EXPECT_EQ(via("a"), "a");
+  request.via = "a,b";
+  EXPECT_EQ(via("c"), "a,b,c");
+  auto message = std::make_shared<inference::ModelInferRequest>();
+  (*message->mutable_parameters())["lagoon_via"].set_int64_param(1);
+  const auto number = ParseGrpcInfer(message);
+  ASSERT_FALSE(number);
+  EXPECT_THAT(number.error().message, HasSubstr("'lagoon_via' is not a text"));
 }
 
 }  // namespace

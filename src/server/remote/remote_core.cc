@@ -10,6 +10,7 @@
 #include "server/remote/remote_call.h"
 #include "server/remote/remote_change.h"
 #include "server/remote/remote_codec.h"
+#include "server/remote/remote_lesson.h"
 #include "serving/config/model_config.pb.h"
 
 namespace lagoon {
@@ -36,17 +37,24 @@ std::shared_ptr<grpc::Channel> Connect(const RemoteOptions& options) {
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+/// "member 10.0.0.7:8001", or with a name of its own "member 'a' at 10.0.0.7:8001".
+std::string MemberText(const RemoteOptions& options) {
+  if (options.name.empty() || options.name == options.address) return "member " + options.address;
+  return fmt::format("member {} at {}", Quoted(options.name), options.address);
+}
+
 }  // namespace
 
 RemoteCore::RemoteCore(RemoteQueue& queue, const RemoteOptions& options)
     : options_(options),
-      member_("member " + options.address),
+      member_(MemberText(options)),
       queue_(queue),
       channel_(Connect(options)),
-      stub_(inference::GRPCInferenceService::NewStub(channel_)),
+      talk_(Connect(options)),
+      stub_(inference::GRPCInferenceService::NewStub(talk_)),
       infer_(channel_) {
   poll_ = std::make_unique<RemotePoll>(
-      Connect(options), queue, RemotePoll::Options{options.poll_period, options.poll_timeout},
+      talk_, queue, RemotePoll::Options{options.poll_period, options.poll_timeout},
       [this](Result<MemberReport> report) { Reported(std::move(report)); });
 }
 
@@ -65,35 +73,32 @@ void RemoteCore::Reported(Result<MemberReport> report) {
     channel_->GetState(/*try_to_connect=*/true);
   }
   connected_ = true;
-  const auto same = [](const ModelStatistics& a, const ModelStatistics& b) {
-    return a.name == b.name && a.version == b.version;
-  };
-  if (!std::ranges::equal(report_.models, report->models, same)) Forget();
+  silence_.clear();
   report_ = *std::move(report);
+  refusal_ = Refusal();
+  DropOddRows(report_.models);
   ApplyChanges(report_.asked);
+  TakeSubjects();
   others_.clear();
-  for (const ModelStatistics& model : report_.models) {
-    const auto own = counts_.find(model.name);
-    const std::uint64_t of_this = own == counts_.end() ? 0 : own->second.in_flight;
-    if (model.pending > of_this) others_[model.name] += model.pending - of_this;
-  }
+  for (const ModelStatistics& model : report_.models) others_[model.name] += model.pending;
+  for (auto& [model, pending] : others_) pending -= std::min(pending, OwnOf(model));
+  LearnNext();
 }
 
 void RemoteCore::Lose(const Error& error) {
-  if (connected_) spdlog::warn("{}: lost: {}", member_, error.message);
+  if (connected_ || silence_.empty()) {
+    spdlog::warn("{}: {}: {}", member_, connected_ ? "lost" : "not there", error.message);
+  }
   connected_ = false;
+  silence_ = error.message;
   report_ = {};
+  refusal_.clear();
   others_.clear();
   made_.clear();
-  Forget();
+  subjects_.clear();
+  for (Lesson* const lesson : lessons_) lesson->Cancel();
   for (const auto& [handle, call] : calls_) call->Lose();
   for (Change* const change : changes_) change->Cancel();
-}
-
-void RemoteCore::Forget() {
-  metadata_.clear();
-  configs_.clear();
-  ask_again_ = {};
 }
 
 void RemoteCore::Remove(std::uint64_t handle, Counts& counts) {
@@ -115,11 +120,46 @@ bool RemoteCore::Ready() const {
 
 std::string RemoteCore::Problem() const {
   MutexLock lock(mutex_);
-  return OtherVersion();
+  return refusal_;
+}
+
+std::string RemoteCore::Absence() const {
+  MutexLock lock(mutex_);
+  if (connected_) return report_.ready ? "" : "it is not ready: it loads models or drains";
+  return silence_.empty() ? "it has not answered yet" : silence_;
+}
+
+std::string RemoteCore::Server() const {
+  MutexLock lock(mutex_);
+  return report_.server;
+}
+
+std::vector<std::string> RemoteCore::Fronts() const {
+  MutexLock lock(mutex_);
+  return refusal_.empty() ? report_.fronts : std::vector<std::string>();
+}
+
+/// Why the member gets no requests, whatever it serves.
+std::string RemoteCore::Refusal() const {
+  std::string refusal = LeadsBack();
+  return refusal.empty() ? OtherVersion() : refusal;
+}
+
+std::string RemoteCore::LeadsBack() const {
+  if (options_.front.empty()) return "";
+  if (report_.server == options_.front) {
+    return fmt::format("{} is this server itself, {}: a fleet cannot be its own member",
+                       options_.address, options_.front);
+  }
+  if (std::ranges::count(report_.fronts, options_.front) == 0) return "";
+  return fmt::format(
+      "requests would go round in circles: this server, {}, is in the fleet of the member, {}, or "
+      "of a member of that fleet: let it leave there",
+      options_.front, report_.server);
 }
 
 std::string RemoteCore::OtherVersion() const {
-  if (!connected_ || options_.version.empty() || report_.version == options_.version) return "";
+  if (options_.version.empty() || report_.version == options_.version) return "";
   return fmt::format("it has version {} of Lagoon, and this server {}: install the same there",
                      Quoted(report_.version), Quoted(options_.version));
 }
@@ -131,7 +171,9 @@ std::vector<ModelStatus> RemoteCore::Models() const {
     ModelStatus& status = models.emplace_back();
     status.name = model.name;
     status.version = model.version;
-    status.state = ModelState::kReady;
+    const auto known = Known(model.name, model.version);
+    status.state = known ? ModelState::kReady : ModelState::kUnavailable;
+    if (!known) status.reason = known.error().message;
     // The mean of what ran there, as the time of a row alone is not told.
     const StageStatistics& infer = model.compute_infer;
     if (infer.count > 0) {
@@ -144,21 +186,16 @@ std::vector<ModelStatus> RemoteCore::Models() const {
 Status RemoteCore::ModelReady(const std::string& model, const std::string& version) const {
   MutexLock lock(mutex_);
   LAGOON_RETURN_IF_ERROR(Admit());
-  if (Has(model, version)) return {};
-  return Fail(ErrorCode::kNotFound, fmt::format("model {}, version {}: not at {}", Quoted(model),
-                                                Quoted(version), member_));
-}
-
-bool RemoteCore::Has(const std::string& model, const std::string& version) const {
-  for (const ModelStatistics& row : report_.models) {
-    if (row.name == model && (version.empty() || row.version == version)) return true;
-  }
-  return false;
+  const auto known = Known(model, version);
+  if (!known) return tl::unexpected<Error>(known.error());
+  return {};
 }
 
 bool RemoteCore::Serves(const std::string& model, const std::string& version) const {
   MutexLock lock(mutex_);
-  return Admit() && Has(model, version);
+  if (!Admit()) return false;
+  const Question* const question = QuestionOf(model, version);
+  return question != nullptr && question->learned != nullptr;
 }
 
 Status RemoteCore::Admit() const {
@@ -167,85 +204,61 @@ Status RemoteCore::Admit() const {
   if (!report_.ready) {
     return Fail(ErrorCode::kUnavailable, member_ + ": not ready: it loads models or drains");
   }
-  if (std::string other = OtherVersion(); !other.empty()) {
-    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", member_, other));
+  if (!refusal_.empty()) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", member_, refusal_));
   }
   return {};
-}
-
-Status RemoteCore::MayAsk() const {
-  if (connected_ && Now() >= ask_again_) return {};
-  return Fail(ErrorCode::kUnavailable, member_ + ": does not answer");
-}
-
-tl::unexpected<Error> RemoteCore::NotAnswered(const grpc::Status& status) const {
-  Error error = ErrorOf(status, member_);
-  if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
-    MutexLock lock(mutex_);
-    ask_again_ = Now() + options_.poll_timeout;
-  }
-  return tl::unexpected<Error>(std::move(error));
-}
-
-Result<ModelMetadata> RemoteCore::Metadata(const std::string& model,
-                                           const std::string& version) const {
-  {
-    MutexLock lock(mutex_);
-    const auto known = metadata_.find({model, version});
-    if (known != metadata_.end()) return known->second;
-    LAGOON_RETURN_IF_ERROR(MayAsk());
-  }
-  grpc::ClientContext context;
-  context.set_deadline(DeadlineIn(options_.poll_timeout));
-  inference::ModelMetadataRequest request;
-  request.set_name(model);
-  request.set_version(version);
-  inference::ModelMetadataResponse response;
-  const grpc::Status status = stub_->ModelMetadata(&context, request, &response);
-  if (!status.ok()) return NotAnswered(status);
-  LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, ParseMetadata(response));
-  LAGOON_ASSIGN_OR_RETURN(const inference::ModelConfig config, Config(model, version));
-  metadata.max_batch = config.max_batch_size();
-  MutexLock lock(mutex_);
-  if (connected_) metadata_[{model, version}] = metadata;
-  return metadata;
-}
-
-Result<inference::ModelConfig> RemoteCore::Config(const std::string& model,
-                                                  const std::string& version) const {
-  {
-    MutexLock lock(mutex_);
-    const auto known = configs_.find({model, version});
-    if (known != configs_.end()) return known->second;
-    LAGOON_RETURN_IF_ERROR(MayAsk());
-  }
-  grpc::ClientContext context;
-  context.set_deadline(DeadlineIn(options_.poll_timeout));
-  inference::ModelConfigRequest request;
-  request.set_name(model);
-  request.set_version(version);
-  inference::ModelConfigResponse response;
-  const grpc::Status status = stub_->ModelConfig(&context, request, &response);
-  if (!status.ok()) return NotAnswered(status);
-  MutexLock lock(mutex_);
-  if (connected_) configs_[{model, version}] = response.config();
-  return response.config();
 }
 
 Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& model,
                                                             const std::string& version) const {
   std::vector<ModelStatistics> rows;
-  if (!version.empty()) return rows;  // counts are of all versions
-  MutexLock lock(mutex_);
-  for (const auto& [name, counts] : counts_) {
-    if (!model.empty() && name != model) continue;
+  const auto wanted = [&](const std::string& name, const std::string& of) {
+    return (model.empty() || name == model) && (version.empty() || of == version);
+  };
+  const auto add = [&](const std::string& name, const std::string& of) -> ModelStatistics& {
     ModelStatistics& row = rows.emplace_back();
-    counts.recorder.Read(row);
     row.name = name;
+    row.version = of;
+    return row;
+  };
+  MutexLock lock(mutex_);
+  for (const auto& [key, counts] : counts_) {
+    if (!wanted(key.first, key.second)) continue;
+    ModelStatistics& row = add(key.first, key.second);
+    counts->recorder.Read(row);
     row.batches.clear();  // the member knows its batches
-    row.pending = counts.in_flight;
+    row.pending = counts->in_flight;
+  }
+  if (!Admit()) return rows;
+  for (const ModelStatistics& told : report_.models) {
+    if (counts_.contains({told.name, told.version}) || !wanted(told.name, told.version)) continue;
+    add(told.name, told.version);  // it has had no request
   }
   return rows;
+}
+
+/// The counts of the version that is asked for, or of the latest one.
+const std::shared_ptr<RemoteCore::Counts>& RemoteCore::CountsOf(const InferRequest& request) {
+  std::string version;
+  if (const auto subject = subjects_.find(request.model); subject != subjects_.end()) {
+    const std::vector<std::string>& versions = subject->second.versions;
+    if (!versions.empty()) version = versions.back();
+    if (std::ranges::count(versions, request.version) > 0) version = request.version;
+  }
+  std::shared_ptr<Counts>& counts = counts_[{request.model, std::move(version)}];
+  if (counts == nullptr) counts = std::make_shared<Counts>();
+  return counts;
+}
+
+/// The requests for the model that this object has in flight.
+std::uint64_t RemoteCore::OwnOf(const std::string& model) const {
+  std::uint64_t own = 0;
+  for (auto at = counts_.lower_bound({model, ""}); at != counts_.end(); ++at) {
+    if (at->first.first != model) break;
+    own += at->second->in_flight;
+  }
+  return own;
 }
 
 RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callback) {
@@ -274,9 +287,9 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
     if (admitted) {
       handle = RequestHandle{++last_handle_};
       calls_.emplace(last_handle_, call.get());
-      Counts& counts = counts_[request.model];
-      ++counts.in_flight;
-      call.release()->Start(last_handle_, counts);  // deletes itself when it is done
+      std::shared_ptr<Counts> counts = CountsOf(request);
+      ++counts->in_flight;
+      call.release()->Start(last_handle_, std::move(counts));  // deletes itself when it is done
     }
   }
   if (!admitted) call->Refuse(std::move(admitted).error());
@@ -292,6 +305,7 @@ void RemoteCore::Cancel(RequestHandle handle) {
 void RemoteCore::Drain(TimePoint until) {
   MutexLock lock(mutex_);
   draining_ = true;
+  for (Lesson* const lesson : lessons_) lesson->Cancel();
   while (Busy() && Now() < until) changed_.WaitUntil(mutex_, until);
   for (const auto& [handle, call] : calls_) call->CutOff();
   for (Change* const change : changes_) change->Cancel();
@@ -300,10 +314,8 @@ void RemoteCore::Drain(TimePoint until) {
 
 std::uint64_t RemoteCore::QueueOf(const std::string& model) const {
   MutexLock lock(mutex_);
-  const auto own = counts_.find(model);
   const auto others = others_.find(model);
-  return (own == counts_.end() ? 0 : own->second.in_flight) +
-         (others == others_.end() ? 0 : others->second);
+  return OwnOf(model) + (others == others_.end() ? 0 : others->second);
 }
 
 std::size_t RemoteCore::InFlight() const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,6 +25,9 @@ namespace lagoon {
 
 struct RemoteOptions {
   std::string address;  // host:port of the member's gRPC
+  std::string name;     // of the member in its fleet; empty: its address
+  /// The id of the server that sends to the member. Empty: it has none, and a member may lead back.
+  std::string front;
   Nanoseconds poll_period = std::chrono::milliseconds(250);
   /// A member that does not answer a poll for so long is lost: its requests in flight are answered
   /// kUnavailable.
@@ -40,17 +44,25 @@ struct RemoteOptions {
 };
 
 /// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
-/// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config ask the member once
-/// for each model, and block at most RemoteOptions::poll_timeout. A member that did not answer is
-/// not asked again for so long. Of the facets it may have a repository: the member's device is seen
-/// and changed at the member.
+/// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config are asked for in the
+/// background (Lesson) when the member has a model, once for each; a model serves when they are
+/// there. A member that did not answer is asked again after RemoteOptions::poll_timeout. No method
+/// but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
+/// changed at the member.
+///
+/// A model that no server may have by its name (IsModelName) is ignored, and so are more than
+/// kMostModels.
 ///
 /// Requests: the deadline and a cancellation are passed on. A lost connection answers kUnavailable;
-/// it is connected again in the background. Statistics() counts the requests of this object, by
-/// model and without a version; all of the member's time counts as compute_infer, and
-/// inference_count counts requests, because their rows are not known here.
+/// it is connected again in the background. An answer that is not as the member has told of its
+/// model is kInternal; one of a version that the member has not told of is kUnavailable, as the
+/// member may have just loaded it. Statistics() counts the requests of this object, by model and
+/// version: that which was asked for, or the latest. All of the member's time counts as
+/// compute_infer, and inference_count counts requests, because their rows are not known here.
 class RemoteCore final : public Inference, public FleetLink, private RepositoryControl {
  public:
+  static constexpr std::size_t kMostModels = 4096;
+
   /// Returns at once, and is not ready until the first poll is answered. `queue` is borrowed.
   RemoteCore(RemoteQueue& queue, const RemoteOptions& options);
   /// Cancels the requests in flight and waits for their answers. Not on a thread of the queue.
@@ -80,6 +92,9 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   std::uint64_t QueueOf(const std::string& model) const override;
   bool Serves(const std::string& model, const std::string& version) const override;
   std::string Problem() const override;
+  std::string Absence() const override;
+  std::string Server() const override;
+  std::vector<std::string> Fronts() const override;
   RepositoryControl* repository() override { return options_.loads ? this : nullptr; }
   /// All requests of this object in flight.
   std::size_t InFlight() const;
@@ -87,24 +102,57 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
  private:
   class Call;
   class Change;
+  class Lesson;
   struct Counts {
     StatisticsRecorder recorder;
     std::uint64_t in_flight = 0;  // under mutex_
   };
   using Key = std::pair<std::string, std::string>;  // model, version
+  /// What the member has answered about a model.
+  struct Learned {
+    ModelMetadata metadata;
+    inference::ModelConfig config;
+  };
+  struct Question {
+    std::shared_ptr<const Learned> learned;  // null: not yet
+    bool open = true;                        // the member is to be asked, at ask_at
+    TimePoint ask_at{};
+    std::string error;  // of the last answer
+  };
+  /// A model that the member has.
+  struct Subject {
+    std::vector<std::string> versions;          // as the member tells them, ascending
+    std::map<std::string, Question> questions;  // by the version that is asked for; "": the latest
+  };
 
   /// An error when the member cannot take requests.
   Status Admit() const REQUIRES(mutex_);
-  bool Has(const std::string& model, const std::string& version) const REQUIRES(mutex_);
-  /// Problem() of a member of another version; else empty.
+  /// Problem() of a member of another version, or that leads back here; else empty.
   std::string OtherVersion() const REQUIRES(mutex_);
-  bool Busy() const REQUIRES(mutex_) { return calls_.size() + changes_.size() + answering_ > 0; }
-  /// An error while the member would only make the caller wait.
-  Status MayAsk() const REQUIRES(mutex_);
-  tl::unexpected<Error> NotAnswered(const grpc::Status& status) const;
+  std::string LeadsBack() const REQUIRES(mutex_);
+  std::string Refusal() const REQUIRES(mutex_);
+  bool Busy() const REQUIRES(mutex_) {
+    return calls_.size() + changes_.size() + lessons_.size() + answering_ > 0;
+  }
   void Reported(Result<MemberReport> report);
   void Lose(const Error& error) REQUIRES(mutex_);
-  void Forget() REQUIRES(mutex_);
+  /// Without rows that cannot be: the log names one.
+  void DropOddRows(std::vector<ModelStatistics>& rows) REQUIRES(mutex_);
+  /// The models are those of report_, and there is a question for each that is new.
+  void TakeSubjects() REQUIRES(mutex_);
+  /// Asks the question that has waited longest, if none is asked now.
+  void LearnNext() REQUIRES(mutex_);
+  void Learn(const Key& key, Result<Learned> learned) REQUIRES(mutex_);
+  const Question* QuestionOf(const std::string& model, const std::string& version) const
+      REQUIRES(mutex_);
+  /// What the member is known to have said of the model. An error: nothing, and why.
+  Result<std::shared_ptr<const Learned>> Known(const std::string& model,
+                                               const std::string& version) const REQUIRES(mutex_);
+  /// An error: the answer is not of the model as the member has told of it, which is asked again.
+  Status CheckTold(const InferResponse& answer, const std::string& version,
+                   std::span<const std::string> outputs) REQUIRES(mutex_);
+  const std::shared_ptr<Counts>& CountsOf(const InferRequest& request) REQUIRES(mutex_);
+  std::uint64_t OwnOf(const std::string& model) const REQUIRES(mutex_);
   /// A call leaves `calls_`; its answer follows, and then Answered().
   void Remove(std::uint64_t handle, Counts& counts) REQUIRES(mutex_);
   void Answered();
@@ -121,15 +169,19 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   const RemoteOptions options_;
   const std::string member_;  // for messages
   RemoteQueue& queue_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;  // of inference
+  // Of all else: the answers wait for no tensor.
+  const std::shared_ptr<grpc::Channel> talk_;
+  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;  // on talk_
   grpc::GenericStub infer_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   bool draining_ GUARDED_BY(mutex_) = false;
   bool connected_ GUARDED_BY(mutex_) = false;  // the last poll was answered
+  std::string silence_ GUARDED_BY(mutex_);     // why it was not
   MemberReport report_ GUARDED_BY(mutex_);     // of the last poll that was answered
+  std::string refusal_ GUARDED_BY(mutex_);     // Refusal() at that poll
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Call*> calls_ GUARDED_BY(mutex_);
   std::size_t answering_ GUARDED_BY(mutex_) = 0;  // calls whose callbacks run
@@ -139,15 +191,16 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     TimePoint at{};
   };
   std::map<std::string, Made> made_ GUARDED_BY(mutex_);  // by model, that no poll has told yet
-  // Of each model that has had a request; entries stay.
-  std::map<std::string, Counts> counts_ GUARDED_BY(mutex_);
+  // Of each model and version that has had a request. Those that the member does not have any more
+  // go when there are many.
+  std::map<Key, std::shared_ptr<Counts>> counts_ GUARDED_BY(mutex_);
   // Requests of others for each model, at the last poll.
   std::unordered_map<std::string, std::uint64_t> others_ GUARDED_BY(mutex_);
-  // What the member has answered. Dropped when the member is lost: another may take its place.
-  mutable std::map<Key, ModelMetadata> metadata_ GUARDED_BY(mutex_);
-  mutable std::map<Key, inference::ModelConfig> configs_ GUARDED_BY(mutex_);
-  // The member is not asked for more before this time, because it did not answer the last time.
-  mutable TimePoint ask_again_ GUARDED_BY(mutex_);
+  // Dropped when the member is lost: another may take its place.
+  std::map<std::string, Subject> subjects_ GUARDED_BY(mutex_);
+  std::unordered_set<Lesson*> lessons_ GUARDED_BY(mutex_);
+  bool learning_ GUARDED_BY(mutex_) = false;  // LearnNext() has a lesson under way
+  std::string odd_ GUARDED_BY(mutex_);        // the last name of a model that the log has refused
 
   std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
 };

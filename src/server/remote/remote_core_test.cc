@@ -34,6 +34,7 @@ class RemoteCoreTest : public ServerTest {
  protected:
   void SetUp() override {
     ServerTest::SetUp();
+    core_.List({"image", "pictures"});
     Connect();
   }
   void Connect() {
@@ -44,7 +45,12 @@ class RemoteCoreTest : public ServerTest {
     options.most_in_flight = 4;
     options.loads = loads_;
     remote_ = std::make_unique<RemoteCore>(queue_, options);
-    EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
+    EXPECT_TRUE(Eventually([&] { return Has(*remote_, 3); }));
+  }
+  /// Whether the member is there, and what so many models are is known.
+  static bool Has(const RemoteCore& remote, std::ptrdiff_t models) {
+    return remote.Ready() &&
+           std::ranges::count(remote.Models(), ModelState::kReady, &ModelStatus::state) == models;
   }
   std::future<Result<InferResponse>> Infer(InferRequest request, RequestHandle* handle = nullptr) {
     auto promise = std::make_shared<std::promise<Result<InferResponse>>>();
@@ -85,7 +91,7 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   EXPECT_TRUE(remote_->Serves("twice", "1"));
   EXPECT_FALSE(remote_->Serves("twice", "2"));
   EXPECT_EQ(remote_->ModelReady("nothing", "").error().code, ErrorCode::kNotFound);
-  ASSERT_EQ(remote_->Models().size(), 1U);
+  ASSERT_EQ(remote_->Models().size(), 3U);
   EXPECT_EQ(remote_->Models()[0].name, "twice");
   const auto metadata = remote_->Metadata("image", "");
   ASSERT_TRUE(metadata) << metadata.error().message;
@@ -95,7 +101,12 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   const auto config = remote_->Config("twice", "1");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->name(), "twice");
-  EXPECT_TRUE(remote_->Statistics("", "")->empty()) << "nothing was asked through this core";
+  const auto rows = remote_->Statistics("twice", "1");
+  ASSERT_EQ(rows->size(), 1U);
+  EXPECT_EQ(rows->front().success.count, 0U) << "nothing was asked through this core";
+  ASSERT_TRUE(Infer(Twice()).get());
+  EXPECT_EQ(remote_->Statistics("twice", "1")->front().success.count, 1U);
+  EXPECT_TRUE(remote_->Statistics("twice", "2")->empty());
   EXPECT_EQ(remote_->Problem(), "");
 }
 
@@ -254,7 +265,7 @@ TEST_F(RemoteCoreTest, ALostMemberAnswersUnavailableAndIsConnectedAgain) {
   auto server = Server::Start(core_, options);
   ASSERT_TRUE(server) << server.error().message;
   server_ = *std::move(server);
-  EXPECT_TRUE(Eventually([&] { return remote_->Ready(); }));
+  EXPECT_TRUE(Eventually([&] { return Has(*remote_, 3); }));
   EXPECT_TRUE(Infer(Twice()).get());
 }
 
@@ -341,6 +352,21 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
 /// A member that answers what the test says.
 class LyingMember final : public inference::GRPCInferenceService::Service {
  public:
+  grpc::Status ModelMetadata(grpc::ServerContext*, const inference::ModelMetadataRequest*,
+                             inference::ModelMetadataResponse* response) override {
+    response->set_name("twice");
+    response->add_versions("1");
+    auto& output = *response->add_outputs();
+    output.set_name("y");
+    output.set_datatype("FP32");
+    output.add_shape(-1);
+    output.add_shape(1);
+    return grpc::Status::OK;
+  }
+  grpc::Status ModelConfig(grpc::ServerContext*, const inference::ModelConfigRequest*,
+                           inference::ModelConfigResponse*) override {
+    return grpc::Status::OK;
+  }
   grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
     return grpc::Status::OK;
@@ -364,47 +390,94 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
   inference::ModelInferResponse lie;
 };
 
-TEST(RemoteCoreOfALiar, AWrongAnswerIsAnErrorThatNamesTheMember) {
-  LyingMember member;
-  member.lie.set_model_name("twice");
-  member.lie.set_id("r1");
-  const auto add_output = [&] {
-    auto& output = *member.lie.add_outputs();
-    output.set_name("y");
-    output.set_datatype("FP32");
-    output.add_shape(1);
-    member.lie.add_raw_output_contents("four");
-  };
-  add_output();
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&member);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  RemoteQueue queue(1);
-  RemoteOptions options;
-  options.address = fmt::format("127.0.0.1:{}", port);
-  options.poll_period = std::chrono::milliseconds(10);
-  RemoteCore remote(queue, options);
-  const TimePoint until = Now() + std::chrono::seconds(10);
-  while (!remote.Ready() && Now() < until) std::this_thread::yield();
-  const auto ask = [&] {
+class RemoteCoreOfALiar : public ::testing::Test {
+ protected:
+  RemoteCoreOfALiar() {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&member_);
+    server_ = builder.BuildAndStart();
+    RemoteOptions options;
+    options.address = fmt::format("127.0.0.1:{}", port);
+    options.name = "liar";
+    options.poll_period = std::chrono::milliseconds(10);
+    remote_ = std::make_unique<RemoteCore>(queue_, options);
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    while (!remote_->Serves("twice", "") && Now() < until) std::this_thread::yield();
+    member_.lie.set_model_name("twice");
+    member_.lie.set_model_version("1");
+    member_.lie.set_id("r1");
+    AddOutput("y", {1, 1});
+  }
+  ~RemoteCoreOfALiar() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  void AddOutput(const std::string& name, const Dims& dims, const std::string& type = "FP32") {
+    auto& output = *member_.lie.add_outputs();
+    output.set_name(name);
+    output.set_datatype(type);
+    output.mutable_shape()->Add(dims.begin(), dims.end());
+    member_.lie.add_raw_output_contents(std::string(4 * ElementCount(dims), 'x'));
+  }
+  /// The answer has this output only.
+  void Answer(const std::string& name, const Dims& dims, const std::string& type = "FP32") {
+    member_.lie.clear_outputs();
+    member_.lie.clear_raw_output_contents();
+    AddOutput(name, dims, type);
+  }
+  Result<InferResponse> Ask(const std::string& version = "") {
+    InferRequest request = Twice();
+    request.version = version;
     std::promise<Result<InferResponse>> promise;
-    remote.Infer(Twice(),
-                 [&](Result<InferResponse> result) { promise.set_value(std::move(result)); });
+    remote_->Infer(std::move(request),
+                   [&](Result<InferResponse> result) { promise.set_value(std::move(result)); });
     return promise.get_future().get();
-  };
-  EXPECT_TRUE(ask());
-  member.lie.set_id("of another client");
-  const auto other = ask();
-  ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().code, ErrorCode::kInternal);
-  EXPECT_THAT(other.error().message, HasSubstr("member " + options.address));
-  EXPECT_THAT(other.error().message, HasSubstr("'of another client'"));
-  member.lie.set_id("r1");
-  add_output();
-  EXPECT_FALSE(ask()) << "an output twice";
-  server->Shutdown(std::chrono::system_clock::now());
+  }
+  void ExpectWrong(const std::string& what, ErrorCode code = ErrorCode::kInternal,
+                   const std::string& version = "") {
+    const auto answer = Ask(version);
+    ASSERT_FALSE(answer) << what;
+    EXPECT_EQ(answer.error().code, code) << answer.error().message;
+    EXPECT_THAT(answer.error().message, HasSubstr("member 'liar' at 127.0.0.1:"));
+    EXPECT_THAT(answer.error().message, HasSubstr(what));
+  }
+
+  LyingMember member_;
+  std::unique_ptr<grpc::Server> server_;
+  RemoteQueue queue_{1};
+  std::unique_ptr<RemoteCore> remote_;
+};
+
+TEST_F(RemoteCoreOfALiar, AnAnswerToAnotherRequestIsAnErrorThatNamesTheMember) {
+  EXPECT_TRUE(Ask());
+  member_.lie.set_id("of another client");
+  ExpectWrong("'of another client'");
+  member_.lie.set_id("r1");
+  AddOutput("y", {1, 1});
+  ExpectWrong("has the output 'y' twice");
+}
+
+TEST_F(RemoteCoreOfALiar, AnAnswerThatIsNotOfTheModelIsAnError) {
+  Answer("y", {7, 1});
+  EXPECT_TRUE(Ask()) << "a size that the model leaves open";
+  Answer("z", {1, 1});
+  ExpectWrong("has the output 'z', which the model 'twice' lacks");
+  Answer("y", {1, 1}, "INT32");
+  ExpectWrong("has the output 'y' as INT32 [1,1], and the model 'twice' has it as FP32 [-1,1]");
+  Answer("y", {1, 2});
+  ExpectWrong("as FP32 [1,2]");
+  Answer("y", {1});
+  ExpectWrong("as FP32 [1], and");
+}
+
+// A member that has just loaded a version may answer with it before a poll tells of it.
+TEST_F(RemoteCoreOfALiar, AnAnswerOfAnotherVersionDoesNotReachTheClient) {
+  member_.lie.set_model_version("2");
+  ExpectWrong("version '2' of model 'twice', which the member has not told of",
+              ErrorCode::kUnavailable);
+  ExpectWrong("has the version '2', the request has '1'", ErrorCode::kInternal, "1");
+  member_.lie.set_model_version("1");
+  EXPECT_TRUE(Ask());
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 #include "server/remote/remote_poll.h"
 
+#include <fmt/format.h>
 #include <grpcpp/channel.h>
 
+#include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
+#include "server/error_map.h"
+#include "server/grpc/grpc_codec.h"
 #include "server/remote/remote_codec.h"
+#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -62,10 +68,31 @@ void RemotePoll::Done(bool /*ok*/) {
 std::optional<Result<MemberReport>> RemotePoll::Outcome() {
   if (step_ == Step::kPause) return std::nullopt;
   if (!status_.ok()) {
-    return tl::unexpected<Error>(ErrorOf(status_, "the member does not answer"));
+    return Fail(ErrorOf(status_, "").code,
+                fmt::format("it does not answer: {}", CutMessage(status_.error_message())));
   }
+  if (step_ == Step::kMetadata) TakeIds();
   if (step_ != Step::kStatistics) return std::nullopt;
-  return MemberReport{ready_.ready(), ParseStatistics(statistics_), version_.version(), asked_};
+  return MemberReport{
+      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, asked_};
+}
+
+void RemotePoll::TakeIds() {
+  server_.clear();
+  fronts_.clear();
+  const auto& metadata = context_->GetServerTrailingMetadata();
+  const auto text = [&](const char* key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? std::string_view()
+                                   : std::string_view(found->second.data(), found->second.length());
+  };
+  if (IsServerId(text(kServerKey))) server_ = text(kServerKey);
+  for (std::string_view ids = text(kFrontsKey); fronts_.size() < kMostFronts;) {
+    const std::string_view id = ids.substr(0, ids.find(','));
+    if (!IsServerId(id)) break;
+    fronts_.emplace_back(id);
+    ids.remove_prefix(std::min(ids.size(), kServerIdBytes + 1));
+  }
 }
 
 void RemotePoll::Pause() {

@@ -21,6 +21,8 @@ struct MemberReport {
   bool ready = false;
   std::vector<ModelStatistics> models;  // the models that it has loaded
   std::string version;                  // of Lagoon there
+  std::string server;                   // its id (server_id.h); empty: it has none
+  std::vector<std::string> fronts;      // FleetControl::Fronts() of it
   TimePoint asked{};                    // when this object asked for `models`
 };
 
@@ -52,6 +54,8 @@ class RemotePoll final : private RemoteEvent {
   void AskStatistics() REQUIRES(mutex_);
   /// A context for the next call.
   grpc::ClientContext& Renew() REQUIRES(mutex_);
+  /// Takes what the answer to ServerMetadata has beside its message.
+  void TakeIds() REQUIRES(mutex_);
   /// The end of a round, if the step that is done was its last or has failed.
   std::optional<Result<MemberReport>> Outcome() REQUIRES(mutex_);
 
@@ -65,7 +69,9 @@ class RemotePoll final : private RemoteEvent {
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
   Step step_ GUARDED_BY(mutex_) = Step::kMetadata;
-  TimePoint asked_ GUARDED_BY(mutex_){};  // for the statistics
+  TimePoint asked_ GUARDED_BY(mutex_){};   // for the statistics
+  std::string server_ GUARDED_BY(mutex_);  // MemberReport has these two
+  std::vector<std::string> fronts_ GUARDED_BY(mutex_);
   grpc::Alarm alarm_ GUARDED_BY(mutex_);
   std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
   grpc::Status status_ GUARDED_BY(mutex_);

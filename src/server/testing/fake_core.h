@@ -78,6 +78,11 @@ class FakeCore final : public Inference,
     ready_ = ready;
     changed_.NotifyAll();
   }
+  /// Statistics() tells of these models too, beside "twice".
+  void List(std::vector<std::string> models) {
+    MutexLock lock(mutex_);
+    listed_ = std::move(models);
+  }
   void FailWith(Error error) {
     MutexLock lock(mutex_);
     failure_ = std::move(error);
@@ -143,6 +148,15 @@ class FakeCore final : public Inference,
   FleetControl* fleet() override {
     MutexLock lock(mutex_);
     return fleet_ && !bare_ ? this : nullptr;
+  }
+  /// Of a fleet: the ids that Fronts() tells.
+  void SetFronts(std::vector<std::string> fronts) {
+    MutexLock lock(mutex_);
+    fronts_ = std::move(fronts);
+  }
+  std::vector<std::string> Fronts() const override {
+    MutexLock lock(mutex_);
+    return fronts_;
   }
   FleetReport ReadFleet() const override {
     MutexLock lock(mutex_);
@@ -225,7 +239,13 @@ class FakeCore final : public Inference,
     row.name = model.empty() ? "twice" : model;
     row.version = "1";
     row.pending = jobs_.size();
-    return std::vector<ModelStatistics>{row};
+    std::vector<ModelStatistics> rows{row};
+    for (const std::string& also : listed_) {
+      if (!model.empty()) break;
+      rows.emplace_back().name = also;
+      rows.back().version = "1";
+    }
+    return rows;
   }
   DispatcherStats SchedulerStatistics() const override {
     DispatcherStats stats;
@@ -488,6 +508,8 @@ class FakeCore final : public Inference,
   bool held_ GUARDED_BY(mutex_) = false;
   bool ready_ GUARDED_BY(mutex_) = true;
   std::optional<FleetReport> fleet_ GUARDED_BY(mutex_);
+  std::vector<std::string> listed_ GUARDED_BY(mutex_);
+  std::vector<std::string> fronts_ GUARDED_BY(mutex_) = {"00000000000000f0"};
   bool bare_ GUARDED_BY(mutex_) = false;
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
   std::jthread worker_;

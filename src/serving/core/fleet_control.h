@@ -20,7 +20,7 @@ struct FleetDeviceReport {
   std::uint32_t units = 0;        // compute units
   std::int64_t memory_bytes = 0;  // as the placer sees it
   std::string address = {};       // of a server: host:port of its gRPC
-  std::string problem = {};       // why it gets no requests; empty: it does if it is ready
+  std::string problem = {};       // why it gets no requests; empty: it does
 };
 
 /// A server that is to be of the fleet.
@@ -80,12 +80,15 @@ class FleetControl {
  public:
   virtual ~FleetControl() = default;
 
+  /// Ids (server_id.h) of the fronts that a request to this server may come to: this server's own
+  /// first, then those of members that have fleets of their own. At most kMostFronts.
+  virtual std::vector<std::string> Fronts() const = 0;
   virtual FleetReport ReadFleet() const = 0;
   /// The placer of the next decisions. kNotFound: unknown, with the list.
   virtual Status SetPlacer(const std::string& name) = 0;
   /// The server is a member from now on, whether it is there or not. kInvalidArgument: the name or
-  /// HOST:PORT is wrong; kAlreadyExists: a member has one of them; kResourceExhausted: there are
-  /// too many members; kUnimplemented: none can join.
+  /// HOST:PORT is wrong; kAlreadyExists: a member that stays has one of them; kResourceExhausted:
+  /// there are too many members; kUnimplemented: none can join.
   virtual Status Join(const FleetJoin& join) = 0;
   /// The member gets no more requests, and is let go when it has answered those that it has.
   /// kNotFound; kInvalidArgument: it is a device of this process.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serving/core/fleet_control.h"
 #include "serving/core/inference.h"
@@ -31,6 +32,12 @@ class FleetLink {
   virtual bool Serves(const std::string& model, const std::string& version) const = 0;
   /// Why the member may not be of the fleet, whatever it serves. Empty: it may.
   virtual std::string Problem() const = 0;
+  /// Why the member takes no requests now, as far as it is not Problem(). Empty: it takes some.
+  virtual std::string Absence() const = 0;
+  /// The id (server_id.h) of the member's server. Empty: not known now.
+  virtual std::string Server() const = 0;
+  /// FleetControl::Fronts() of the member; none of a member with a Problem().
+  virtual std::vector<std::string> Fronts() const = 0;
 };
 
 /// A device of this process has a repository, shares and a scheduler. Another server has a link,
@@ -44,7 +51,8 @@ struct FleetMember {
   std::string address = {};       // of a server: host:port of its gRPC
 };
 
-/// The member for a server that joins; returns at once, whether the server is there or not.
-using ConnectMember = std::function<FleetMember(const FleetJoin& join)>;
+/// The member for a server that joins the fleet of the server `front` (its id); returns at once,
+/// whether the server is there or not.
+using ConnectMember = std::function<FleetMember(const FleetJoin& join, const std::string& front)>;
 
 }  // namespace lagoon

@@ -2,6 +2,7 @@
 
 // What a core says about its models.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,12 @@
 #include "sched/job.h"
 
 namespace lagoon {
+
+inline constexpr std::size_t kMostModelNameBytes = 128;
+/// True for names that are safe in URLs, metrics and logs: letters, digits, '.', '_' and '-'.
+bool IsModelName(std::string_view name);
+/// Whether the text may name the version of a model: digits.
+bool IsVersion(std::string_view text);
 
 /// Triton's statistics of one stage.
 struct StageStatistics {

@@ -84,6 +84,9 @@ struct InferRequest {
   std::shared_ptr<const void> payload;
   /// Null: the memory of the answer is not counted.
   std::shared_ptr<AnswerRoom> room = {};
+  /// Ids (server_id.h) of the fronts that the request has come through, with commas, the first one
+  /// first.
+  std::string via = {};
   /// Takes the answers before the last one. Null: models that have such are refused.
   std::shared_ptr<AnswerStream> stream = {};
 };

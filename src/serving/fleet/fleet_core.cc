@@ -10,6 +10,7 @@
 #include "policies/registry.h"
 #include "serving/config/model_config.pb.h"
 #include "serving/core/repository_control.h"
+#include "serving/core/server_id.h"
 #include "serving/fleet/fleet_sums.h"
 
 namespace lagoon {
@@ -56,7 +57,7 @@ Status CheckFacets(const FleetMember& member) {
 }  // namespace
 
 FleetCore::FleetCore(FleetOptions options, std::vector<FleetMember> members)
-    : options_(std::move(options)) {
+    : options_(std::move(options)), id_(NewServerId()) {
   const MutexLock lock(members_mutex_);
   for (FleetMember& member : members) {
     has_devices_ = has_devices_ || member.link == nullptr;
@@ -74,7 +75,7 @@ Result<std::unique_ptr<FleetCore>> FleetCore::Make(FleetOptions options,
   {
     const MutexLock lock(fleet->known_mutex_);
     for (const FleetModel& model : fleet->options_.models) {
-      fleet->known_[model.name] = std::make_unique<Known>(model);
+      fleet->known_[model.name] = std::make_shared<Known>(model);
     }
   }
   fleet->FollowMembers(Now());
@@ -103,8 +104,9 @@ FleetCore::~FleetCore() {
 
 bool FleetCore::Ready() const {
   if (draining_.load()) return false;
-  return std::ranges::any_of(
-      Members(), [](const auto& member) { return !member->out() && member->core->Ready(); });
+  return std::ranges::any_of(Members(), [](const auto& member) {
+    return !member->out() && member->followed.load() && member->core->Ready();
+  });
 }
 
 std::vector<ModelStatus> FleetCore::Models() const {
@@ -169,7 +171,8 @@ Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& mo
       if (!rows) continue;  // the member is lost
       std::vector<ModelStatistics> counted;
       for (ModelStatistics& row : *rows) {
-        if (!retiring_.contains({row.name, member})) counted.push_back(std::move(row));
+        const bool known = slots[member]->link == nullptr || Find(row.name) != nullptr;
+        if (known && !retiring_.contains({row.name, member})) counted.push_back(std::move(row));
       }
       AddStatistics(sums, counted);
     }
@@ -272,7 +275,7 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
       before.emplace_back(&shares, std::move(share));
     }
   }
-  Find(model)->resized = {version, wanted};
+  if (const KnownPtr known = Find(model)) known->resized = {version, wanted};
   return {};
 }
 
@@ -287,12 +290,38 @@ FleetDeviceReport FleetCore::DeviceReport(const Member& member) {
   FleetDeviceReport report;
   report.name = member.name;
   report.description = info.description;
-  report.ready = member.core->Ready() && !member.out();
+  report.ready = member.core->Ready() && !member.out() && member.followed.load();
   report.units = info.units;
   report.memory_bytes = member.memory_bytes;
   report.address = member.address;
-  report.problem = member.Problem();
+  report.problem = member.link == nullptr ? "" : member.link->Absence();
+  if (const std::string problem = member.Problem(); !problem.empty()) report.problem = problem;
   return report;
+}
+
+/// The members of a report, by number. One that leaves is not among them when another has its name.
+FleetCore::Slots FleetCore::SlotsToTell() const {
+  Slots slots = AllSlots();
+  for (auto& slot : slots) {
+    if (slot == nullptr || !slot->leaves.load()) continue;
+    const bool again = std::ranges::any_of(slots, [&slot](const auto& other) {
+      return other != nullptr && other->joined > slot->joined && other->name == slot->name;
+    });
+    if (again) slot = nullptr;
+  }
+  return slots;
+}
+
+std::vector<std::string> FleetCore::Fronts() const {
+  std::vector<std::string> fronts{id_};
+  for (const auto& member : Members()) {
+    if (member->link == nullptr || member->leaves.load()) continue;
+    for (std::string& front : member->link->Fronts()) {
+      const bool is_new = std::ranges::count(fronts, front) == 0;
+      if (is_new && fronts.size() < kMostFronts) fronts.push_back(std::move(front));
+    }
+  }
+  return fronts;
 }
 
 Status FleetCore::SetPlacer(const std::string& name) { return keeper_->SetPlacer(name); }
@@ -307,13 +336,13 @@ FleetReport FleetCore::ReadFleet() const {
   report.unloads = unloads_.load();
   report.failed_loads = failed_loads_.load();
   report.retries = retries_.load();
-  const Slots slots = AllSlots();
+  const Slots slots = SlotsToTell();
   std::vector<std::size_t> device_of(slots.size());
   for (std::size_t index = 0; index < slots.size(); ++index) {
     device_of[index] = report.devices.size();
     if (slots[index] != nullptr) report.devices.push_back(DeviceReport(*slots[index]));
   }
-  for (Known* known : AllKnown()) {
+  for (const KnownPtr& known : AllKnown()) {
     report.models.push_back({known->model.name, known->load.Read(Now()).arrivals_per_s,
                              Nanoseconds(known->slo.load()), Nanoseconds(known->standalone.load()),
                              known->model.memory_bytes});

@@ -63,8 +63,14 @@ struct FleetOptions {
 /// comes back offers what it has loaded again: models without a replica are served there, and other
 /// replicas are unloaded.
 ///
-/// Servers join and leave at run time. One of another version, or with a model in other shapes than
-/// the fleet has it, gets no requests, and FleetDeviceReport::problem says why.
+/// Servers join and leave at run time. FleetDeviceReport::problem says why one gets no requests: it
+/// has another version, or a model in other shapes than the fleet; it is a member already, under
+/// another address; or requests would come back here from it. Each fleet has an id, which travels
+/// with its requests, so that one that comes back nevertheless is refused.
+///
+/// The fleet knows a model as long as a member has it: one that is lost has what it had, and its
+/// shapes hold. When the last one has told that it has the model no more, or has left, the fleet
+/// forgets the model and its counts, unless FleetOptions::models has it.
 ///
 /// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
@@ -116,6 +122,7 @@ class FleetCore final : public Inference,
   void Cancel(RequestHandle handle) override;
   void Drain(TimePoint until) override;
 
+  std::vector<std::string> Fronts() const override;
   FleetReport ReadFleet() const override;
   Status SetPlacer(const std::string& name) override;
   Status Join(const FleetJoin& join) override;
@@ -141,8 +148,11 @@ class FleetCore final : public Inference,
     }
     void SetProblem(const std::string& text);
 
-    GpuView room;  // what a placer may use of it
+    GpuView room;            // what a placer may use of it
+    std::uint64_t joined{};  // counted: a later one has a larger number
     std::atomic<bool> leaves{false}, refused{false};
+    /// The keeper has seen what it serves since it was away last.
+    std::atomic<bool> followed{false};
     mutable Mutex mutex;
     std::string problem GUARDED_BY(mutex);
   };
@@ -162,8 +172,10 @@ class FleetCore final : public Inference,
     const LatencyModel* latency = nullptr;  // of latencies_
     Nanoseconds longest{0};                 // of a row alone, of the members that have it
     std::string shapes;                     // of its inputs and outputs; empty: not known
-    int failed_loads = 0;                   // in a row
-    TimePoint retry_at{};                   // not placed anew before, because a load has failed
+    /// The members that have the model in these shapes, or had it when they were there last.
+    std::set<std::size_t> holders;
+    int failed_loads = 0;  // in a row
+    TimePoint retry_at{};  // not placed anew before, because a load has failed
   };
   using Replica = std::pair<std::string, std::size_t>;  // model, member
   struct Flight;
@@ -190,8 +202,10 @@ class FleetCore final : public Inference,
   std::shared_ptr<Member> MemberAt(std::size_t index) const;  // null: it has left
   Status MayJoin(const FleetJoin& join) const REQUIRES(members_mutex_);
   static FleetDeviceReport DeviceReport(const Member& member);
-  Known* Find(const std::string& model) const;  // null: the fleet does not have it
-  std::vector<Known*> AllKnown() const;
+  Slots SlotsToTell() const;
+  using KnownPtr = std::shared_ptr<Known>;
+  KnownPtr Find(const std::string& model) const;  // null: the fleet does not have it
+  std::vector<KnownPtr> AllKnown() const;
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
   const LatencyModel& LatencyOf(Nanoseconds standalone);
@@ -211,8 +225,14 @@ class FleetCore final : public Inference,
   void FollowMembers(TimePoint now);
   void LetGo();
   bool Follow(std::size_t index);
-  std::string ProblemOf(const Member& member, const std::vector<ModelStatus>& models);
-  std::string OtherShapes(const Member& member, const std::string& model, const Known& known);
+  KnownPtr FindOrAdd(const std::string& model, const Member& member);
+  std::string ProblemOf(std::size_t index, const std::vector<ModelStatus>& models) const;
+  std::string OtherAddress(const Member& member) const;
+  std::string OtherShapes(std::size_t index, const std::string& model, const Known& known) const;
+  std::string HolderOf(const Known& known) const;
+  void TakeShapes(std::size_t index, const std::string& model, Known& known) const;
+  void NoLongerHolds(std::size_t index, bool all);
+  void Forget();
   void FollowRoutes(Known& known, std::set<Replica>& strays);
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
@@ -223,14 +243,16 @@ class FleetCore final : public Inference,
   void KeepRoomForLeaving(PlacementView& view) const;
 
   const FleetOptions options_;
-  FleetRoutes routes_;  // the members' callbacks use it
+  const std::string id_;  // server_id.h
+  FleetRoutes routes_;    // the members' callbacks use it
   Suspects suspects_;
   std::atomic<std::uint64_t> retries_{0};
   bool has_devices_ = false;  // immutable after Make
   mutable Mutex members_mutex_;
   Slots members_ GUARDED_BY(members_mutex_);
-  mutable Mutex known_mutex_;  // of the map itself: its entries stay
-  std::map<std::string, std::unique_ptr<Known>> known_ GUARDED_BY(known_mutex_);
+  std::uint64_t joins_ GUARDED_BY(members_mutex_) = 0;
+  mutable Mutex known_mutex_;
+  std::map<std::string, KnownPtr> known_ GUARDED_BY(known_mutex_);
   // The rest of this group is for the keeper's thread only. Members that have left and may still be
   // in use on another thread, on which they must not end.
   Slots gone_;
@@ -241,6 +263,7 @@ class FleetCore final : public Inference,
   std::vector<SharesReport> shares_;
   std::set<Replica> there_;
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
+  bool told_full_ = false;     // the log says that a model is ignored; the keeper's thread only
   // By the time of a row, rounded, so that there are not many. Placers tell them apart by their
   // addresses. The keeper's thread only.
   std::map<int, std::unique_ptr<const LatencyModel>> latencies_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serving/core/server_id.h"
 #include "serving/fleet/fleet_core.h"
 
 namespace lagoon {
@@ -59,18 +60,34 @@ FleetRoutes::Look FleetCore::LookAt(const InferRequest& request) const {
 
 /// Why no member gets the request.
 std::optional<Error> FleetCore::Refusal(const InferRequest& request) {
-  if (draining_.load()) return Error{ErrorCode::kUnavailable, "the server is shutting down"};
+  const auto refused = [&request](const std::string& why) {
+    return Error{ErrorCode::kUnavailable, fmt::format("model {}: {}", Quoted(request.model), why)};
+  };
+  if (draining_.load()) return refused("the server is shutting down");
+  if (!request.via.empty()) {
+    if (request.via.find(id_) != std::string::npos) {
+      const std::string last = request.via.substr(request.via.rfind(',') + 1);
+      return refused(
+          fmt::format("server {} has sent back to this server, {}, a request that has "
+                      "been here: a member of one's fleet leads to the other",
+                      Shown(last), id_));
+    }
+    const std::size_t fronts = 1 + std::ranges::count(request.via, ',');
+    if (fronts >= kMostFronts) {
+      return refused(fmt::format("the request has come through {} fronts, the limit", fronts));
+    }
+  }
   if (!suspects_.empty() && !suspects_.MaySend(DigestOf(request), Now())) {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("model {}: members were lost while they ran a request with these "
-                             "inputs, so that it is sent at most once in {} s",
-                             Quoted(request.model), Suspects::kPause / std::chrono::seconds(1))};
+    return refused(
+        fmt::format("members were lost while they ran a request with these inputs, so "
+                    "that it is sent at most once in {} s",
+                    Suspects::kPause / std::chrono::seconds(1)));
   }
   return std::nullopt;
 }
 
 void FleetCore::CountArrival(const InferRequest& request) {
-  Known* const known = Find(request.model);
+  const KnownPtr known = Find(request.model);
   if (known == nullptr) return;
   const bool has_rows = known->most_rows.load() > 0 && !request.inputs.empty() &&
                         !request.inputs.front().dims.empty();
@@ -105,8 +122,11 @@ RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
 void FleetCore::SendTo(const std::shared_ptr<Flight>& flight, std::size_t index) {
   const std::shared_ptr<Member> member = MemberAt(index);
   if (member == nullptr) {
-    return Answered(flight, index, Fail(ErrorCode::kUnavailable, "the member has left the fleet"),
-                    /*lost=*/false);
+    return Answered(
+        flight, index,
+        Fail(ErrorCode::kUnavailable, fmt::format("model {}: its member has just left the fleet",
+                                                  Quoted(flight->request.model))),
+        /*lost=*/false);
   }
   const RequestHandle handle = flight->handle;
   RequestHandle of_member{};

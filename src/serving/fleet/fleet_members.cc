@@ -75,22 +75,22 @@ std::shared_ptr<FleetCore::Member> FleetCore::MemberAt(std::size_t index) const 
   return index < members_.size() ? members_[index] : nullptr;
 }
 
-FleetCore::Known* FleetCore::Find(const std::string& model) const {
+FleetCore::KnownPtr FleetCore::Find(const std::string& model) const {
   const MutexLock lock(known_mutex_);
   const auto found = known_.find(model);
-  return found == known_.end() ? nullptr : found->second.get();
+  return found == known_.end() ? nullptr : found->second;
 }
 
-std::vector<FleetCore::Known*> FleetCore::AllKnown() const {
+std::vector<FleetCore::KnownPtr> FleetCore::AllKnown() const {
   const MutexLock lock(known_mutex_);
-  std::vector<Known*> all;
-  for (const auto& [name, known] : known_) all.push_back(known.get());
+  std::vector<KnownPtr> all;
+  for (const auto& [name, known] : known_) all.push_back(known);
   return all;
 }
 
 Status FleetCore::MayJoin(const FleetJoin& join) const {
   for (const auto& member : members_) {
-    if (member == nullptr) continue;
+    if (member == nullptr || member->leaves.load()) continue;
     if (member->name == join.name) {
       return Fail(ErrorCode::kAlreadyExists,
                   fmt::format("member {} is of the fleet already, at {}", Quoted(join.name),
@@ -118,7 +118,8 @@ Status FleetCore::Join(const FleetJoin& join) {
   LAGOON_RETURN_IF_ERROR(CheckJoin(join));
   const MutexLock lock(members_mutex_);
   LAGOON_RETURN_IF_ERROR(MayJoin(join));
-  auto member = std::make_shared<Member>(options_.connect(join));
+  auto member = std::make_shared<Member>(options_.connect(join, id_));
+  member->joined = ++joins_;
   const auto free = std::ranges::find(members_, nullptr);
   if (free == members_.end()) {
     members_.push_back(std::move(member));
@@ -130,8 +131,11 @@ Status FleetCore::Join(const FleetJoin& join) {
 }
 
 Status FleetCore::Leave(const std::string& name) {
+  bool leaves = false;
   for (const auto& member : Members()) {
     if (member->name != name) continue;
+    leaves = leaves || member->leaves.load();
+    if (member->leaves.load()) continue;
     if (member->link == nullptr) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("member {} is a device of this server and stays", Quoted(name)));
@@ -140,6 +144,7 @@ Status FleetCore::Leave(const std::string& name) {
     spdlog::info("fleet: member '{}' leaves", name);
     return {};
   }
+  if (leaves) return {};
   return Fail(ErrorCode::kNotFound, fmt::format("the fleet has no member {}", Quoted(name)));
 }
 
@@ -153,7 +158,11 @@ void FleetCore::LetGo() {
     if (slots[index] == nullptr || !slots[index]->leaves.load()) continue;
     if (!routes_.Leave(index)) continue;
     std::erase_if(leaving_, [index](const auto& entry) { return entry.first.second == index; });
-    const auto counts = slots[index]->core->Statistics("", "");
+    for (const KnownPtr& known : AllKnown()) known->holders.erase(index);
+    auto counts = slots[index]->core->Statistics("", "");
+    if (counts) {
+      std::erase_if(*counts, [this](const auto& row) { return Find(row.name) == nullptr; });
+    }
     {
       const MutexLock lock(mutex_);
       if (counts) AddStatistics(former_, *counts);
@@ -165,25 +174,105 @@ void FleetCore::LetGo() {
 }
 
 /// In which shapes the member has the model, where those are not the fleet's; else empty.
-std::string FleetCore::OtherShapes(const Member& member, const std::string& model,
-                                   const Known& known) {
-  const Result<ModelMetadata> metadata = member.core->Metadata(model, "");
-  if (!metadata || known.shapes.empty()) return "";
+std::string FleetCore::OtherShapes(std::size_t index, const std::string& model,
+                                   const Known& known) const {
+  if (known.shapes.empty() || known.holders == std::set{index}) return "";
+  const Result<ModelMetadata> metadata = slots_[index]->core->Metadata(model, "");
+  if (!metadata) return "";
   const std::string shapes = ShapesOf(*metadata);
   if (shapes == known.shapes) return "";
-  return fmt::format("it has model {} as {}, and the fleet as {}", Quoted(model), shapes,
-                     known.shapes);
+  return fmt::format("it has model {} as {}, and the fleet as {}{}", Quoted(model), shapes,
+                     known.shapes, HolderOf(known));
 }
 
-std::string FleetCore::ProblemOf(const Member& member, const std::vector<ModelStatus>& models) {
-  if (member.link == nullptr) return "";
-  if (std::string problem = member.link->Problem(); !problem.empty()) return problem;
-  for (const ModelStatus& status : models) {
-    const Known* const known = Find(status.name);
-    if (known == nullptr || status.state != ModelState::kReady) continue;
-    if (std::string other = OtherShapes(member, status.name, *known); !other.empty()) return other;
+/// Why the fleet has the model in its shapes, for messages.
+std::string FleetCore::HolderOf(const Known& known) const {
+  for (const std::size_t holder : known.holders) {
+    if (holder >= slots_.size() || slots_[holder] == nullptr) continue;
+    return fmt::format(" (of member {}{})", Quoted(slots_[holder]->name),
+                       slots_[holder]->core->Ready() ? "" : ", which is not there now");
   }
   return "";
+}
+
+/// Which member the same server is already, under another address; else empty.
+std::string FleetCore::OtherAddress(const Member& member) const {
+  const std::string server = member.link->Server();
+  for (const auto& other : slots_) {
+    if (server.empty() || other == nullptr || other->link == nullptr) continue;
+    if (other->joined >= member.joined || other->leaves.load()) continue;
+    if (other->link->Server() != server) continue;
+    return fmt::format("{} is the server of member {}, {}, which is of the fleet already",
+                       member.address, Quoted(other->name), other->address);
+  }
+  return "";
+}
+
+std::string FleetCore::ProblemOf(std::size_t index, const std::vector<ModelStatus>& models) const {
+  const Member& member = *slots_[index];
+  if (member.link == nullptr) return "";
+  if (std::string problem = member.link->Problem(); !problem.empty()) return problem;
+  if (std::string other = OtherAddress(member); !other.empty()) return other;
+  for (const ModelStatus& status : models) {
+    const KnownPtr known = Find(status.name);
+    if (known == nullptr || status.state != ModelState::kReady) continue;
+    if (std::string other = OtherShapes(index, status.name, *known); !other.empty()) return other;
+  }
+  return "";
+}
+
+/// Null: the fleet does not take the model.
+FleetCore::KnownPtr FleetCore::FindOrAdd(const std::string& model, const Member& member) {
+  const MutexLock lock(known_mutex_);
+  const auto found = known_.find(model);
+  if (found != known_.end()) return found->second;
+  if (!options_.models.empty()) return nullptr;
+  if (known_.size() >= kMostModels) {
+    if (!std::exchange(told_full_, true)) {
+      spdlog::warn(
+          "fleet: model '{}' of member '{}' is not served: the fleet has {} models, the "
+          "limit",
+          model, member.name, kMostModels);
+    }
+    return nullptr;
+  }
+  return known_[model] = std::make_shared<Known>(FleetModel{model, 0});
+}
+
+/// The model is there in the fleet's shapes, or in those of this member if no other one has it.
+void FleetCore::TakeShapes(std::size_t index, const std::string& model, Known& known) const {
+  known.holders.insert(index);
+  if (!known.shapes.empty() && known.holders.size() > 1) return;
+  if (const auto metadata = slots_[index]->core->Metadata(model, "")) {
+    known.shapes = ShapesOf(*metadata);
+  }
+}
+
+/// A member that is there no longer holds the models that it does not serve; `all`: none.
+void FleetCore::NoLongerHolds(std::size_t index, bool all) {
+  for (const KnownPtr& known : AllKnown()) {
+    if (all || !there_.contains({known->model.name, index})) known->holders.erase(index);
+  }
+}
+
+/// Forgets what was known of models that no member has.
+void FleetCore::Forget() {
+  for (const KnownPtr& known : AllKnown()) {
+    const std::string& name = known->model.name;
+    if (!known->holders.empty()) continue;
+    known->shapes.clear();  // the next replica tells them
+    const bool leaves = std::ranges::any_of(
+        leaving_, [&name](const auto& entry) { return entry.first.first == name; });
+    if (!options_.models.empty() || leaves || !routes_.Forget(name)) continue;
+    {
+      const MutexLock lock(known_mutex_);
+      known_.erase(name);
+    }
+    told_full_ = false;
+    spdlog::info("fleet: model '{}' is of no member any more", name);
+    const MutexLock lock(mutex_);
+    std::erase_if(former_, [&name](const ModelStatistics& row) { return row.name == name; });
+  }
 }
 
 /// Takes note of what a member serves. False: it serves nothing now.
@@ -191,26 +280,28 @@ bool FleetCore::Follow(std::size_t index) {
   Member& member = *slots_[index];
   Inference& core = *member.core;
   const std::vector<ModelStatus> models = core.Models();
-  member.SetProblem(ProblemOf(member, models));
+  const bool away = member.link != nullptr && !member.link->Absence().empty();
+  if (!away) member.SetProblem(ProblemOf(index, models));
   shares_[index] = {};
   if (member.core->shares() != nullptr) {
     shares_[index] = core.shares()->ReadShares().value_or(SharesReport());
   }
-  if (!core.Ready() || member.out()) return false;
+  const bool ready = core.Ready() && !member.out();
+  if (!ready) {
+    member.followed.store(false);
+    if (!away && member.out()) NoLongerHolds(index, /*all=*/true);
+    return false;
+  }
   for (const ModelStatus& status : models) {
     if (status.state != ModelState::kReady) continue;
-    Known* known = Find(status.name);
-    if (known == nullptr) {
-      const MutexLock lock(known_mutex_);
-      if (!options_.models.empty() || known_.size() >= kMostModels) continue;
-      known = (known_[status.name] = std::make_unique<Known>(FleetModel{status.name, 0})).get();
-    }
+    const KnownPtr known = FindOrAdd(status.name, member);
+    if (known == nullptr) continue;
     if (there_.insert({status.name, index}).second) Learn(*known, core, status);
     if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
     known->longest = std::max(known->longest, status.standalone);
-    if (!known->shapes.empty()) continue;
-    if (const auto metadata = core.Metadata(status.name, "")) known->shapes = ShapesOf(*metadata);
+    TakeShapes(index, status.name, *known);
   }
+  NoLongerHolds(index, /*all=*/false);
   return true;
 }
 
@@ -223,12 +314,16 @@ void FleetCore::FollowMembers(TimePoint now) {
   ready_.assign(slots_.size(), false);
   shares_.resize(slots_.size());
   there_.clear();
-  for (Known* known : AllKnown()) known->longest = Nanoseconds(0);
+  for (const KnownPtr& known : AllKnown()) known->longest = Nanoseconds(0);
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     if (slots_[index] != nullptr) ready_[index] = Follow(index);
   }
   std::set<Replica> strays;
-  for (Known* known : AllKnown()) FollowRoutes(*known, strays);
+  for (const KnownPtr& known : AllKnown()) FollowRoutes(*known, strays);
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    if (slots_[index] != nullptr) slots_[index]->followed.store(ready_[index]);
+  }
+  Forget();
   Retire(strays, now);
 }
 
@@ -260,9 +355,7 @@ void FleetCore::FollowRoutes(Known& known, std::set<Replica>& strays) {
     });
   }
   if (left != routes) routes_.Set(name, std::move(left));
-  if (!any) {
-    known.shapes.clear();  // the next replica tells them
-  } else if (known.longest != Nanoseconds(known.standalone.load()) || known.latency == nullptr) {
+  if (any && (known.longest != Nanoseconds(known.standalone.load()) || known.latency == nullptr)) {
     known.standalone = known.longest.count();
     known.latency = &LatencyOf(known.longest);
   }

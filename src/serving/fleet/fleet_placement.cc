@@ -96,7 +96,7 @@ PlacementView FleetCore::View(TimePoint now) {
     gpus_.push_back(member);
     view.gpus.push_back(slots_[member]->room);
   }
-  for (Known* known : AllKnown()) AddModel(*known, now, view);
+  for (const KnownPtr& known : AllKnown()) AddModel(*known, now, view);
   SortReplicas(view.current);
   KeepRoomForLeaving(view);
   return view;
@@ -252,7 +252,7 @@ void FleetCore::ReleaseShares(const Places& wanted) {
   }
   const MutexLock lock(share_mutex_);
   std::vector<ReplicaShare> tuned;
-  for (const Known* known : AllKnown()) {
+  for (const KnownPtr& known : AllKnown()) {
     if (PlacerDecidesShare(*known)) tuned.push_back({known->model.name, {}});
   }
   for (const std::size_t member : members) SetSharesOf(member, tuned);
@@ -278,7 +278,8 @@ bool FleetCore::PlacerDecidesShare(const Known& known) const {
 /// What an operator has said of a model's share holds for its new replica too.
 void FleetCore::ResizeAgain(const Replica& replica) {
   const MutexLock lock(share_mutex_);
-  const auto& resized = Find(replica.first)->resized;
+  const KnownPtr known = Find(replica.first);
+  const auto& resized = known->resized;
   if (!resized) return;
   ShareControl* const shares = slots_[replica.second]->core->shares();
   if (shares == nullptr) return;

@@ -64,18 +64,19 @@ std::optional<std::size_t> FleetRoutes::Routed(const Model& model, std::size_t m
 
 std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name, const Look& look) {
   Candidates among;
-  Model* model = nullptr;
   {
     const MutexLock lock(mutex_);
     const auto found = models_.find(name);
     if (found == models_.end() || found->second.routes.empty()) return std::nullopt;
-    model = &found->second;
-    among = CandidatesOf(*model);
+    among = CandidatesOf(found->second);
   }
   const bool alone = among.members.size() == 1;
   std::size_t member = among.members.front();
   if (!alone) member = Choose(among, look, std::nullopt).value_or(member);
   const MutexLock lock(mutex_);
+  const auto found = models_.find(name);
+  if (found == models_.end()) return std::nullopt;  // forgotten meanwhile
+  Model* const model = &found->second;
   const std::optional<std::size_t> routed = Routed(*model, member, std::nullopt);
   if (!routed) return std::nullopt;
   member = *routed;
@@ -162,6 +163,17 @@ std::vector<RequestHandle> FleetRoutes::InFlight(const std::string& model,
     if (flight.load == &load->second) handles.push_back(handle);
   }
   return handles;
+}
+
+bool FleetRoutes::Forget(const std::string& model) {
+  const MutexLock lock(mutex_);
+  const auto found = models_.find(model);
+  if (found == models_.end()) return true;
+  const bool idle = std::ranges::all_of(
+      found->second.loads, [](const auto& load) { return load.second.in_flight == 0; });
+  if (!idle || !found->second.routes.empty()) return false;
+  models_.erase(found);
+  return true;
 }
 
 bool FleetRoutes::Leave(std::size_t member) {

@@ -77,6 +77,9 @@ class FleetRoutes {
   std::map<std::string, std::map<std::size_t, Load>> Loads() const;
   /// The replica's requests in flight, for Cancel().
   std::vector<RequestHandle> InFlight(const std::string& model, std::size_t member) const;
+  /// Drops a model without routes and its counts. False: it has requests in flight, or routes, and
+  /// stays.
+  bool Forget(const std::string& model);
   /// A member leaves: no route leads to it from now on, and its counts are dropped. False: it has
   /// requests in flight, and its counts stay.
   bool Leave(std::size_t member);
@@ -84,10 +87,10 @@ class FleetRoutes {
  private:
   struct Model {
     std::vector<FleetRoute> routes;
-    std::map<std::size_t, Load> loads;  // by member; entries stay
+    std::map<std::size_t, Load> loads;  // by member; entries with requests in flight stay
   };
   struct Flight {
-    Model* model = nullptr;  // entries stay
+    Model* model = nullptr;  // stays as long as the request is in flight
     Load* load = nullptr;
     std::size_t member = 0;
     bool again = false;         // this member is its second

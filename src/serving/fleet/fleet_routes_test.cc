@@ -18,6 +18,21 @@ TEST(FleetRoutes, AModelWithoutReplicaGetsNoRequest) {
   EXPECT_TRUE(routes.All().empty());
 }
 
+TEST(FleetRoutes, AModelIsForgottenWhenItHasNeitherRoutesNorRequests) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}});
+  const auto begun = routes.Begin("m");
+  EXPECT_FALSE(routes.Forget("m")) << "it has a route";
+  routes.Set("m", {});
+  EXPECT_FALSE(routes.Forget("m")) << "it has a request";
+  EXPECT_EQ(routes.Loads().count("m"), 1u);
+  routes.End(begun->handle);
+  EXPECT_TRUE(routes.Forget("m"));
+  EXPECT_EQ(routes.Loads().count("m"), 0u);
+  EXPECT_FALSE(routes.Begin("m"));
+  EXPECT_TRUE(routes.Forget("m"));
+}
+
 TEST(FleetRoutes, SplitsRequestsInProportionToTheFractions) {
   FleetRoutes routes(7);
   routes.Set("m", {{0, 0.75}, {1, 0.25}});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/text.h"
@@ -27,6 +28,16 @@ Status CheckJoin(const FleetJoin& join) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("the name {} of a member has {} bytes; names have 1 to {}",
                             Quoted(join.name), join.name.size(), kMostNameBytes));
+  }
+  const auto control = std::ranges::find_if(join.name, [](char c) {
+    return (c >= 0 && c < ' ') || c == 127;  // other bytes are of UTF-8
+  });
+  if (control != join.name.end()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the name {} of a member has the byte {} at {}; names have no control "
+                    "characters, as a newline is one",
+                    Quoted(join.name), static_cast<int>(*control), control - join.name.begin()));
   }
   if (IsAddress(join.address)) return {};
   return Fail(ErrorCode::kInvalidArgument,

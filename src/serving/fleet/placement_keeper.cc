@@ -93,7 +93,7 @@ void PlacementKeeper::Decide() {
   PlacementJudge::Verdict verdict;
   Result<Assignment> placed = tl::unexpected<Error>(Error{});
   if (view.gpus.empty()) {
-    verdict.reason = "no device is there";
+    verdict.reason = "no member is there on which the placer may load models";
   } else if (const Status checked = CheckView(view); !checked) {
     verdict = {PlacementJudge::Judgement::kBroken, "no decision: " + checked.error().message};
   } else {

@@ -11,20 +11,12 @@
 #include <string_view>
 #include <system_error>
 
+#include "serving/core/models.h"
+
 namespace lagoon {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kMaxNameBytes = 128;
-
-/// True for names that are safe in URLs, metrics and logs.
-bool IsModelName(std::string_view name) {
-  constexpr std::string_view kAllowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         name.find_first_not_of(kAllowed) == name.npos;
-}
 
 /// Whether `path` is a link whose target is missing or cannot be read.
 bool LeadsNowhere(const fs::path& path) {
@@ -64,7 +56,7 @@ RepositoryModel ScanModel(const fs::path& path) {
   if (!IsModelName(model.name)) {
     model.problem = fmt::format(
         "the folder's name cannot be a model's: letters, digits, '.', '_' and '-', at most {}",
-        kMaxNameBytes);
+        kMostModelNameBytes);
     return model;
   }
   std::error_code error;
