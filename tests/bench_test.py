@@ -234,8 +234,8 @@ def test_sensitivity_tabulates_what_each_assumed_constant_changes(lagoon, tmp_pa
     result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:gv100", "--sensitivity",
                                 "--requests", "10", "--windows", "1", "--schedulers", "reset")
     assert result.returncode == 0, result.stderr
-    assert "coresidency_permille" in result.stderr
-    assert metrics["throughput_normalized.reset.coresidency_permille.half"] > metrics["throughput_normalized.reset"]
+    assert "dependent_gap_ns" in result.stderr
+    assert metrics["throughput_normalized.reset.dependent_gap_ns.half"] > metrics["throughput_normalized.reset"]
 
 
 def test_the_simulator_and_a_decision_are_measured(lagoon, tmp_path):

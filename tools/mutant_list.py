@@ -49,10 +49,14 @@ GROUPS = {
     "background": ["src/device/cpu/background_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
     "sched": [f"src/sched/{name}_test.cc"
               for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
-                           "filling", "outputs", "padding", "parts", "queue_plan")] + SCHEDULING,
+                           "filling", "outputs", "padding", "parts", "queue_plan")] + ["src/policies/restart_test.cc"] + SCHEDULING,
     "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
                      "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("sim/device") + SCHEDULING,
+    "sim-device": ["sim/device/sim_device_test.cc", "src/device/conformance/suite.cc",
+                   "src/device/host/host_memory.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
+                   "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
+                  sources_of("sim/device"),
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc",
                    "src/serving/plans/failed_plans.cc", "src/sched/cost_table.cc",
@@ -85,7 +89,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
+    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                         sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
@@ -163,7 +167,6 @@ RESPONSE_RATIO = "src/policies/response_ratio.h"
 LAGOON = "src/policies/lagoon.h"
 DEFICIT = "src/policies/deficit.cc"
 PADDING = "src/sched/padding.cc"
-PADDING_H = "src/sched/padding.h"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
@@ -517,23 +520,56 @@ MUTANTS = [
      "return (word >> 1) + now.time_since_epoch().count();", "return total_;", ["clock", "conformance"]),
     ("busy-time-goes-back", "a stop that comes late takes back what was told", CLOCK,
      "return Nanoseconds(std::max(told, total));", "return Nanoseconds(total);", ["clock"]),
+    ("company-counts-at-the-start-only", "blocks keep the speed at which they began", "sim/device/engine.cc",
+     "  RepriceAll();\n", "", ["sim-device"]),
+    ("company-never-leaves", "a block stays slow when its company has gone", "sim/device/units.cc",
+     "  if (SpeedOf(u) != kFullSpeed) MarkDirty(unit);\n", "", ["sim-device"]),
+    ("company-times-bandwidth", "a block pays for its company and for the bandwidth", "sim/device/units.cc",
+     "  return std::min(of_unit, kFullSpeed * kFullSpeed / (kFullSpeed + slower));",
+     "  return of_unit * kFullSpeed / (kFullSpeed + slower);", ["sim-device"]),
+    ("use-unchecked", "a block may use more of a unit than its kernel does", "sim/device/sim_device.cc",
+     "  if (demand.use_permille > 1000) {", "  if (false) {", ["sim-device"]),
+    ("checks-by-the-clock", "a slow block checks its guard as often as a fast one", "sim/device/engine_revoke.cc",
+     "std::max<std::int64_t>(1, before + passed * group.speed)", "std::max<std::int64_t>(1, before + passed * kFullSpeed)",
+     ["sim-device"]),
     # Scheduling.
+    ("reef-runs-all-real-time-jobs", "reef starts a second real-time job beside the first", "src/policies/registry.cc",
+     "              .max_real_time_jobs = 1}),", "              }),", ["share-schedulers"]),
+    ("stream-priority-without-priority", "Triton's streams have no priorities", "src/policies/registry.cc",
+     ".streams = Streams::kPerQueue, .depth = 0},", ".streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},",
+     ["share-schedulers"]),
     ("revoked-padding-lost", "padding that left with its room is never submitted again", EVENTS,
-     "    GoBack(job, record.index);\n", "", ["sched", "schedules"]),
+     "  if (in_flight == 0 && record.index < job.next_op && !complete) GoBack(job, record.index);\n", "", ["sched", "schedules"]),
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
      "    launch.max_claimants = UnitsIn(*room, *job.queue);\n", "", ["sched"]),
     ("rule-1-ignored", "a block longer than the room is padded", PADDING,
-     " || block >= room.time) continue;", ") continue;", ["sched"]),
+     "    if (TimeInRoom(op, version.blocks, block, room) >= left) continue;\n", "", ["sched"]),
+    ("room-always-whole", "a block is padded that cannot end in what is left of the room", PADDING,
+     "  const Nanoseconds left = room.time - room.begun;", "  const Nanoseconds left = room.time;", ["sched"]),
+    ("padding-shares-units", "jobs that pad one room get the same units", PADDING,
+     "    if (inside.until == room.until) taken += inside.units;\n", "", ["sched"]),
+    ("padding-stays", "padding keeps units that a second real-time job needs", "src/sched/mechanism.cc",
+     "computing_[ClassOf(job)] > 1) RevokePadding();", "false) RevokePadding();", ["sched"]),
     ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", PADDING,
      "  if (op.occupancy < room.occupancy) return std::nullopt;\n", "", ["sched"]),
     ("begun-kernel-cut-anew", "a kernel changes its version after blocks of it have run", PADDING,
      "  bool started = job.instance->progress(op).done() > 0;", "  bool started = false;", ["sched"]),
     ("kernel-cut-anew-under-a-launch", "a kernel changes its version while a launch names it", PADDING,
      "    started = job.instance->in_flight(i) > 0;", "    started = false;", ["sched"]),
-    ("padding-keeps-no-records", "a guard outlives the record that it counts", PADDING_H,
-     "    watched_[JobLaunches::SlotOf(launch)] = *room.records;\n", "", ["sched"]),
+    ("padding-keeps-no-records", "a guard outlives the record that it counts", PADDING,
+     "  watched_[JobLaunches::SlotOf(launch)] = *room.records;\n", "", ["sched"]),
+    ("reset-too-few", "only the interrupted kernel of a group runs again", EVENTS,
+     "  const std::size_t first = OpOf(job, op).group_first;", "  const std::size_t first = op;", ["sched"]),
+    ("restart-under-a-launch", "a group is reset while a kernel of it is in flight", EVENTS,
+     "    if (job.instance->in_flight(op) > 0) return;\n", "", ["sched"]),
+    ("never-is-revoked", "a kernel that cannot restart is revoked while it runs", SUBMIT,
+     "  return restart == Restart::kNever ||", "  return", ["sched"]),
+    ("group-without-end", "a group that is interrupted again and again never ends", SUBMIT,
+     "          job.restarts.times >= kMostTimesInVain);", "          false);", ["sched"]),
+    ("group-cut-by-its-room", "a kernel loses its blocks when its room ends", PADDING,
+     "  if (op.restart == Restart::kByClaims) return block;\n", "  return block;\n", ["sched"]),
     ("plan-of-another-queue", "a job selects a plan that is not bound to its instance", POST,
      "spec.plan->queue() != queue.id", "false", ["sched"]),
     ("plan-points-to-the-former-arena", "a plan goes on in the arena that a larger one has replaced", INSTANCE,
@@ -606,7 +642,7 @@ MUTANTS = [
     ("revoked-output-lost", "a copy that left with its kernels is never submitted again", EVENTS,
      "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
     ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
-     " || padding_.job() != &job;", " || true;", ["sched"]),
+     " || !padding_.Has(job);", " || true;", ["sched"]),
     ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", EVENTS,
      "if (record.whole && !Revoked(record)) {", "if (record.whole) {", ["sched"]),
     ("deficit-forgotten", "a client that comes back at once has no deficit", DEFICIT,

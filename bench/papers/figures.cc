@@ -26,9 +26,6 @@ constexpr std::string_view kNoKernels =
     "it measures what real code costs on a real GPU; a simulated device has none";
 constexpr std::string_view kNoFramework =
     "it measures the host's serving frameworks, which a simulated device does not have";
-constexpr std::string_view kNoPriorities =
-    "it compares with streams that have priorities (Triton's), and no scheduler of Lagoon has them";
-
 constexpr std::string_view kNoTensorRt =
     "it compares with TensorRT's server on a real GPU; a simulated device has none";
 
@@ -61,6 +58,7 @@ constexpr std::array kTable{
     FigureInfo{"reef-24", "REEF Figure 24: units in use, mi50", ReefFigure24},
     FigureInfo{"reef-26", "REEF Figure 26: choice of kernels, mi50", ReefFigure26},
     FigureInfo{"reef-27", "REEF Figure 27: what padding costs, mi50", ReefFigure27},
+    FigureInfo{"reef-28", "REEF Figure 28: beside Triton, gv100", ReefFigure28},
     FigureInfo{"reef-29", "REEF Figure 29: beside Orion, gv100", ReefFigure29},
     FigureInfo{"reef-30", "REEF Figure 30: language models, gv100", ReefFigure30},
     FigureInfo{"gslice-8", "GSLICE Figures 8, 9, Table 2: alone, batch-level sim of a V100",
@@ -101,7 +99,6 @@ constexpr std::array kTable{
     FigureInfo{"paella-15", "Paella Figure 15", nullptr, kNoKernels},
     FigureInfo{"reef-14", "REEF Figure 14", nullptr, kNoKernels},
     FigureInfo{"reef-25", "REEF Figure 25", nullptr, kNoKernels},
-    FigureInfo{"reef-28", "REEF Figure 28", nullptr, kNoPriorities},
 };
 
 // The figures of a paper that can run.

@@ -117,7 +117,9 @@ class PairRuns {
       queues.push_back({"be", JobClass::kBestEffort, &models_[*best_effort]});
     }
     LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
-    LAGOON_ASSIGN_OR_RETURN(SimStage stage, SimStage::Open({.gpu = gpu_}, std::move(made), queues));
+    const SimAbort abort = AbortOf(made.config);
+    LAGOON_ASSIGN_OR_RETURN(SimStage stage,
+                            SimStage::Open({.gpu = gpu_, .abort = abort}, std::move(made), queues));
     const DisbWindow window{span_, std::vector<std::vector<Nanoseconds>>(clients.size())};
     const std::vector<VirtualRun> runs = stage.Run(clients, window, milliseconds(50));
     const double seconds = std::chrono::duration<double>(span_).count();
@@ -163,17 +165,19 @@ void ReportPairs(const std::string& scheduler, const PairTotals& totals, Figure&
   figure.CompareGain("throughput_normalized_max.reef", 1.34, most(totals.throughput), source);
   figure.CompareGain("throughput_normalized_mean_of_resnet152.reef", 1.16, Mean(totals.with_resnet),
                      source);
-  figure.Compare("pairs_without_best_effort.reef", 4, totals.starved, source);
+  figure.Compare("starved_pairs", 4, totals.starved, source);
 }
 
 }  // namespace
 
 Result<Json> DisbMetrics(const std::string& device, std::string_view workload,
-                         const std::vector<std::string>& schedulers, const FigureOptions& options) {
+                         const std::vector<std::string>& schedulers, const FigureOptions& options,
+                         std::string_view prefix) {
   SimDisbOptions run;
   LAGOON_ASSIGN_OR_RETURN(run.gpu, LoadGpuModel(device));
   LAGOON_ASSIGN_OR_RETURN(run.workload,
                           NamedDisbWorkload(workload, DisbScale::kSimulated, options.seed));
+  for (DisbClient& client : run.workload.clients) client.model.insert(0, prefix);
   run.schedulers = schedulers;
   run.requests = options.Scaled(kDisbRequests);
   run.clients = {DisbLoad::Late::kNewest};

@@ -23,13 +23,15 @@ Result<Figure> ReefFigure23(const FigureOptions& options);
 Result<Figure> ReefFigure24(const FigureOptions& options);
 Result<Figure> ReefFigure26(const FigureOptions& options);
 Result<Figure> ReefFigure27(const FigureOptions& options);
+Result<Figure> ReefFigure28(const FigureOptions& options);
 Result<Figure> ReefFigure29(const FigureOptions& options);
 Result<Figure> ReefFigure30(const FigureOptions& options);
 
 /// The metrics that RunDisbOnSim() reports for a named workload, with the number of requests that
 /// a figure needs. The clients take the newest request, as DISB's do; the names do not say so.
+/// `prefix`: of the names of kernel lists, "trt-" for TensorRT's.
 Result<nlohmann::json> DisbMetrics(const std::string& device, std::string_view workload,
                                    const std::vector<std::string>& schedulers,
-                                   const FigureOptions& options);
+                                   const FigureOptions& options, std::string_view prefix = {});
 
 }  // namespace lagoon::bench

@@ -240,6 +240,32 @@ Result<Figure> ReefFigure21(const FigureOptions& options) {
   return figure;
 }
 
+namespace {
+
+// TensorRT and PyTorch, whose interrupted kernels restart with their groups.
+Status CompareGroups(const FigureOptions& options, Figure& figure) {
+  FigurePanel panel{"One preemption on gv100, engines", "", "lost time, us, mean", {}};
+  LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn("gv100", options, 150));
+  for (const std::string_view name : kModels) panel.groups.emplace_back(name);
+  for (const std::string engine : {"trt", "torch"}) {
+    std::vector<double> shares;
+    for (std::size_t i = 0; i < kModels.size(); ++i) {
+      LAGOON_ASSIGN_OR_RETURN(const SimModel model,
+                              MakeSimModel("gv100", fmt::format("{}-{}", engine, kModels[i])));
+      preempted.best_effort = {&model};
+      LAGOON_ASSIGN_OR_RETURN(const RestoreCost cost, MeasureRestore(preempted, KillWay()));
+      shares.push_back(Mean(cost.us) / cost.alone_us);
+      panel.Add(engine, static_cast<double>(i), Mean(cost.us));
+    }
+    figure.CompareRange("restore_overhead_most." + engine + ".gv100", {0, 0.05}, Largest(shares),
+                        "REEF 6.4");
+  }
+  figure.panels.push_back(std::move(panel));
+  return {};
+}
+
+}  // namespace
+
 Result<Figure> ReefFigure22(const FigureOptions& options) {
   Figure figure;
   for (const std::string& device : kDevices) {
@@ -265,6 +291,7 @@ Result<Figure> ReefFigure22(const FigureOptions& options) {
     }
     figure.panels.push_back(std::move(panel));
   }
+  LAGOON_RETURN_IF_ERROR(CompareGroups(options, figure));
   return figure;
 }
 

@@ -75,8 +75,9 @@ Result<std::map<KernelHandle, std::vector<double>>> KernelTimes(const SimJobs& j
     timer = made.get();
     return made;
   };
-  LAGOON_ASSIGN_OR_RETURN(SimStage stage,
-                          SimStage::Open({.gpu = gpu}, std::move(reef), queues, wrap));
+  const SimAbort abort = AbortOf(reef.config);
+  LAGOON_ASSIGN_OR_RETURN(
+      SimStage stage, SimStage::Open({.gpu = gpu, .abort = abort}, std::move(reef), queues, wrap));
   stage.Run(jobs.clients, jobs.Window(span), Nanoseconds(0));
   return timer->times();
 }

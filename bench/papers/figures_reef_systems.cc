@@ -1,4 +1,4 @@
-// Figures 29 and 30: the comparison with Orion, and language models.
+// Figures 28 to 30: the comparisons with Triton and Orion, and language models.
 
 #include <fmt/format.h>
 
@@ -103,8 +103,9 @@ Result<Conversation> Converse(const GpuModel& gpu, const SimModel& model,
   }
   jobs.models.emplace(model.statistics.model, model);
   LAGOON_ASSIGN_OR_RETURN(Scheduler made, MakeScheduler(scheduler));
-  LAGOON_ASSIGN_OR_RETURN(SimStage stage,
-                          SimStage::Open({.gpu = gpu}, std::move(made), jobs.Queues()));
+  const SimAbort abort = AbortOf(made.config);
+  LAGOON_ASSIGN_OR_RETURN(
+      SimStage stage, SimStage::Open({.gpu = gpu, .abort = abort}, std::move(made), jobs.Queues()));
   // DISB A sends at half of the model's standalone maximum.
   const Nanoseconds span = 2 * requests * model.statistics.time;
   const std::vector<VirtualRun> runs =
@@ -123,6 +124,55 @@ Result<Conversation> Converse(const GpuModel& gpu, const SimModel& model,
 
 }  // namespace
 
+// Triton's models have streams of MAX and MIN priority. REEF has no padding here, as the kernels'
+// sources are closed (6.6).
+Result<Figure> ReefFigure28(const FigureOptions& options) {
+  constexpr std::array<std::string_view, 5> kWorkloads{"A", "B", "C", "D", "E"};
+  const std::map<std::string_view, double> slower{{"A", 1.21}, {"B", 1.21}, {"C", 2.8}};
+  const std::map<std::string_view, double> over_reef{{"A", 1.12}, {"E", 5.2}};
+  const std::string triton = "stream-priority", reef = "reset";
+  Figure figure;
+  FigurePanel latency{"Real-time latency / standalone, mean", "workload", "", {}};
+  FigurePanel throughput{"Throughput of all clients / standalone", "workload", "", {}};
+  std::map<std::string, std::vector<double>> latencies, throughputs;
+  for (std::size_t i = 0; i < kWorkloads.size(); ++i) {
+    const std::string workload(kWorkloads[i]);
+    LAGOON_ASSIGN_OR_RETURN(const Json metrics, DisbMetrics(std::string(kDevice), workload,
+                                                            {triton, reef}, options, "trt-"));
+    latency.groups.push_back(workload);
+    throughput.groups.push_back(workload);
+    for (const std::string& system : {triton, reef}) {
+      const double seen = metrics.at("realtime_latency_normalized_mean." + system);
+      const double done = metrics.at("throughput_normalized." + system);
+      latencies[system].push_back(seen);
+      throughputs[system].push_back(done);
+      latency.Add(system, static_cast<double>(i), seen);
+      throughput.Add(system, static_cast<double>(i), done);
+    }
+    const double of_triton = latencies[triton].back(), of_reef = latencies[reef].back();
+    const std::string ending = "." + workload;
+    if (const auto paper = slower.find(workload); paper != slower.end()) {
+      figure.CompareGain("realtime_latency_normalized_mean." + triton + ending, paper->second,
+                         of_triton, "REEF 6.6");
+    }
+    if (const auto paper = over_reef.find(workload); paper != over_reef.end()) {
+      figure.CompareGain("latency.stream-priority_over_reset" + ending, paper->second,
+                         of_triton / of_reef, "REEF 6.6");
+    }
+    if (workload != "C") continue;
+    figure.CompareGainRange("realtime_latency_normalized_mean.reset.C", {1, 1.09}, of_reef,
+                            "REEF 6.6");
+  }
+  figure.CompareGain("realtime_latency_normalized_mean_of_all.reset", 1.05, Mean(latencies[reef]),
+                     "REEF 6.6");
+  figure.CompareGain("throughput_normalized_mean_of_all.stream-priority", 1.21,
+                     Mean(throughputs[triton]), "REEF 6.6");
+  figure.CompareGain("throughput_normalized_mean_of_all.reset", 1.11, Mean(throughputs[reef]),
+                     "REEF 6.6");
+  figure.panels = {std::move(latency), std::move(throughput)};
+  return figure;
+}
+
 // Orion submits one kernel at a time. REEF has no padding here, as the kernels' sources are closed
 // (6.6).
 Result<Figure> ReefFigure29(const FigureOptions& options) {
@@ -137,8 +187,8 @@ Result<Figure> ReefFigure29(const FigureOptions& options) {
   FigurePanel throughput{"Throughput of all clients / standalone", "workload", "", {}};
   for (std::size_t i = 0; i < kWorkloads.size(); ++i) {
     const std::string workload(kWorkloads[i].name);
-    LAGOON_ASSIGN_OR_RETURN(const Json metrics,
-                            DisbMetrics(std::string(kDevice), workload, systems, options));
+    LAGOON_ASSIGN_OR_RETURN(const Json metrics, DisbMetrics(std::string(kDevice), workload, systems,
+                                                            options, "torch-"));
     latency.groups.push_back(workload);
     throughput.groups.push_back(workload);
     // Reports have a p99 from 1,000 requests on, else a p90.

@@ -66,8 +66,9 @@ class SimSide {
       queues.push_back(
           {client.name, client.job_class, takes_part ? &models_.at(client.model) : nullptr});
     }
-    return SimStage::Open({.gpu = options_.gpu, .seed = options_.seed}, std::move(scheduler),
-                          queues);
+    const SimAbort abort = AbortOf(scheduler.config);
+    return SimStage::Open({.gpu = options_.gpu, .abort = abort, .seed = options_.seed},
+                          std::move(scheduler), queues);
   }
 
   // One request after the other; all kernels of a request are submitted at once.

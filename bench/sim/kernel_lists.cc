@@ -33,6 +33,9 @@ constexpr std::string_view kReefVgg = "REEF Table 1, Fig. 3, 2.1; mean use assum
 // single-precision peaks (13.3 to 14.8 TFLOP/s), and a larger use of the units (6.3 says so without
 // a number).
 constexpr std::string_view kScaled = "assumed: mi50's kernels and times by peak, use 1.2 times";
+// REEF, Table 1: numbers of kernels, and of those that are not idempotent. Times and use are not
+// published: assumed as TVM's.
+constexpr std::string_view kEngine = "REEF Table 1; times and use assumed as gv100's TVM lists";
 // Paella, Table 2: times. 7.2: InceptionV3 has five times the kernels of ResNet-18. The other
 // counts are numbers of layers after fusion; use is assumed.
 constexpr std::string_view kPaella = "Paella Table 2, Fig. 13; kernel counts and use assumed";
@@ -87,6 +90,15 @@ constexpr SimModelStatistics OfGslice(std::string_view model, std::uint32_t kern
   return statistics;
 }
 
+// TensorRT and PyTorch on gv100.
+constexpr SimModelStatistics OfEngine(std::string_view model, std::uint32_t kernels,
+                                      std::uint32_t not_idempotent, std::int64_t time_us,
+                                      double use) {
+  SimModelStatistics statistics = Model("gv100", model, kernels, time_us, use, kEngine);
+  statistics.not_idempotent = not_idempotent;
+  return statistics;
+}
+
 constexpr std::array kModels{
     Model("mi50", "resnet152", 207, 9'100, 0.34, kReef),
     Vgg(),
@@ -98,6 +110,16 @@ constexpr std::array kModels{
     Model("gv100", "yolov3", 144, 8'990, 0.95, kScaled),
     Model("gv100", "bert", 393, 7'280, 0.72, kScaled),
     Model("gv100", "gpt2", 440, 11'860, 0.84, kScaled),
+    OfEngine("trt-resnet152", 103, 36, 8'180, 0.41),
+    OfEngine("trt-vgg19", 30, 0, 3'325, 0.56),
+    OfEngine("trt-yolov3", 175, 22, 8'990, 0.95),
+    OfEngine("trt-bert", 173, 12, 7'280, 0.72),
+    OfEngine("trt-gpt2", 148, 12, 11'860, 0.84),
+    OfEngine("torch-resnet152", 211, 66, 8'180, 0.41),
+    OfEngine("torch-vgg19", 81, 36, 3'325, 0.56),
+    OfEngine("torch-yolov3", 572, 3, 8'990, 0.95),
+    OfEngine("torch-bert", 238, 73, 7'280, 0.72),
+    OfEngine("torch-gpt2", 294, 36, 11'860, 0.84),
     Model("t4", "resnet18", 26, 1'580, 0.7, kPaella),
     Model("t4", "mobilenetv2", 54, 1'670, 0.6, kPaella),
     Model("t4", "resnet34", 46, 2'550, 0.7, kPaella),
@@ -189,6 +211,20 @@ std::vector<std::uint32_t> UnitsOf(const SimModelStatistics& statistics, std::ui
   return used;
 }
 
+// Kernels that are not idempotent, evenly over the list. REEF 4.4: half of them are groups of their
+// own, the largest group has 9 kernels. The other sizes are assumed: 2 to 4.
+void AddGroups(std::uint32_t count, std::vector<SimModelKernel>& kernels) {
+  constexpr std::uint32_t kLargest = 9;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::size_t at = (i + 1) * kernels.size() / (count + 1);
+    std::uint32_t size = i % 2 == 0 ? 1 : 2 + i / 2 % 3;
+    if (i == count / 2) size = kLargest;
+    kernels[at].restart = Restart::kByGroup;
+    kernels[at].group_first =
+        static_cast<std::uint32_t>(at + 1 - std::min<std::size_t>(size, at + 1));
+  }
+}
+
 }  // namespace
 
 std::span<const SimModelStatistics> SimModelTable() { return kModels; }
@@ -210,6 +246,10 @@ SimModelKernel FullKernel(Nanoseconds time, std::uint32_t units, Nanoseconds blo
 
 Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_t units,
                               Nanoseconds gap) {
+  if (statistics.not_idempotent > statistics.kernels) {
+    return Wrong(statistics, fmt::format("{} of {} kernels are not idempotent",
+                                         statistics.not_idempotent, statistics.kernels));
+  }
   if (statistics.kernels == 0 || statistics.kernels > 100'000 || units == 0 ||
       statistics.shortest <= Nanoseconds(0)) {
     return Wrong(statistics, fmt::format("{} kernels of at least {} ns on {} units",
@@ -230,6 +270,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
     if (used[i] < units) {  // one block on each unit that it uses
       kernel.blocks = used[i];
       kernel.block.time = time;
+      kernel.block.use_permille = 1000;
     }
     if (statistics.whole_units) {
       if (used[i] == units) kernel.blocks /= kBlocksPerUnit;
@@ -237,6 +278,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
     }
     model.kernels.push_back(kernel);
   }
+  AddGroups(statistics.not_idempotent, model.kernels);
   return model;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "plan/plan.h"
 
 namespace lagoon {
 
@@ -32,6 +33,7 @@ struct SimModelStatistics {
   /// Whether a block fills its unit, so that a kernel on half of its units takes twice as long. If
   /// not, four blocks fit into a unit, and do not slow each other down.
   bool whole_units = false;
+  std::uint32_t not_idempotent = 0;  // kernels that restart with a group, spread over the list
   std::string_view source;
 };
 
@@ -41,6 +43,8 @@ struct SimModelKernel {
   Nanoseconds time{0};  // the whole kernel, alone on the device
   /// Indexes of the kernels that it depends on; nullopt: the one before.
   std::optional<std::vector<std::uint32_t>> deps = {};
+  Restart restart = Restart::kByClaims;
+  std::uint32_t group_first = 0;  // PlanOp::group_first
 };
 
 /// A model's kernels, in an order in which they may run.

@@ -121,6 +121,27 @@ TEST(SimModels, VggHasThePublishedRanges) {
   EXPECT_GE(wide->blocks, 50u);
 }
 
+// REEF, Table 1 and 4.4: TensorRT's and PyTorch's kernels, and groups of at most nine.
+TEST(SimModels, KernelsOfEnginesRestartWithGroups) {
+  const SimModel torch = *MakeSimModel("gv100", "torch-resnet152");
+  std::size_t not_idempotent = 0, alone = 0, largest = 0;
+  for (std::uint32_t i = 0; i < torch.kernels.size(); ++i) {
+    if (torch.kernels[i].restart != Restart::kByGroup) continue;
+    ++not_idempotent;
+    ASSERT_LE(torch.kernels[i].group_first, i);
+    const std::size_t size = i + 1 - torch.kernels[i].group_first;
+    alone += size == 1 ? 1 : 0;
+    largest = std::max(largest, size);
+  }
+  EXPECT_EQ(not_idempotent, 66u);
+  EXPECT_NEAR(static_cast<double>(alone), 33, 1);
+  EXPECT_EQ(largest, 9u);
+  SimModelStatistics wrong = SimModelTable().front();
+  wrong.not_idempotent = 208;
+  EXPECT_THAT(MakeSimModel(wrong, 60, Nanoseconds(0)).error().message,
+              HasSubstr("208 of 207 kernels are not idempotent"));
+}
+
 // Frozen: a change of a list changes every figure that was predicted with the list.
 TEST(SimModels, ListsAreFrozen) {
   std::uint64_t sum = 14695981039346656037u;
@@ -128,12 +149,13 @@ TEST(SimModels, ListsAreFrozen) {
     const SimModel model = *MakeSimModel(statistics.device, statistics.model);
     for (const SimModelKernel& kernel : model.kernels) {
       for (const std::uint64_t value :
-           {std::uint64_t{kernel.blocks}, static_cast<std::uint64_t>(kernel.block.time.count())}) {
+           {std::uint64_t{kernel.blocks}, static_cast<std::uint64_t>(kernel.block.time.count()),
+            std::uint64_t{kernel.group_first}}) {
         sum = (sum ^ value) * 1099511628211u;
       }
     }
   }
-  EXPECT_EQ(sum, 317468896590588591u);
+  EXPECT_EQ(sum, 15177993167756432149u);
 }
 
 TEST(SimModels, UnknownAndContradictoryOnesAreNamed) {

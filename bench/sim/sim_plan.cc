@@ -27,6 +27,8 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
       op.deps = {i - 1};
     }
     op.cost = {kernel.time, kernel.block.time};
+    op.restart = kernel.restart;
+    op.group_first = kernel.group_first;
     plan.ops.push_back(std::move(op));
   }
   return loaded;

@@ -23,6 +23,12 @@ struct SimStageQueue {
   UnitRange units = {};             // QueueOptions::units
 };
 
+/// What a revocation does to running blocks where the scheduler stands for a published system: REEF
+/// kills them. Under all others they leave at their next check.
+inline SimAbort AbortOf(const SchedulerConfig& config) {
+  return config.name == "reef" ? SimAbort::kKill : SimAbort::kCheck;
+}
+
 /// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes
 /// a new stage, so that no run affects the next. One thread.
 class SimStage {

@@ -80,6 +80,7 @@ void SimEngine::Settle() {
     PumpCopies();
     PlaceAll();
   }
+  RepriceAll();
 }
 
 SubmitResult SimEngine::Add(const Launch& asked, const SimKernel& kernel) {

@@ -130,8 +130,11 @@ class SimEngine {
   void AddCandidate(std::uint32_t unit, const SimLaunch& launch);
   static std::uint32_t RoomOf(const SimLaunch& launch);  // blocks that may start
   Nanoseconds BlockTime(const SimLaunch& launch, std::uint32_t tile) const;
-  BlockGroup& GroupFor(const Active& active, TimePoint end);
+  BlockGroup& GroupFor(const Active& active, std::int64_t work);
   void CloseGroup();
+  void RepriceAll();
+  void Reprice(Resident resident);
+  void MoveBlock(Resident from, std::uint32_t to);
   void EndGroup(std::uint32_t index);
   bool CommitGroup(const BlockGroup& group);
   void AfterDone(const Progress* progress, bool complete);
@@ -166,6 +169,7 @@ class SimEngine {
   HardwareQueues queues_;
   BlockGroups groups_;
   std::uint32_t open_group_ = kNoIndex;  // the group that PlaceOn() fills
+  std::uint64_t pass_ = 0;               // number of calls of RepriceAll()
   std::uint64_t next_turn_ = 0;
   std::vector<Active> active_;  // kernels, sorted
   std::vector<Active> copies_;  // sorted

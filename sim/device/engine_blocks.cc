@@ -144,16 +144,15 @@ bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
   SimLaunch& launch = launches_[active.launch];
   const std::optional<std::uint32_t> tile = launch.progress->Claim();
   if (!tile) return false;
-  ++launch.running;
   const SimKernel& kernel = *launch.kernel;
-  const double own = Units::Bandwidth(kernel) * launch.running;
-  const Nanoseconds time =
-      units_.Slowed(BlockTime(launch, *tile), unit, kernel, active.launch, own);
-  units_.Take(unit, kernel, active.launch);
+  units_.Ask(kernel, launch.running, launch.running + 1);
+  ++launch.running;
   if (!std::exchange(launch.started, true)) Report(launch, DeviceEvent::Kind::kPlaced);
-  BlockGroup& group = GroupFor(active, now_ + time);
-  group.tiles[group.count] = *tile;
-  group.units[group.count++] = static_cast<std::uint16_t>(unit);
+  BlockGroup& group = GroupFor(active, BlockTime(launch, *tile).count() * kFullSpeed);
+  const std::uint32_t slot = group.count++;
+  group.tiles[slot] = *tile;
+  group.units[slot] = static_cast<std::uint16_t>(unit);
+  group.seats[slot] = static_cast<std::uint8_t>(units_.Take(unit, kernel, {open_group_, slot}));
   return true;
 }
 
@@ -167,20 +166,21 @@ Nanoseconds SimEngine::BlockTime(const SimLaunch& launch, std::uint32_t tile) co
   return Nanoseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(time)));
 }
 
-BlockGroup& SimEngine::GroupFor(const Active& active, TimePoint end) {
+// Blocks begin at full speed. RepriceAll() then slows down those that have company.
+BlockGroup& SimEngine::GroupFor(const Active& active, std::int64_t work) {
   if (open_group_ != kNoIndex) {
     BlockGroup& open = groups_[open_group_];
-    if (open.end == end && open.count < BlockGroup::kMaxBlocks) return open;
+    if (open.work == work && open.count < BlockGroup::kMaxBlocks) return open;
     CloseGroup();
   }
-  open_group_ = groups_.Take(launches_[active.launch], active.launch, now_, end);
+  open_group_ = groups_.Take(launches_[active.launch], active.launch, now_, work);
   return groups_[open_group_];
 }
 
 void SimEngine::CloseGroup() {
   if (open_group_ == kNoIndex) return;
   const BlockGroup& group = groups_[open_group_];
-  timers_.Set(open_group_, group.end);
+  timers_.Set(open_group_, group.end());
   Observe(group, /*ended=*/false, /*committed=*/false);
   open_group_ = kNoIndex;
 }
@@ -190,10 +190,15 @@ void SimEngine::EndGroup(std::uint32_t index) {
   const std::uint32_t launch_index = group.launch;
   SimLaunch& launch = launches_[launch_index];
   Progress* const progress = launch.progress;
-  for (std::uint32_t i = 0; i < group.count; ++i) units_.Give(group.units[i], *launch.kernel);
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    const std::uint32_t seat = group.seats[i];
+    const std::optional<Resident> moved = units_.Give(group.units[i], *launch.kernel, seat);
+    if (moved) groups_[moved->group].seats[moved->slot] = static_cast<std::uint8_t>(seat);
+  }
   ++gives_;
   changed_ = true;
   blocks_ended_ += group.count;
+  units_.Ask(*launch.kernel, launch.running, launch.running - group.count);
   launch.running -= group.count;
   const bool leaves = group.leaves;
   const bool killed = group.killed;
@@ -212,6 +217,55 @@ void SimEngine::EndGroup(std::uint32_t index) {
     AfterUnclaim(progress);
   }
   Look(launch_index);
+}
+
+// Gives blocks whose company changed their new speed. Their groups split where the speeds differ.
+void SimEngine::RepriceAll() {
+  ++pass_;
+  while (const std::optional<std::uint32_t> unit = units_.TakeDirty()) {
+    for (std::uint32_t seat = 0; seat < units_.residents(*unit).size(); ++seat) {
+      Reprice(units_.residents(*unit)[seat]);
+    }
+  }
+}
+
+void SimEngine::Reprice(Resident resident) {
+  BlockGroup& group = groups_[resident.group];
+  SimLaunch& launch = launches_[group.launch];
+  const std::int64_t speed = units_.Speed(group.units[resident.slot], *launch.kernel);
+  if (group.killed || group.speed == speed) return;
+  const bool joins =
+      group.split_pass == pass_ && group.split != kNoIndex && groups_[group.split].speed == speed;
+  if (group.count == 1 && !joins) {
+    group.Continue(now_, speed);
+    timers_.Set(resident.group, group.end());
+    return;
+  }
+  if (!joins) {
+    group.split = groups_.Split(launch, resident.group);
+    group.split_pass = pass_;
+    groups_[group.split].Continue(now_, speed);
+    timers_.Set(group.split, groups_[group.split].end());
+  }
+  MoveBlock(resident, group.split);
+  if (group.count > 0) return;
+  timers_.Drop(resident.group);
+  groups_.Free(launch, resident.group);
+}
+
+// Moves a block to another group, and the last block of its group to its place.
+void SimEngine::MoveBlock(Resident from, std::uint32_t to) {
+  BlockGroup& source = groups_[from.group];
+  const auto put = [this](const BlockGroup& old, std::uint32_t slot, Resident place) {
+    BlockGroup& group = groups_[place.group];
+    group.tiles[place.slot] = old.tiles[slot];
+    group.units[place.slot] = old.units[slot];
+    group.seats[place.slot] = old.seats[slot];
+    units_.Move(group.units[place.slot], group.seats[place.slot], place);
+  };
+  put(source, from.slot, {to, groups_[to].count++});
+  const std::uint32_t last = --source.count;
+  if (last != from.slot) put(source, last, from);
 }
 
 // Counts the blocks of the group as done. Returns whether the kernel is complete now.

@@ -49,17 +49,20 @@ bool SimEngine::MakeLeave(std::uint32_t index, TimePoint visible) {
   return true;
 }
 
-// Ends the group at its first check that can see the guard. A group without another check commits.
+// Ends the group at its first check that can see the guard: a block checks after each interval of
+// work. A group without another check commits.
 void SimEngine::LeaveAt(std::uint32_t index, const SimKernel& kernel, TimePoint visible) {
   BlockGroup& group = groups_[index];
   if (group.leaves) return;
-  const Nanoseconds interval = kernel.check_interval;
-  const Nanoseconds since = std::max(visible - group.start, Nanoseconds(1));
-  const TimePoint check = group.start + (since + interval - Nanoseconds(1)) / interval * interval;
-  if (check >= group.end) return;
+  const std::int64_t interval = kernel.check_interval.count() * kFullSpeed;
+  const std::int64_t before = group.work - group.left;  // at group.since
+  const std::int64_t passed = std::max<std::int64_t>(0, (visible - group.since).count());
+  const std::int64_t seen = std::max<std::int64_t>(1, before + passed * group.speed);
+  const std::int64_t check = (seen + interval - 1) / interval * interval;
+  if (check >= group.work) return;
   group.leaves = true;
-  group.end = check;
-  timers_.Set(index, check);
+  group.left = check - before;
+  timers_.Set(index, group.end());
 }
 
 // REEF 4.3: all blocks die where they are, and no result of an incomplete kernel is kept.
@@ -71,8 +74,7 @@ void SimEngine::Kill(std::uint32_t index, TimePoint visible) {
     BlockGroup& group = groups_[i];
     if (!group.leaves) {
       group.leaves = true;
-      group.end = visible + Nanoseconds(options_.constants.kill_ns);
-      timers_.Set(i, group.end);
+      timers_.Set(i, visible + Nanoseconds(options_.constants.kill_ns));
     }
     group.killed = true;
     for (std::uint32_t tile = 0; tile < group.count; ++tile) {

@@ -63,8 +63,8 @@ constexpr std::array kConstants{
                     "between two guard checks of a block whose kernel does not say"},
     SimConstantInfo{"kill_ns", &SimConstants::kill_ns, 0, kSecond,
                     "to kill all running blocks, where revocation kills"},
-    SimConstantInfo{"coresidency_permille", &SimConstants::coresidency_permille, 0, 100'000,
-                    "slow-down of a block by other kernels' blocks that fill the rest of its unit"},
+    SimConstantInfo{"unit_use_permille", &SimConstants::unit_use_permille, 1, 1000,
+                    "what a kernel uses of its units' throughput while it has them for itself"},
     SimConstantInfo{"share_granule", &SimConstants::share_granule, 1, 1024,
                     "units of which shares of the device are multiples"},
 };

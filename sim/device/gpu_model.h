@@ -45,8 +45,8 @@ struct SimConstants {
   // How blocks leave.
   std::int64_t check_interval_ns = 0;
   std::int64_t kill_ns = 0;
-  // Slow-down of a block by blocks of other kernels, when they fill the rest of its unit.
-  std::int64_t coresidency_permille = 0;
+  // What a kernel uses of its units' throughput while it has them for itself.
+  std::int64_t unit_use_permille = 1000;
   // DeviceInfo::share_granule.
   std::int64_t share_granule = 0;
 };

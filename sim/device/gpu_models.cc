@@ -41,7 +41,7 @@ constexpr char kCpu[] = R"json({
 "evict_ns": {"value": 0, "source": "a CPU has no queues to get past"},
 "check_interval_ns": {"value": 10000, "source": "chosen: half of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 0, "source": "not used: blocks leave at checks"},
-"coresidency_permille": {"value": 0, "source": "a unit holds one block"},
+"unit_use_permille": {"value": 1000, "source": "a unit holds one block"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json";
 
@@ -79,12 +79,12 @@ constexpr std::array kBuiltIn{
 "raise_latency_ns": {"value": 1000, "source": "assumed"},
 "notify_latency_ns": {"value": 2000, "source": "REEF Fig. 21a, calibrated"},
 "dispatch_ns": {"value": 500, "source": "assumed"},
-"stream_switch_ns": {"value": 22000, "source": "REEF 5 (dispatch delay between streams, 20-40 us); within that calibrated on REEF 6.3, Fig. 15b: streams' throughput in C"},
+"stream_switch_ns": {"value": 20000, "source": "REEF 5 (dispatch delay between streams, 20-40 us); within that calibrated on REEF 6.3, Fig. 15b: streams' throughput in C"},
 "dependent_gap_ns": {"value": 500, "source": "assumed"},
 "evict_ns": {"value": 7750, "source": "REEF Fig. 20b (31 us for a device queue of 4)"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 3000, "source": "REEF 4.5, Fig. 20b"},
-"coresidency_permille": {"value": 250, "source": "assumed"},
+"unit_use_permille": {"value": 500, "source": "REEF 6.3, Fig. 15b, calibrated with a sketch of the model: streams' throughput in C"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"gv100", R"json({
@@ -113,7 +113,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "REEF Fig. 18b, calibrated: (34 us - 15 us kill - 3 us host) / 4 queued kernels"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6"},
-"coresidency_permille": {"value": 7240, "source": "REEF 6.3, Fig. 16b, calibrated: streams' throughput in C"},
+"unit_use_permille": {"value": 1000, "source": "REEF 6.3, Fig. 16b, calibrated with a sketch of the model: streams' throughput in C"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"t4", R"json({
@@ -142,7 +142,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"gtx1660s", R"json({
@@ -171,7 +171,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"v100", R"json({
@@ -200,7 +200,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"a100", R"json({
@@ -229,7 +229,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"h200", R"json({
@@ -258,7 +258,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "as gv100"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "REEF 4.6 (GV100)"},
-"coresidency_permille": {"value": 300, "source": "assumed"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"nano", R"json({
@@ -287,7 +287,7 @@ constexpr std::array kBuiltIn{
 "evict_ns": {"value": 4000, "source": "assumed: as t4"},
 "check_interval_ns": {"value": 5000, "source": "assumed: a quarter of what the block protocol allows (20 us)"},
 "kill_ns": {"value": 15000, "source": "assumed: as t4"},
-"coresidency_permille": {"value": 300, "source": "assumed: as t4"},
+"unit_use_permille": {"value": 1000, "source": "as gv100"},
 "share_granule": {"value": 1, "source": "chosen: single units, so that no share is rounded"}
 }})json"},
     BuiltIn{"cpu2", CpuText<'2'>()},

@@ -18,6 +18,32 @@ constexpr Nanoseconds kMostBlockTime = std::chrono::hours(1);
 // Not zero, which is the value of a default-constructed TimePoint.
 constexpr TimePoint kStart{std::chrono::seconds(1)};
 
+// Blocks of a kernel that a unit holds at once.
+std::int64_t OccupancyOf(const SimConstants& constants, const SimKernel& kernel) {
+  std::int64_t most = constants.blocks_per_unit;
+  const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
+    if (of_block > 0) most = std::min(most, of_unit / of_block);
+  };
+  limit(constants.threads_per_unit, kernel.threads);
+  limit(constants.registers_per_unit, kernel.registers);
+  limit(constants.shared_bytes_per_unit, kernel.shared_bytes);
+  return most;
+}
+
+// What a block uses of its unit and of the device's bandwidth. The other demands are set already.
+void SetSpeeds(const SimConstants& constants, const BlockDemand& demand, SimKernel& kernel) {
+  const std::int64_t bandwidth = constants.memory_bytes_per_us;
+  // One block cannot move more than the device. The bounds keep the products within 64 bits.
+  const auto bytes = static_cast<std::int64_t>(
+      std::min<std::uint64_t>(demand.memory_bytes, 1'000'000'000'000'000));
+  kernel.traffic = std::min(bytes * 1000 / demand.time.count(), bandwidth);
+  const std::int64_t use = demand.use_permille > 0 ? std::int64_t{demand.use_permille}
+                                                   : 1000 / OccupancyOf(constants, kernel);
+  kernel.use = constants.unit_use_permille * use / (1'000'000 / kFullSpeed);
+  const std::int64_t share = std::max<std::int64_t>(1, bandwidth / constants.units);
+  kernel.bound_permille = std::min<std::int64_t>(1000, kernel.traffic * 1'000'000 / (use * share));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SimDevice>> SimDevice::Create(const SimDeviceOptions& options) {
@@ -88,6 +114,12 @@ Status SimDevice::CheckDemand(const std::string& kernel, const BlockDemand& dema
   if (demand.check_interval < Nanoseconds(0)) {
     return wrong(fmt::format("has a check interval of {} ns", demand.check_interval.count()));
   }
+  if (demand.use_permille > 1000) {
+    return wrong(
+        fmt::format("has a use of {} permille of what its kernel uses of a unit, it must "
+                    "be at most 1000",
+                    demand.use_permille));
+  }
   struct Limit {
     const char* what;
     std::uint64_t asked;
@@ -114,14 +146,15 @@ Result<KernelHandle> SimDevice::Load(const CodeImage& image, const KernelSpec& s
   kernel.body = image.body;
   kernel.time = demand.time;
   kernel.time_spread = demand.time_spread;
-  kernel.memory_bytes = demand.memory_bytes;
+  // An interval longer than a block can be means the same as any other one.
   kernel.check_interval = demand.check_interval > Nanoseconds(0)
-                              ? demand.check_interval
+                              ? std::min(demand.check_interval, 2 * kMostBlockTime)
                               : Nanoseconds(constants_.check_interval_ns);
   const bool whole = demand.threads == 0;
   kernel.threads = whole ? static_cast<std::uint32_t>(constants_.threads_per_unit) : demand.threads;
   kernel.registers = whole ? 0 : demand.threads * demand.registers_per_thread;
   kernel.shared_bytes = whole ? 0 : demand.shared_bytes;
+  SetSpeeds(constants_, demand, kernel);
   const MutexLock lock(mutex_);
   return kernels_.FindOrAdd(
       kernel.key(), kernel,
@@ -135,15 +168,7 @@ std::uint32_t SimDevice::LoadedKernels() const {
 
 std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
   const MutexLock lock(mutex_);
-  const SimKernel& block = kernels_[kernel];
-  std::int64_t most = constants_.blocks_per_unit;
-  const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
-    if (of_block > 0) most = std::min(most, of_unit / of_block);
-  };
-  limit(constants_.threads_per_unit, block.threads);
-  limit(constants_.registers_per_unit, block.registers);
-  limit(constants_.shared_bytes_per_unit, block.shared_bytes);
-  return static_cast<std::uint32_t>(most);
+  return static_cast<std::uint32_t>(OccupancyOf(constants_, kernels_[kernel]));
 }
 
 Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {

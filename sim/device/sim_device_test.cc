@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <map>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -115,6 +116,9 @@ TEST(SimDevice, AKernelThatDoesNotFitIntoAUnitIsRefusedByName) {
   wrong = base;
   wrong.time_spread = 1;
   EXPECT_THAT(error(wrong), HasSubstr("spread"));
+  wrong = base;
+  wrong.use_permille = 1001;
+  EXPECT_THAT(error(wrong), HasSubstr("kernel 'conv' has a use of 1001 permille"));
 }
 
 TEST(SimDevice, OptionsAndConstantsOutOfBoundsAreRefused) {
@@ -206,19 +210,107 @@ TEST(SimDevice, LaunchesWithoutAStreamTakeAFreeQueueEach) {
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 50);
 }
 
-TEST(SimDevice, CompanyOnAUnitSlowsABlockDown) {
-  GpuModel gpu = Ideal(1);
-  gpu.constants.coresidency_permille = 400;
-  Bench bench(gpu);
-  const KernelHandle half = bench.Load({.time = microseconds(100), .threads = 512});
-  const LaunchId first = bench.session->Submit(bench.Of(half, 1));
-  const LaunchId second = bench.session->Submit(bench.Of(half, 1));
+// A unit whose kernels use 0.7 of it alone, and a block that is its kernel's only one there.
+class Company : public ::testing::Test {
+ protected:
+  static GpuModel Gpu(std::uint32_t units, std::int64_t use_permille = 700) {
+    GpuModel gpu = Ideal(units);
+    gpu.constants.unit_use_permille = use_permille;
+    return gpu;
+  }
+  static BlockDemand Alone(Nanoseconds time) {
+    return {.time = time, .threads = 256, .use_permille = 1000};
+  }
+};
+
+constexpr double kRounding = 0.01;  // us
+
+TEST_F(Company, SlowsABlockDownFromTheMomentItComes) {
+  Bench bench(Gpu(1));
+  const KernelHandle kernel = bench.Load(Alone(microseconds(100)));
+  const LaunchId first = bench.session->Submit(bench.Of(kernel, 1));
+  bench.session->Pass(microseconds(50));
+  const LaunchId second = bench.session->Submit(bench.Of(kernel, 1));
   bench.session->AwaitAllRetired();
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 100);
-  // Half of the unit is taken by others: 0.4 * 1/2 more.
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 120);
-  // Blocks of one kernel do not slow each other: their mutual cost is in their measured time.
-  EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(half, 2))), 220);
+  // Together they ask for 1.4 units. The first has 50 us of work left, which take 70.
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(first)), 120, kRounding);
+  // The second did 50 us of its work meanwhile, and then runs alone.
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(second)), 170, kRounding);
+}
+
+TEST_F(Company, ThatLeavesGivesABlockItsSpeedBack) {
+  Bench bench(Gpu(1));
+  const KernelHandle kernel = bench.Load(Alone(microseconds(100)));
+  // 20 us at 1 / 1.4 of the full speed.
+  const KernelHandle short_one = bench.Load(Alone(Nanoseconds(14'286)));
+  const LaunchId first = bench.session->Submit(bench.Of(kernel, 1));
+  bench.session->Pass(microseconds(50));
+  const LaunchId second = bench.session->Submit(bench.Of(short_one, 1));
+  bench.session->AwaitAllRetired();
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(second)), 70, kRounding);
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(first)), 105.71, kRounding);
+}
+
+TEST_F(Company, OfItsOwnKernelCostsNothing) {
+  Bench bench(Gpu(1, 1000));
+  // Four blocks fit by their threads: what they cost each other is in their measured time.
+  const KernelHandle full = bench.Load({.time = microseconds(100), .threads = 256});
+  EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(full, 4))), 100);
+}
+
+TEST_F(Company, ConcernsOnlyTheUnitsThatItIsOn) {
+  struct Ends final : DeviceObserver {
+    void OnPlaced(const DeviceBlock&) override {}
+    void OnEnded(const DeviceBlock& block, TimePoint at, bool) override {
+      if (Raw(block.launch) == 1) at_us.emplace(block.tile, Microseconds(at));
+    }
+    std::map<std::uint32_t, double> at_us;
+  } ends;
+  Bench bench(Gpu(4));
+  bench.device->SetObserver(&ends);
+  const KernelHandle kernel = bench.Load(Alone(microseconds(100)));
+  const LaunchId wide = bench.session->Submit(bench.Of(kernel, 4));
+  ASSERT_EQ(Raw(wide), 1u);
+  bench.session->Pass(microseconds(50));
+  bench.session->Submit(bench.Of(kernel, 2));
+  bench.session->AwaitAllRetired();
+  ASSERT_EQ(ends.at_us.size(), 4u);
+  for (std::uint32_t tile = 0; tile < 4; ++tile) {
+    EXPECT_NEAR(ends.at_us.at(tile), tile < 2 ? 120 : 100, kRounding) << "tile " << tile;
+  }
+}
+
+TEST_F(Company, AndBandwidthDoNotAddUp) {
+  GpuModel gpu = Gpu(1, 850);
+  gpu.constants.memory_bytes_per_us = 1'000;
+  Bench bench(gpu);
+  BlockDemand greedy = Alone(microseconds(100));
+  greedy.memory_bytes = 100'000;
+  const KernelHandle kernel = bench.Load(greedy);
+  const LaunchId first = bench.session->Submit(bench.Of(kernel, 1));
+  const LaunchId second = bench.session->Submit(bench.Of(kernel, 1));
+  bench.session->AwaitAllRetired();
+  // 1.7 of the unit and 2 of the bandwidth: the worse of the two, not 3.4.
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(first)), 200, kRounding);
+  EXPECT_NEAR(Microseconds(bench.session->CompleteAt(second)), 200, kRounding);
+}
+
+TEST_F(Company, MakesChecksRarer) {
+  Bench bench(Gpu(1, 1000));
+  BlockDemand demand = Alone(microseconds(100));
+  demand.check_interval = microseconds(20);
+  const KernelHandle kernel = bench.Load(demand);
+  const GuardId guard = bench.session->NewGuard();
+  Launch launch = bench.Of(kernel, 1);
+  launch.guards[0] = bench.session->On(guard, 0);
+  const LaunchId revoked = bench.session->Submit(launch);
+  bench.session->Submit(bench.Of(kernel, 1));
+  bench.session->Pass(microseconds(50));
+  bench.session->Raise(guard, 1);
+  bench.session->AwaitRetired(revoked);
+  // At half of its speed a block checks every 40 us.
+  EXPECT_NEAR(Microseconds(bench.device->Now()), 80, kRounding);
+  EXPECT_EQ(bench.crowd.left, 1);
 }
 
 TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
@@ -230,8 +322,8 @@ TEST(SimDevice, TwoKernelsThatFillTheBandwidthSlowEachOther) {
   const LaunchId first = bench.session->Submit(bench.Of(greedy, 1));
   const LaunchId second = bench.session->Submit(bench.Of(greedy, 1));
   bench.session->AwaitAllRetired();
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 100);
-  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 160);  // 1600 asked of 1000
+  EXPECT_EQ(Microseconds(bench.session->CompleteAt(first)), 160);  // 1600 asked of 1000
+  EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 160);
   // A kernel that asks for too much by itself was measured with that.
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(greedy, 2))), 260);
 }

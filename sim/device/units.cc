@@ -1,6 +1,7 @@
 #include "sim/device/units.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lagoon {
 namespace {
@@ -14,60 +15,74 @@ Units::Units(const SimConstants& constants)
       limit_{.threads = Limit(constants.threads_per_unit),
              .registers = Limit(constants.registers_per_unit),
              .shared_bytes = Limit(constants.shared_bytes_per_unit)},
-      company_(static_cast<double>(constants.coresidency_permille) / 1000),
-      bandwidth_(static_cast<double>(constants.memory_bytes_per_us)),
-      units_(static_cast<std::size_t>(constants.units)) {}
+      bandwidth_(constants.memory_bytes_per_us),
+      units_(static_cast<std::size_t>(constants.units)),
+      residents_(units_.size() * blocks_limit_) {
+  dirty_.reserve(units_.size());
+}
 
-void Units::Take(std::uint32_t unit, const SimKernel& kernel, std::uint32_t owner) {
+std::uint32_t Units::Take(std::uint32_t unit, const SimKernel& kernel, Resident resident) {
   Unit& u = units_[unit];
-  if (u.blocks++ == 0) {
-    ++busy_;
-    u.owner = owner;
-  } else if (u.owner != owner) {
-    u.owner = kSeveral;
-  }
+  const std::uint32_t seat = u.blocks++;
+  if (seat == 0) ++busy_;
   u.threads += kernel.threads;
   u.registers += kernel.registers;
   u.shared_bytes += kernel.shared_bytes;
-  asked_ += Bandwidth(kernel);
+  u.demand += kernel.use;
+  Move(unit, seat, resident);
+  if (Speed(unit, kernel) != kFullSpeed) MarkDirty(unit);
+  return seat;
 }
 
-void Units::Give(std::uint32_t unit, const SimKernel& kernel) {
+std::optional<Resident> Units::Give(std::uint32_t unit, const SimKernel& kernel,
+                                    std::uint32_t seat) {
   Unit& u = units_[unit];
+  if (SpeedOf(u) != kFullSpeed) MarkDirty(unit);
   u.threads -= kernel.threads;
   u.registers -= kernel.registers;
   u.shared_bytes -= kernel.shared_bytes;
-  asked_ -= Bandwidth(kernel);
-  if (--u.blocks == 0) {
-    u.owner = kNobody;
-    // Sums of doubles drift, so the demand of an idle device is set to 0.
-    if (--busy_ == 0) asked_ = 0;
+  u.demand -= kernel.use;
+  const std::uint32_t last = --u.blocks;
+  if (last == 0) --busy_;
+  if (seat == last) return std::nullopt;
+  const Resident moved = residents_[unit * blocks_limit_ + last];
+  Move(unit, seat, moved);
+  return moved;
+}
+
+void Units::Ask(const SimKernel& kernel, std::uint32_t before, std::uint32_t after) {
+  if (kernel.traffic == 0) return;
+  asked_ +=
+      std::min(bandwidth_, kernel.traffic * after) - std::min(bandwidth_, kernel.traffic * before);
+  const std::int64_t step =
+      asked_ <= bandwidth_ ? kSteps
+                           : std::max<std::int64_t>(1, (kSteps * bandwidth_ + asked_ / 2) / asked_);
+  if (std::exchange(step_, step) == step) return;
+  for (std::uint32_t unit = 0; unit < size(); ++unit) {
+    if (units_[unit].blocks > 0) MarkDirty(unit);
   }
 }
 
-double Units::Bandwidth(const SimKernel& kernel) {
-  return static_cast<double>(kernel.memory_bytes) * 1000 /
-         static_cast<double>(std::max<std::int64_t>(1, kernel.time.count()));
+std::int64_t Units::Speed(std::uint32_t unit, const SimKernel& kernel) const {
+  const std::int64_t of_unit = SpeedOf(units_[unit]);
+  if (step_ == kSteps || kernel.traffic == 0) return of_unit;
+  const std::int64_t slower = kFullSpeed * (kSteps - step_) / step_ * kernel.bound_permille / 1000;
+  return std::min(of_unit, kFullSpeed * kFullSpeed / (kFullSpeed + slower));
 }
 
-Nanoseconds Units::Slowed(Nanoseconds time, std::uint32_t unit, const SimKernel& kernel,
-                          std::uint32_t owner, double own_bandwidth) const {
-  double factor = 1;
-  const Unit& u = units_[unit];
-  if (u.blocks > 0 && u.owner != owner) {
-    factor += company_ * static_cast<double>(u.threads) / static_cast<double>(limit_.threads);
+void Units::MarkDirty(std::uint32_t unit) {
+  if (!std::exchange(units_[unit].dirty, true)) dirty_.push_back(unit);
+}
+
+std::optional<std::uint32_t> Units::TakeDirty() {
+  if (next_dirty_ == dirty_.size()) {
+    dirty_.clear();
+    next_dirty_ = 0;
+    return std::nullopt;
   }
-  const double asked = asked_ + Bandwidth(kernel);
-  // The measured time includes what the kernel's own blocks ask for, even if that alone is more
-  // than the device has.
-  const double room = std::max(bandwidth_, own_bandwidth);
-  if (kernel.memory_bytes != 0 && asked > room) {
-    const double share = bandwidth_ / static_cast<double>(units_.size());
-    const double bound_by_memory = std::min(1.0, Bandwidth(kernel) / share);
-    factor *= 1 + bound_by_memory * (asked / room - 1);
-  }
-  if (factor == 1) return time;
-  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
+  const std::uint32_t unit = dirty_[next_dirty_++];
+  units_[unit].dirty = false;
+  return unit;
 }
 
 }  // namespace lagoon

@@ -17,22 +17,34 @@ struct SimKernel {
   std::uint32_t threads = 0;
   std::uint32_t registers = 0;  // per block
   std::uint32_t shared_bytes = 0;
-  std::uint64_t memory_bytes = 0;
+  std::int64_t traffic = 0;  // bytes per microsecond of one block, when the kernel runs alone
+  std::int64_t use = 0;      // part of its unit's throughput that one block uses, of kFullSpeed
+  /// How far the device's bandwidth bounds the kernel, in permille: 1000 where its blocks on a unit
+  /// ask for at least the unit's share of the bandwidth.
+  std::int64_t bound_permille = 0;
   Nanoseconds time{0};
   double time_spread = 0;
   Nanoseconds check_interval{0};
 
   /// Kernels of equal keys are the same.
-  using Key = std::tuple<Body, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
-                         std::int64_t, double, std::int64_t>;
+  using Key = std::tuple<Body, std::uint32_t, std::uint32_t, std::uint32_t, std::int64_t,
+                         std::int64_t, std::int64_t, double, std::int64_t>;
   Key key() const {
-    return {body,         threads,      registers,   shared_bytes,
-            memory_bytes, time.count(), time_spread, check_interval.count()};
+    return {body, threads,      registers,   shared_bytes,          traffic,
+            use,  time.count(), time_spread, check_interval.count()};
   }
 };
 
-/// Tracks what blocks take of the compute units: the limits of Paella's Table 1, and the slow-down
-/// by other launches' blocks. Not thread-safe; allocates only when built.
+/// Speeds of blocks, and what they use of a unit, are parts of this.
+inline constexpr std::int64_t kFullSpeed = 100'000;
+
+/// A block on a unit: a place in a BlockGroup.
+struct Resident {
+  std::uint32_t group = 0, slot = 0;
+};
+
+/// Tracks what blocks take of the compute units: the limits of Paella's Table 1, and how fast
+/// blocks run beside others. Integers only. Not thread-safe; allocates only when built.
 class Units {
  public:
   explicit Units(const SimConstants& constants);
@@ -48,33 +60,55 @@ class Units {
   }
   std::uint32_t threads(std::uint32_t unit) const { return units_[unit].threads; }
 
-  /// `owner`: the launch. Blocks of different owners on one unit slow each other down.
-  void Take(std::uint32_t unit, const SimKernel& kernel, std::uint32_t owner);
-  void Give(std::uint32_t unit, const SimKernel& kernel);
+  /// Puts a block on the unit. Returns its seat there, which later calls name.
+  std::uint32_t Take(std::uint32_t unit, const SimKernel& kernel, Resident resident);
+  /// Takes the block of the seat off the unit. Returns the resident that sits there now, if the
+  /// last one moved up.
+  std::optional<Resident> Give(std::uint32_t unit, const SimKernel& kernel, std::uint32_t seat);
+  /// The resident of the seat belongs to another group now.
+  void Move(std::uint32_t unit, std::uint32_t seat, Resident resident) {
+    residents_[unit * blocks_limit_ + seat] = resident;
+  }
+  std::span<const Resident> residents(std::uint32_t unit) const {
+    return {&residents_[unit * blocks_limit_], units_[unit].blocks};
+  }
 
-  /// The time of a block that is about to be placed: its own `time` plus the slow-down by other
-  /// blocks. It does not change when blocks come and go later.
-  Nanoseconds Slowed(Nanoseconds time, std::uint32_t unit, const SimKernel& kernel,
-                     std::uint32_t owner, double own_bandwidth) const;
-  /// Memory bandwidth that one block asks for, in bytes per microsecond.
-  static double Bandwidth(const SimKernel& kernel);
+  /// A launch of the kernel has `after` running blocks instead of `before`. What a launch asks for
+  /// beyond the device's bandwidth does not count: its time alone includes that.
+  void Ask(const SimKernel& kernel, std::uint32_t before, std::uint32_t after);
+
+  /// The speed of a block of the kernel on the unit, of kFullSpeed: the least of what its company
+  /// on the unit and what the device's bandwidth leave.
+  std::int64_t Speed(std::uint32_t unit, const SimKernel& kernel) const;
+
+  /// A unit whose blocks may have another speed since the last call for it, in order of change;
+  /// nullopt: none.
+  std::optional<std::uint32_t> TakeDirty();
 
  private:
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-  static constexpr std::uint32_t kSeveral = kNobody - 1;
+  static constexpr std::int64_t kSteps = 16;  // of the bandwidth
 
   struct Unit {
     std::uint32_t blocks = 0, threads = 0, registers = 0, shared_bytes = 0;
-    std::uint32_t owner = kNobody;
+    std::int64_t demand = 0;  // of all blocks
+    bool dirty = false;
   };
+
+  static std::int64_t SpeedOf(const Unit& unit) {
+    return unit.demand <= kFullSpeed ? kFullSpeed : kFullSpeed * kFullSpeed / unit.demand;
+  }
+  void MarkDirty(std::uint32_t unit);
 
   const std::uint32_t blocks_limit_;
   const Unit limit_;
-  const double company_;    // slow-down by a unit full of other launches' blocks
-  const double bandwidth_;  // bytes per microsecond
+  const std::int64_t bandwidth_;  // bytes per microsecond
   std::vector<Unit> units_;
-  std::uint32_t busy_ = 0;  // units with at least one block
-  double asked_ = 0;        // demand of all blocks, in bytes per microsecond
+  std::vector<Resident> residents_;  // of each unit, `blocks_limit_` seats
+  std::vector<std::uint32_t> dirty_;
+  std::size_t next_dirty_ = 0;
+  std::uint32_t busy_ = 0;      // units with at least one block
+  std::int64_t asked_ = 0;      // bytes per microsecond, of all launches
+  std::int64_t step_ = kSteps;  // part of what is asked for that the bandwidth covers
 };
 
 }  // namespace lagoon

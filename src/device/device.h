@@ -112,6 +112,9 @@ struct BlockDemand {
   std::uint32_t shared_bytes = 0;
   std::uint64_t memory_bytes = 0;  // moved from and to device memory
   Nanoseconds check_interval{0};   // between two guard checks; 0: the device's own
+  /// The block's part of what the kernel uses of a unit, in permille. 1000: the kernel has one
+  /// block on each unit. 0: the kernel has as many as fit, and each uses as much.
+  std::uint32_t use_permille = 0;
 };
 
 struct KernelSpec {

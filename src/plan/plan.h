@@ -54,6 +54,13 @@ struct OpVersion {
   OpCost cost;  // zero: not measured
 };
 
+/// What happens to a kernel that is revoked after it has begun.
+enum class Restart : std::uint8_t {
+  kByClaims,  // its blocks leave, and those that are not committed run again
+  kByGroup,   // its blocks leave, and all ops from PlanOp::group_first on run again (REEF 4.4)
+  kNever,     // it runs to its end
+};
+
 /// One kernel of a model. Ops are in topological order; the index is the op's name in `deps`.
 struct PlanOp {
   std::string name;         // of the node(s) that it computes, for people
@@ -71,6 +78,8 @@ struct PlanOp {
   std::uint32_t version = 0;    // index in `versions` of the one in the fields above
   std::uint32_t occupancy = 1;  // blocks that a unit holds at once (DeviceControl::Occupancy)
   bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
+  Restart restart = Restart::kByClaims;
+  std::uint32_t group_first = 0;  // kByGroup: the first op of its idempotent group
   OpCost cost;
   double flops = 0;           // multiply and add count as two
   double accessed_bytes = 0;  // sum over `reads` and `writes`

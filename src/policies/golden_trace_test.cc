@@ -87,6 +87,47 @@ TEST_P(ReefFigures, Figure6DynamicKernelPadding) {
   EXPECT_GE(stats_.padded_launches, 4u);
 }
 
+// REEF 3.1: one real-time job at a time. Two models whose kernels need two of the four units each.
+TEST_P(ReefFigures, ReefRunsOneRealTimeJobAtATimeAndLagoonBoth) {
+  const auto ends = [&](std::string_view scheduler) {
+    const auto device = FigureDevice(kReefUnits, GetParam());
+    Scheduler named = *MakeScheduler(scheduler);
+    Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+    const TimePoint begin = device->Now();
+    const std::vector<SimTask> tasks = {{"v1", JobClass::kRealTime, 0, {{2, 2}, {2, 2}}},
+                                        {"v2", JobClass::kRealTime, 1, {{2, 2}, {2, 2}}}};
+    std::vector<double> at;
+    for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
+      at.push_back(std::chrono::duration<double>(result.computed - begin) / kFigureUnit);
+    }
+    return at;
+  };
+  EXPECT_EQ(ends("reef"), (std::vector<double>{4, 8}));
+  EXPECT_EQ(ends("reef:max_real_time_jobs=0"), (std::vector<double>{4, 5}));
+  EXPECT_EQ(ends("lagoon"), (std::vector<double>{4, 5}));
+}
+
+// Triton's MAX and MIN: the device runs first the real-time kernels that are ready, and waits for
+// blocks that run. Alone on four units r would take 6, v 2.
+TEST_P(ReefFigures, StreamPrioritiesPutRealTimeKernelsFirstAndPreemptNothing) {
+  const auto ends = [&](std::string_view scheduler) {
+    const auto device = FigureDevice(kReefUnits, GetParam());
+    Scheduler named = *MakeScheduler(scheduler);
+    Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+    const TimePoint begin = device->Now();
+    const std::vector<SimTask> tasks = {{"r", JobClass::kBestEffort, 0, {{12, 2}}},
+                                        {"v", JobClass::kRealTime, 1, {{4, 2}}}};
+    std::vector<double> at;
+    for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
+      at.push_back(std::chrono::duration<double>(result.computed - begin) / kFigureUnit);
+    }
+    EXPECT_EQ(dispatcher.Stats().revocations, 0u);
+    return at;
+  };
+  EXPECT_EQ(ends("stream-priority"), (std::vector<double>{8, 4}));
+  EXPECT_EQ(ends("streams"), (std::vector<double>{6, 8}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Abort, ReefFigures, ::testing::Values(SimAbort::kCheck, SimAbort::kKill),
                          [](const auto& test) {
                            return test.param == SimAbort::kCheck ? "Check" : "Kill";

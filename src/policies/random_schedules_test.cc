@@ -94,6 +94,10 @@ class RandomSchedules : public testing::DispatcherFixture,
       loaded->plan.arena_bytes += random() % 1000;
       for (std::uint32_t end = 2; end < ops; end += 2) loaded->plan.part_ends.push_back(end);
       loaded->plan.part_ends.push_back(ops);
+      for (std::uint32_t op = 0; groups_ && op < ops; ++op) {
+        loaded->plan.ops[op].restart = static_cast<Restart>(random() % 3);
+        loaded->plan.ops[op].group_first = op - random() % (op + 1);
+      }
       posted.plan = *dispatcher_->AddPlan(queues[index], loaded);
       posted.blocks = ops * plan.blocks;
     }
@@ -125,7 +129,8 @@ class RandomSchedules : public testing::DispatcherFixture,
       }
       done_blocks += static_cast<int>(1 + posted_[i].blocks + 1);
     }
-    if (all_done_) {
+    reexecuted_ += dispatcher_->Stats().reexecuted;
+    if (all_done_ && dispatcher_->Stats().reexecuted == 0) {
       EXPECT_EQ(device_->blocks_run, done_blocks);
     } else {
       EXPECT_GE(device_->blocks_run, done_blocks);
@@ -137,6 +142,8 @@ class RandomSchedules : public testing::DispatcherFixture,
 
   bool slices_ = false;  // best-effort work has a minimum and a background, and requests go on
   std::uint64_t slices_seen_ = 0;
+  bool groups_ = false;  // some kernels restart with their groups, or never
+  std::uint64_t reexecuted_ = 0;
   bool all_done_ = true;
   std::vector<Posted> posted_;  // by request
 };
@@ -170,6 +177,21 @@ TEST_P(RandomSchedules, LoseNothingWithSlicesEither) {
   const bool preempts =
       MakeScheduler(GetParam())->config.preemption != SchedulerConfig::Preemption::kNone;
   EXPECT_EQ(slices_seen_ > 0, preempts);
+}
+
+TEST_P(RandomSchedules, LoseNothingWhereKernelsRestartWithTheirGroups) {
+  groups_ = true;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<std::string> log = Run(seed);
+    if (seed % 10 == 0) {
+      ASSERT_EQ(log, Run(seed));
+    }
+    if (HasFailure()) break;
+  }
+  using Preemption = SchedulerConfig::Preemption;
+  const Preemption preemption = MakeScheduler(GetParam())->config.preemption;
+  EXPECT_EQ(reexecuted_ > 0, preemption == Preemption::kReset);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedulers, RandomSchedules, ::testing::ValuesIn(SchedulerNames()), Word);

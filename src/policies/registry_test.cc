@@ -91,7 +91,7 @@ TEST_F(Ranking, RealTimeGoesFirstWhereTheSchedulerSaysSo) {
 
 TEST_F(Ranking, TheDeviceDecidesUnderTheBaselinesOfStreams) {
   for (const std::string_view name :
-       {"single-stream", "streams", "job-streams", "kernel-streams", "fifo"}) {
+       {"single-stream", "streams", "stream-priority", "job-streams", "kernel-streams", "fifo"}) {
     Use(name);
     const JobId early = Add(kBestEffort).id;
     Add(kRealTime);

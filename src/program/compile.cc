@@ -34,8 +34,9 @@ Result<std::shared_ptr<LoadedPlan>> BuildPlan(LoweredProgram program, WeightStor
                                               Device& device, const CompileOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(PackedWeights weights, store.Pack(program));
   auto loaded = std::make_shared<LoadedPlan>();
-  LAGOON_ASSIGN_OR_RETURN(loaded->plan,
-                          LinkPlan(program, weights, device, {options.model, options.in_place}));
+  LAGOON_ASSIGN_OR_RETURN(
+      loaded->plan,
+      LinkPlan(program, weights, device, {options.model, options.in_place, options.restart}));
   LAGOON_RETURN_IF_ERROR(CheckPlan(loaded->plan, weights.chunks));
   loaded->weights = std::move(weights.chunks);
   return loaded;

@@ -22,7 +22,8 @@ namespace lagoon {
 struct CompileOptions {
   std::string model;  // name for messages
   ImportOptions import;
-  bool in_place = false;  // see LinkOptions
+  bool in_place = false;                 // see LinkOptions
+  Restart restart = Restart::kByClaims;  // LinkOptions::restart
   /// True if plans for several shapes may share the weights, which are then packed in the form for
   /// any number of rows. Without effect on a model whose file fixes all shapes.
   bool many_shapes = false;

@@ -93,6 +93,7 @@ struct DispatcherStats {
   /// first.
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;  // blocks already done at a relaunch, which did not run again
+  std::uint64_t reexecuted = 0;      // kernels that a group's restart ran again, whole
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later
   std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work

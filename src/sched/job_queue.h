@@ -75,6 +75,8 @@ struct Job : ScheduledJob {
   std::size_t next_op = 0;
   std::size_t next_output = 0;
   std::size_t first_incomplete = 0;  // ops before this one are complete
+  // When the op before that one was complete, or the first op began; TimePoint{}: not yet.
+  TimePoint op_since{};
   // Ops before this one that are in flight have Decision::kFrontRank.
   std::size_t front_until = 0;
   std::size_t revoked_until = 0;  // ops before this one may have launches from before a revocation
@@ -84,6 +86,17 @@ struct Job : ScheduledJob {
     std::uint32_t done = 0;  // blocks of the op
     std::uint32_t times = 0;
   } in_vain;
+  // Kernels of kByGroup that were interrupted: the first op of their groups, and the last of them.
+  // Nothing more is submitted until all launches of kernels have retired and these ops are reset.
+  struct Interrupted {
+    bool any = false;
+    std::size_t first = 0, last = 0;
+  } interrupted;
+  // How often the group of the op `op` has run again, since another op's group did.
+  struct Restarts {
+    std::size_t op = 0;
+    std::uint32_t times = 0;
+  } restarts;
   std::uint32_t inputs_left = 0;  // input copies not yet complete
   std::uint32_t outputs_left = 0;
   std::uint32_t output_launches = 0;  // copies of outputs in flight

@@ -324,6 +324,7 @@ void Mechanism::Start(Job& job) {
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
   if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
   if (!job.instance->plan().ops.empty()) ++computing_[ClassOf(job)];
+  if (job.job_class == JobClass::kRealTime && computing_[ClassOf(job)] > 1) RevokePadding();
   if (Continues(job)) ++continuing_;
   active_.push_back(job);
   UpdateReady(job);
@@ -339,6 +340,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
     job.queue->served += took;
     CountServed(job, job.instance->progress(job.first_incomplete).blocks());
     job.counted = 0;
+    job.op_since = at;
     ++job.first_incomplete;
   }
   if (job.next_op < job.first_incomplete) SetNextOp(job, job.first_incomplete);
@@ -447,8 +449,14 @@ void Mechanism::UpdateReady(Job& job) {
     if (job.state != Job::State::kActive) return false;
     if (job.launches > 0 && job.background != InBackground(job)) return false;  // until they retire
     if (job.next_input < job.inputs.size()) return true;
-    const std::size_t ops = job.instance->plan().ops.size();
+    if (job.interrupted.any) return false;
+    const std::vector<PlanOp>& all = job.instance->plan().ops;
+    const std::size_t ops = all.size();
     if (job.next_op == ops) return job.next_output < job.outputs.size() && OutputsMayGo(job);
+    // What was revoked may turn out to be interrupted.
+    if (all[job.next_op].restart == Restart::kByGroup && job.instance->in_flight(job.next_op) > 0) {
+      return false;
+    }
     return config_.depth == 0 || job.next_op - job.first_incomplete < config_.depth;
   };
   ready_.Update(job, ready());

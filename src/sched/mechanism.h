@@ -95,6 +95,8 @@ class Mechanism {
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
   void OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at);
   void OnOutputRetired(const JobLaunch& record);
+  void Interrupt(Job& job, std::size_t op);
+  void RestartGroup(Job& job);
   void OnLost(FinishedJobs& finished);
   bool Revoked(const JobLaunch& launch) const;
 
@@ -136,6 +138,7 @@ class Mechanism {
   void CountInVain(Job& job, std::size_t op);
   std::size_t FirstRevocable(const Job& job) const;
   bool MaySpare(const Job& job) const;
+  bool RunsToItsEnd(const Job& job, std::size_t op) const;
   void SetGuards(const Job& job, const PaddingRoom* room, bool spared, Launch& launch) const;
   void TellRevoked(std::uint32_t kernels);
   void Revoke(Job& job);
@@ -146,6 +149,7 @@ class Mechanism {
   bool Pick(const ReadyView& view);
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
   void PadRealTime();
+  void RevokePadding();
   bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
   bool SubmitOp(Job& job, const PaddingRoom* room);
   bool SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_t index);

@@ -6,6 +6,11 @@
 #include "sched/mechanism.h"
 
 namespace lagoon {
+namespace {
+
+const PlanOp& OpOf(const Job& job, std::size_t op) { return job.instance->plan().ops[op]; }
+
+}  // namespace
 
 std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
   std::array<DeviceEvent, 64> events;
@@ -37,8 +42,10 @@ std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
 void Mechanism::OnPlaced(const DeviceEvent& event) {
   JobLaunch& record = launches_.Find(event.launch);
   record.placed = event.at;
-  TimePoint& first = record.job->result.first_block;
+  Job& job = *record.job;
+  TimePoint& first = job.result.first_block;
   if (first == TimePoint{}) first = event.at;
+  if (record.kind == JobLaunch::Kind::kOp && job.op_since == TimePoint{}) job.op_since = event.at;
 }
 
 void Mechanism::OnComplete(const DeviceEvent& event) {
@@ -89,7 +96,7 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   in_flight_.Remove(record);
   const std::uint32_t in_flight = --job.instance->in_flight(record.index);
   if (record.padding) {
-    padding_.Remove(id);
+    padding_.Remove(job, id);
   } else if (record.spared) {
     spared_ = {};
   } else if (job.job_class == JobClass::kBestEffort && record.limit == group_limit_) {
@@ -99,12 +106,47 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   // The kernel may be complete by now: after a revocation it may have two launches in flight, and a
   // block of either may complete it.
   Advance(job, at);
+  const bool begun = record.placed != TimePoint{};
+  const bool complete = job.instance->progress(record.index).Complete();
+  if (begun && !complete && OpOf(job, record.index).restart == Restart::kByGroup) {
+    Interrupt(job, record.index);
+  }
+  if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.
   // The rest of the blocks is not submitted yet.
-  if (in_flight == 0 && record.index < job.next_op &&
-      !job.instance->progress(record.index).Complete()) {
-    GoBack(job, record.index);
+  if (in_flight == 0 && record.index < job.next_op && !complete) GoBack(job, record.index);
+}
+
+// Blocks of the op left without their tiles, and may have overwritten what they read.
+void Mechanism::Interrupt(Job& job, std::size_t op) {
+  const std::size_t first = OpOf(job, op).group_first;
+  Job::Interrupted& interrupted = job.interrupted;
+  interrupted.first = interrupted.any ? std::min(interrupted.first, first) : first;
+  interrupted.last = interrupted.any ? std::max(interrupted.last, op) : op;
+  interrupted.any = true;
+  UpdateReady(job);
+}
+
+// Once no launch of the job can touch the ops any more: forgets what the interrupted groups have
+// done, so that they run again from their first op.
+void Mechanism::RestartGroup(Job& job) {
+  const auto [any, first, last] = job.interrupted;
+  const std::size_t end = std::max(job.next_op, job.revoked_until);
+  if (job.output_launches > 0) return;
+  for (std::size_t op = first; op < std::max(end, last + 1); ++op) {
+    if (job.instance->in_flight(op) > 0) return;
   }
+  for (std::size_t op = first; op <= last; ++op) {
+    job.instance->progress(op).Reset();
+    if (op < job.first_incomplete) job.remaining += job.costs->kernel(op);
+  }
+  stats_.reexecuted += last + 1 - first;
+  job.restarts.times = job.restarts.op == last ? job.restarts.times + 1 : 1;
+  job.restarts.op = last;
+  job.interrupted = {};
+  job.counted = 0;
+  job.first_incomplete = std::min(job.first_incomplete, first);
+  GoBack(job, job.first_incomplete);
 }
 
 void Mechanism::OnOutputRetired(const JobLaunch& record) {
@@ -115,6 +157,7 @@ void Mechanism::OnOutputRetired(const JobLaunch& record) {
   if (!job.instance->OutputCopy(record.index, nullptr).progress->Complete()) {
     job.next_output = std::min<std::size_t>(job.next_output, record.index);
   }
+  if (job.interrupted.any) RestartGroup(job);
   UpdateReady(job);
 }
 

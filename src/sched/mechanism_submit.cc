@@ -69,7 +69,8 @@ bool Mechanism::MaySpare(const Job& job) const {
   if (config_.preemption != SchedulerConfig::Preemption::kReset || spared_.job != nullptr ||
       job.job_class != JobClass::kBestEffort || job.next_op != job.first_incomplete ||
       job.in_vain.op != job.next_op || job.in_vain.times < kMostTimesInVain ||
-      job.in_vain.done != job.instance->progress(job.next_op).done()) {
+      job.in_vain.done != job.instance->progress(job.next_op).done() ||
+      job.instance->plan().ops[job.next_op].restart != Restart::kByClaims) {
     return false;
   }
   const std::uint32_t all = device_.info().units;
@@ -81,6 +82,14 @@ bool Mechanism::MaySpare(const Job& job) const {
     if (units.count == 1 && own.Has(units.first)) return false;
   }
   return true;
+}
+
+// Whether the op is not revoked once it has begun. A group that real-time work restarts again and
+// again would else never end.
+bool Mechanism::RunsToItsEnd(const Job& job, std::size_t op) const {
+  const Restart restart = job.instance->plan().ops[op].restart;
+  return restart == Restart::kNever || (restart == Restart::kByGroup && job.restarts.op == op &&
+                                        job.restarts.times >= kMostTimesInVain);
 }
 
 void Mechanism::TellRevoked(std::uint32_t kernels) {
@@ -220,12 +229,30 @@ void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
   const std::optional<PaddingRoom> room = padding_.FindRoom(config_.padding_kernels);
   if (!room) return;
-  if (Job* const job = padding_.job(); job == nullptr) {
-    Job* const picked = padding_.Pick(*room, *policy_);
-    if (picked != nullptr) Serve(*picked, ~0u, &*room);
-  } else if (job->ready_hook.is_linked()) {
-    SubmitNext(*job, ~0u, &*room);
+  const auto pad = [&](Job& job, std::uint32_t units) {
+    PaddingRoom own = *room;
+    own.units = units;
+    const std::uint64_t before = stats_.padded_launches;
+    Serve(job, ~0u, &own);
+    return stats_.padded_launches > before;
+  };
+  for (const Padding::Inside& inside : padding_.inside()) {
+    if (inside.until == room->until && inside.job->ready_hook.is_linked()) {
+      pad(*inside.job, inside.units);
+    }
   }
+  while (const std::uint32_t free = padding_.FreeUnits(*room)) {
+    PaddingRoom rest = *room;
+    rest.units = free;
+    Job* const job = padding_.Pick(rest, *policy_);
+    if (job == nullptr || !pad(*job, padding_.UnitsFor(*job, *room, free))) return;
+  }
+}
+
+// A real-time job starts beside another one, which best-effort work pads: the room is a new one.
+void Mechanism::RevokePadding() {
+  for (const Padding::Inside& inside : padding_.inside()) Revoke(*inside.job);
+  padding_.Forget();
 }
 
 // Returns false if not all kernels or copies were submitted, because the device is full or a kernel
@@ -273,7 +300,7 @@ bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room)
 bool Mechanism::OutputsMayGo(const Job& job) const {
   const std::size_t ops = job.instance->plan().ops.size();
   if (job.next_op < ops || job.output_launches > 0) return false;
-  return job.first_incomplete == ops || padding_.job() != &job;
+  return job.first_incomplete == ops || !padding_.Has(job);
 }
 
 // A copy that has not begun must be revoked with the kernels that it waits for: when its job
@@ -327,6 +354,8 @@ void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
                         config_.preemption == SchedulerConfig::Preemption::kWait};
   }
   launch.guards[1] = {device_.GuardWord(slot.guard), slot.revision, false};
+  if (!RunsToItsEnd(job, job.next_op)) return;
+  for (Guard& guard : launch.guards) guard.only_before_start = true;
 }
 
 // In the background the jobs of models are equal: the model that had least of the device goes first

@@ -18,6 +18,7 @@ PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
   return {.units = std::min(a.units, b.units),
           .taken = std::max(a.taken, b.taken),
           .time = a.time + b.time,
+          .begun = a.begun,
           .occupancy = std::max(a.occupancy, b.occupancy),
           .until = b.until,
           .records = b.records};
@@ -75,10 +76,14 @@ bool FitsBeside(const Job& job, const PaddingRoom& whole) {
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 
-/// Time of a block. A kernel of an engine cannot leave when its room ends, so that its longest run
-/// counts, not its usual one.
-Nanoseconds BlockTime(const PlanOp& op) {
-  return op.opaque == nullptr ? op.cost.block : std::max(op.cost.block, op.opaque->longest());
+/// What must end before the room does: a block of `block`, or all of `blocks` blocks if those that
+/// are done would run again, or if the kernel cannot leave. Of a kernel of an engine, which cannot
+/// leave, the longest run counts.
+Nanoseconds TimeInRoom(const PlanOp& op, std::uint32_t blocks, Nanoseconds block,
+                       const PaddingRoom& room) {
+  if (op.opaque != nullptr) return std::max(block, op.opaque->longest());
+  if (op.restart == Restart::kByClaims) return block;
+  return block * ((blocks + room.units - 1) / room.units);
 }
 
 }  // namespace
@@ -105,14 +110,19 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room) {
   if (op.occupancy < room.occupancy) return std::nullopt;
-  if (op.versions.empty()) return BlockTime(op) < room.time ? std::optional(0) : std::nullopt;
+  const Nanoseconds left = room.time - room.begun;
+  if (op.versions.empty()) {
+    const Nanoseconds time = TimeInRoom(op, op.blocks, op.cost.block, room);
+    return time < left ? std::optional(0) : std::nullopt;
+  }
   std::optional<std::uint32_t> best;
   Nanoseconds soonest{0};
   for (std::uint32_t i = 0; i < op.versions.size(); ++i) {
     const OpVersion& version = op.versions[i];
     const Nanoseconds block = i == op.version ? op.cost.block : version.cost.block;
     const bool measured = i == op.version || block > Nanoseconds(0);
-    if (started.value_or(i) != i || !measured || block >= room.time) continue;
+    if (started.value_or(i) != i || !measured) continue;
+    if (TimeInRoom(op, version.blocks, block, room) >= left) continue;
     const Nanoseconds all = block * ((version.blocks + room.units - 1) / room.units);
     if (best && all >= soonest) continue;
     best = i;
@@ -146,11 +156,13 @@ std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
         job.first_incomplete == job.instance->plan().ops.size()) {
       continue;
     }
-    const std::optional<PaddingRoom> beside = RoomBeside(job, units, kernels);
+    std::optional<PaddingRoom> beside = RoomBeside(job, units, kernels);
     if (!beside) return std::nullopt;
+    // Padding that is submitted before the kernel can start begins with it.
+    if (job.op_since != TimePoint{}) beside->begun = kRelaunch + (device_.Now() - job.op_since);
     taken += units - beside->units;
     const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
-    if (!room || beside->time < room->time) room = beside;
+    if (!room || beside->time - beside->begun < room->time - room->begun) room = beside;
     room->occupancy = occupancy;
   }
   if (!room || taken >= units) return std::nullopt;
@@ -160,7 +172,7 @@ std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
 }
 
 Job* Padding::Pick(const PaddingRoom& room, Policy& policy) const {
-  constexpr int kTries = 8;
+  constexpr int kTries = 64;
   const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
   const Decision decision = policy.Pick({device_.Now(), view});
   if (!decision.job) return nullptr;
@@ -175,6 +187,45 @@ Job* Padding::Pick(const PaddingRoom& room, Policy& policy) const {
     }
   }
   return nullptr;
+}
+
+std::uint32_t Padding::UnitsFor(const Job& job, const PaddingRoom& room, std::uint32_t free) const {
+  const Inside* const inside = Find(job);
+  if (inside != nullptr && inside->until == room.until) return inside->units;
+  const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
+  const std::uint32_t blocks = job.next_op < plan.ops.size() ? plan.ops[job.next_op].blocks : 1;
+  return std::min(free, std::max(blocks, 1U));
+}
+
+const Padding::Inside* Padding::Find(const Job& job) const {
+  const auto found = std::ranges::find(jobs_inside_, &job, &Inside::job);
+  return found == jobs_inside_.end() ? nullptr : &*found;
+}
+
+std::uint32_t Padding::FreeUnits(const PaddingRoom& room) const {
+  std::uint32_t taken = 0;
+  for (const Inside& inside : jobs_inside_) {
+    if (inside.until == room.until) taken += inside.units;
+  }
+  return room.units - std::min(room.units, taken);
+}
+
+void Padding::Add(Job& job, LaunchId launch, const PaddingRoom& room) {
+  auto found = std::ranges::find(jobs_inside_, &job, &Inside::job);
+  if (found == jobs_inside_.end()) found = jobs_inside_.insert(found, {.job = &job});
+  ++found->kernels;
+  found->units = room.units;
+  found->until = room.until;
+  watched_[JobLaunches::SlotOf(launch)] = *room.records;
+}
+
+void Padding::Remove(const Job& job, LaunchId launch) {
+  const auto found = std::ranges::find(jobs_inside_, &job, &Inside::job);
+  if (--found->kernels == 0) {
+    *found = jobs_inside_.back();
+    jobs_inside_.pop_back();
+  }
+  watched_[JobLaunches::SlotOf(launch)] = nullptr;
 }
 
 }  // namespace lagoon

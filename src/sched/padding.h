@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "device/device.h"
@@ -18,6 +19,7 @@ struct PaddingRoom {
   std::uint32_t units = 0;
   std::uint32_t taken = 0;          // units that the real-time work needs
   Nanoseconds time{0};              // expected duration
+  Nanoseconds begun{0};             // part of `time` that is over when padding can start
   std::uint32_t occupancy = 0;      // the largest one of the real-time kernels
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
   const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` lies
@@ -37,8 +39,8 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 
 /// The version of a best-effort kernel to run in the room; nullopt: the kernel does not fit.
 ///
-/// - Rule 1: one block takes less time than the room lasts. For a kernel of an engine that is its
-///   longest run so far (OpaqueOp::longest).
+/// - Rule 1: one block, begun now, ends before the room does. For a kernel of an engine its longest
+///   run so far counts (OpaqueOp::longest).
 /// - Rule 2: a unit holds at least as many of its blocks as of the real-time kernels' blocks, so
 ///   that padding does not lower their occupancy.
 ///
@@ -58,8 +60,8 @@ inline Guard GuardOf(const PaddingRoom& room) {
 /// fits into the room.
 bool ChooseVersion(Job& job, const PaddingRoom* room);
 
-/// Finds the room beside all active real-time jobs and the best-effort job that pads it. One job
-/// pads at a time, so that padding does not take more units than the room has for long.
+/// Finds the room beside all active real-time jobs and the best-effort jobs that pad it, each on
+/// units of its own (REEF 5.2: until no unit or candidate is left).
 class Padding {
  public:
   /// The indexes are the mechanism's.
@@ -68,39 +70,53 @@ class Padding {
         ready_(ready),
         jobs_(jobs),
         active_(active),
-        watched_(device.info().max_launches) {}
+        watched_(device.info().max_launches) {
+    jobs_inside_.reserve(device.info().max_launches);
+  }
 
   /// The room that all active real-time jobs leave together: the units that none of them needs, for
   /// the shortest of their times. Looks at the next `kernels` kernels of each job. nullopt: no unit
   /// is left, or no real-time job has a kernel left.
   std::optional<PaddingRoom> FindRoom(std::uint32_t kernels) const;
   /// The ready best-effort job to pad with: the policy's choice if its next kernel fits into the
-  /// room, else the first job in the policy's order that fits, among the first 8. Null: none.
+  /// room, else the first job in the policy's order that fits, among the first 64. Null: none.
   Job* Pick(const PaddingRoom& room, Policy& policy) const;
+  /// The units of the room for the next kernel of a job of which `free` are free: those that the
+  /// job has in the room already, else as many as the kernel has blocks.
+  std::uint32_t UnitsFor(const Job& job, const PaddingRoom& room, std::uint32_t free) const;
 
-  /// A kernel of the job was submitted as padding. job() is null or this job. The launch has a
-  /// guard on a record of the real-time job. The records live until Remove(), even if the real-time
-  /// job has ended by then and its plan is gone.
-  void Add(Job& job, LaunchId launch, const PaddingRoom& room) {
-    job_ = &job;
-    ++kernels_;
-    watched_[JobLaunches::SlotOf(launch)] = *room.records;
+  /// A job that has kernels in flight as padding.
+  struct Inside {
+    Job* job = nullptr;
+    std::uint32_t kernels = 0;        // in flight as padding
+    std::uint32_t units = 0;          // of the room, for the job alone
+    const Progress* until = nullptr;  // PaddingRoom::until of the last kernel
+  };
+  /// They keep their places while no kernel retires.
+  std::span<const Inside> inside() const { return jobs_inside_; }
+  bool Has(const Job& job) const { return Find(job) != nullptr; }
+  /// The units of the room that no job inside has.
+  std::uint32_t FreeUnits(const PaddingRoom& room) const;
+
+  /// A kernel of the job was submitted as padding. The launch has a guard on a record of the
+  /// real-time job. The records live until Remove(), even if the real-time job has ended by then
+  /// and its plan is gone.
+  void Add(Job& job, LaunchId launch, const PaddingRoom& room);
+  /// The room has changed: what is inside counts for no room until its next kernel.
+  void Forget() {
+    for (Inside& inside : jobs_inside_) inside.until = nullptr;
   }
-  /// A kernel that was submitted as padding has retired.
-  void Remove(LaunchId launch) {
-    --kernels_;
-    watched_[JobLaunches::SlotOf(launch)] = nullptr;
-  }
-  /// The job with kernels in flight as padding, or null.
-  Job* job() const { return kernels_ > 0 ? job_ : nullptr; }
+  /// A kernel of the job that was submitted as padding has retired.
+  void Remove(const Job& job, LaunchId launch);
 
  private:
+  const Inside* Find(const Job& job) const;
+
   const Device& device_;
   const ReadyIndex& ready_;
   JobsById& jobs_;
   const ActiveJobs& active_;
-  std::uint32_t kernels_ = 0;  // in flight as padding
-  Job* job_ = nullptr;         // the job of these kernels; valid while there are any
+  std::vector<Inside> jobs_inside_;
   std::vector<std::shared_ptr<const ProgressRecords>> watched_;  // by the launch's slot
 };
 

@@ -260,6 +260,75 @@ TEST_F(PaddingTest, TakesNoMoreUnitsThanAreLeft) {
   EXPECT_EQ(device_->max_claimants(), 5u);
 }
 
+TEST_F(PaddingTest, SeveralJobsShareARoomEachOnUnitsOfItsOwn) {  // REEF 5.2
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/8);
+  const QueueId narrow = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(20)));
+  const QueueId wide = AddQueue(JobClass::kBestEffort, Chain({5}, microseconds(20)));
+  const QueueId left_out = AddQueue(JobClass::kBestEffort, Chain({1}, microseconds(20)));
+  const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({4}));
+  Request& second = Add();
+  Request& third = Add();
+  ASSERT_TRUE(Post(urgent, urgent_));
+  ASSERT_TRUE(Post(narrow, background_));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  EXPECT_EQ(device_->max_claimants(), 2u);  // of four units, as many as it has blocks
+  ASSERT_TRUE(Post(wide, second));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 2u);
+  EXPECT_EQ(device_->max_claimants(), 2u);  // what is left
+  ASSERT_TRUE(Post(left_out, third));
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 2u);
+  device_->RunAll();
+  for (const Request* request : {&urgent_, &background_, &second, &third}) {
+    EXPECT_EQ(request->result.outcome, Outcome::kDone);
+  }
+}
+
+TEST_F(PaddingTest, AnotherRealTimeJobRevokesIt) {
+  Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+      /*units=*/4);
+  const QueueId background = AddQueue(JobClass::kBestEffort, Chain({20}, microseconds(20)));
+  const QueueId first = AddQueue(JobClass::kRealTime, Chain({2}));
+  const QueueId other = AddQueue(JobClass::kRealTime, Chain({1}));
+  Request& second = Add();
+  ASSERT_TRUE(Post(first, urgent_));
+  ASSERT_TRUE(Post(background, background_));
+  EXPECT_EQ(device_->max_claimants(), 2u);
+  EXPECT_EQ(dispatcher_->Stats().revocations, 0u);
+  ASSERT_TRUE(Post(other, second));
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);
+  EXPECT_EQ(background_.finished, 0);
+  // The room is found anew: one unit is left.
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 2u);
+  EXPECT_EQ(device_->max_claimants(), 1u);
+  device_->RunAll();
+  EXPECT_EQ(second.result.outcome, Outcome::kDone);
+  EXPECT_EQ(background_.result.outcome, Outcome::kDone);
+  EXPECT_EQ(device_->blocks_run, (1 + 2 + 1) + (1 + 1 + 1) + (1 + 20 + 1));  // no tile twice
+}
+
+TEST_F(PaddingTest, ABlockMustEndInWhatIsLeftOfTheRoom) {
+  for (const bool late : {false, true}) {
+    Use(kPadding, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/4);
+    const QueueId background = AddQueue(JobClass::kBestEffort, Chain({2}, microseconds(25)));
+    const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({2}, microseconds(15)));  // 30 us
+    Request& request = Add();
+    Request& padding = Add();
+    ASSERT_TRUE(Post(urgent, request));
+    if (late) {
+      ASSERT_TRUE(device_->RunBlock());    // its input
+      ASSERT_TRUE(device_->StartBlock());  // its kernel begins
+      device_->Advance(microseconds(10));
+    }
+    ASSERT_TRUE(Post(background, padding));
+    EXPECT_EQ(dispatcher_->Stats().padded_launches, late ? 0u : 1u);
+    if (late) device_->FinishBlock(true);
+    device_->RunAll();
+    EXPECT_EQ(padding.result.outcome, Outcome::kDone);
+  }
+}
+
 TEST_F(PaddingTest, AKernelThatALaunchNamesIsNotCutAnew) {
   auto background = std::const_pointer_cast<LoadedPlan>(Chain({1}, microseconds(200)));
   PlanOp& op = background->plan.ops[0];

@@ -61,6 +61,7 @@ class Linker {
       LAGOON_ASSIGN_OR_RETURN(PlanOp op, LinkOp(program_.ops[i]));
       op.deps = deps[i];
       op.in_place = in_place_[i];
+      if (options.in_place) SetRestart(i, options, op);
       if (op.opaque != nullptr) plan_.opaque.push_back(static_cast<std::uint32_t>(i));
       plan_.ops.push_back(std::move(op));
     }
@@ -145,6 +146,14 @@ class Linker {
     }
   }
 
+  // An op that is its whole group can be run again by claims: no block reads what another writes.
+  void SetRestart(std::size_t i, const LinkOptions& options, PlanOp& op) const {
+    if (options.restart == Restart::kNever) op.restart = Restart::kNever;
+    if (options.restart != Restart::kByGroup || !in_place_[i]) return;
+    op.restart = Restart::kByGroup;
+    op.group_first = group_start_[i];
+  }
+
   // True if output 0 of op i may take the place of one of its inputs: both are the same bytes, and
   // only this operand of this op still needs them.
   bool MayReplace(std::uint32_t i, const Operand& input, const Ordering& ordering) const {
@@ -224,7 +233,9 @@ class Linker {
       for (const ByteRange& range : *ranges) op.accessed_bytes += static_cast<double>(range.bytes);
     }
     op.opaque = lowered.opaque;
-    if (op.opaque != nullptr) op.status = op.relocations.back().offset;
+    if (op.opaque == nullptr) return op;
+    op.status = op.relocations.back().offset;
+    op.restart = Restart::kNever;
     return op;
   }
 

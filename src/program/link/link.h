@@ -19,6 +19,9 @@ struct LinkOptions {
   /// engines. Such kernels cannot simply be run again. Each one can be restored by an idempotent
   /// group of at most kMaxInPlaceGroup ops, whose inputs stay in memory for this purpose.
   bool in_place = false;
+  /// In place only: how kernels restart that are revoked. kByGroup concerns those in place;
+  /// kByClaims is only for callers that restore groups by themselves.
+  Restart restart = Restart::kByClaims;
 };
 
 /// Turns a lowered program with packed weights into a plan: orders the ops, places the arena's

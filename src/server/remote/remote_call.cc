@@ -38,6 +38,9 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
       arrival_(request.arrival),
       deadline_(left > Nanoseconds::zero() ? request.arrival + request.timeout : kNoDeadline),
       sent_(Now()) {
+  for (std::size_t i = 0; i < std::min(request.classes.size(), request.outputs.size()); ++i) {
+    if (request.classes[i] != 0) classified_.push_back(request.outputs[i]);
+  }
   // The polls say that the member is there. A call that comes before the connection of its channel
   // waits for the connection, until the polls say that the member is lost.
   context_.set_wait_for_ready(true);
@@ -68,7 +71,7 @@ void RemoteCore::Call::Done(bool /*ok*/) {
     if (status_.error_code() == grpc::StatusCode::CANCELLED) {
       answer = tl::unexpected<Error>(Cancelled(cancelled_, lost_));
     } else if (answer) {
-      Status told = owner_.CheckTold(*answer, version_, outputs_);
+      Status told = owner_.CheckTold(*answer, version_, outputs_, classified_);
       if (!told) answer = Annotate(owner_.member_, std::move(told).error());
     }
     owner_.Remove(handle_, *counts_);

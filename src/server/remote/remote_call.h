@@ -59,6 +59,7 @@ class RemoteCore::Call final : public RemoteEvent {
   std::shared_ptr<Counts> counts_;  // also of the owner
   const std::string model_, version_, id_;
   const std::vector<std::string> outputs_;
+  std::vector<std::string> classified_;  // those of which it asks for classes
   const std::vector<OutputForm> forms_;
   const OutputForm form_;
   SentCallback callback_;

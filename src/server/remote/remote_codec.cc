@@ -274,7 +274,7 @@ Status CheckAnswer(const InferResponse& response, const Asked& asked) {
 }
 
 Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
-                    std::span<const std::string> outputs) {
+                    std::span<const std::string> outputs, std::span<const std::string> classified) {
   for (const OutputTensor& output : response.outputs) {
     const auto spec = std::ranges::find(model.outputs, output.name, &TensorSpec::name);
     if (spec == model.outputs.end()) {
@@ -288,7 +288,8 @@ Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
     const bool open = !spec->dims.empty() &&
                       std::ranges::all_of(spec->dims, [](std::int64_t size) { return size < 0; });
     const bool shaped = open || std::ranges::equal(output.dims, spec->dims, fits);
-    if (output.type == spec->type && shaped) continue;
+    const bool classes = std::ranges::find(classified, output.name) != classified.end();
+    if (classes ? output.type == DataType::kString : output.type == spec->type && shaped) continue;
     return BadAnswer(fmt::format("has the output {} as {} {}, and the model {} has it as {} {}",
                                  Quoted(output.name), OipName(output.type), ShownShape(output.dims),
                                  Quoted(model.name), OipName(spec->type), ShownShape(spec->dims)));

@@ -37,9 +37,10 @@ struct Asked {
 Status CheckAnswer(const InferResponse& response, const Asked& asked);
 
 /// kInternal: an output is not of the model, or is not as the model has it; or the request names
-/// none, and the answer lacks one.
+/// none, and the answer lacks one. `classified`: outputs of which the request asks for classes.
 Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
-                    std::span<const std::string> outputs);
+                    std::span<const std::string> outputs,
+                    std::span<const std::string> classified = {});
 
 /// kUnimplemented, naming the output: an output is to be written as numbers and its type has none
 /// in JSON. The last three: as in the InferRequest.

@@ -287,6 +287,18 @@ TEST(CheckOutputs, AllOutputsAreThereUnlessSomeAreNamed) {
 }
 
 // What is known of a tensor whose rank the model does not know either.
+TEST(CheckOutputs, ClassesHaveAShapeOfTheirOwn) {
+  ModelMetadata model;
+  model.outputs = {{"y", DataType::kFloat32, {-1, 10}}};
+  InferResponse response;
+  response.outputs = {{"y", DataType::kString, {1, 3}, {}}};
+  const std::vector<std::string> names = {"y"};
+  EXPECT_TRUE(CheckOutputs(response, model, names, names));
+  EXPECT_FALSE(CheckOutputs(response, model, names));
+  response.outputs[0] = {"y", DataType::kFloat32, {1, 10}, {}};
+  EXPECT_FALSE(CheckOutputs(response, model, names, names));
+}
+
 TEST(CheckOutputs, ATensorOfOpenSizesMayHaveAnotherRank) {
   ModelMetadata model;
   model.outputs = {{"y", DataType::kFloat32, {-1}}};

@@ -150,7 +150,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
                                                const std::string& version) const REQUIRES(mutex_);
   /// An error: the answer is not of the model as the member has told of it, which is asked again.
   Status CheckTold(const InferResponse& answer, const std::string& version,
-                   std::span<const std::string> outputs) REQUIRES(mutex_);
+                   std::span<const std::string> outputs, std::span<const std::string> classified)
+      REQUIRES(mutex_);
   const std::shared_ptr<Counts>& CountsOf(const InferRequest& request) REQUIRES(mutex_);
   std::uint64_t OwnOf(const std::string& model) const REQUIRES(mutex_);
   /// A call leaves `calls_`; its answer follows, and then Answered().

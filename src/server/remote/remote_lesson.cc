@@ -189,7 +189,8 @@ Result<std::shared_ptr<const RemoteCore::Learned>> RemoteCore::Known(
 }
 
 Status RemoteCore::CheckTold(const InferResponse& answer, const std::string& version,
-                             std::span<const std::string> outputs) {
+                             std::span<const std::string> outputs,
+                             std::span<const std::string> classified) {
   const auto known = Known(answer.model, version);
   if (!known) {
     return Fail(ErrorCode::kUnavailable,
@@ -207,7 +208,7 @@ Status RemoteCore::CheckTold(const InferResponse& answer, const std::string& ver
                                "told of",
                                Quoted(answer.version), Quoted(answer.model)));
   } else {
-    checked = CheckOutputs(answer, learned->metadata, outputs);
+    checked = CheckOutputs(answer, learned->metadata, outputs, classified);
   }
   if (checked) return {};
   // The member may have loaded the model anew.

@@ -311,11 +311,13 @@ TEST(Settings, ReadsLagoonsParameters) {
             Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
             Parameter("lagoon.dimension.seq", "128") + Parameter("lagoon.buckets.n", "32,1,8") +
             Parameter("lagoon.max_unread_ms", "2500") +
+            Parameter("lagoon.restart", "group") +
             "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
   EXPECT_EQ(file->settings.overflow, Overflow::kNewestWins);
   EXPECT_EQ(file->settings.precision, Precision::kBf16);
+  EXPECT_EQ(file->settings.restart, Restart::kByGroup);
   EXPECT_THAT(file->warnings, Not(Contains(HasSubstr("precision"))));
   EXPECT_EQ(file->settings.max_queue_size, 3u);  // the more specific field counts
   EXPECT_EQ(file->settings.max_unread, std::chrono::milliseconds(2500));
@@ -346,6 +348,8 @@ TEST(Settings, RefusesValuesOutOfRange) {
     EXPECT_THAT(ErrorOf(Parameter("lagoon.max_queue_size", value)).message, HasSubstr(value));
   }
   EXPECT_THAT(ErrorOf(Parameter("lagoon.overflow", "oldest")).message, HasSubstr("newest_wins"));
+  EXPECT_THAT(ErrorOf(Parameter("lagoon.restart", "never")).message,
+              HasSubstr("is 'never'; it takes 'claims', 'group' or 'wait'"));
   for (const char* value : {"", "BF16", "fp16", "bf16 "}) {
     EXPECT_THAT(
         ErrorOf(Parameter("precision", value)).message,

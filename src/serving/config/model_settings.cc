@@ -42,10 +42,11 @@ Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& s
                 "runs do");
   }
   if (settings.overflow != Overflow::kReject || settings.precision != Precision::kFp32 ||
-      !settings.dimensions.empty() || !settings.shapes.empty() || !settings.buckets.empty()) {
+      settings.restart != Restart::kByClaims || !settings.dimensions.empty() ||
+      !settings.shapes.empty() || !settings.buckets.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "a job program takes neither lagoon.overflow, lagoon.dimension.NAME, "
-                "lagoon.shapes, lagoon.buckets.NAME nor precision");
+                "lagoon.shapes, lagoon.buckets.NAME, lagoon.restart nor precision");
   }
   return {};
 }

@@ -49,6 +49,7 @@ struct ModelSettings {
   ShareSettings share;                             // lagoon.share, lagoon.weight
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision
+  Restart restart = Restart::kByClaims;            // lagoon.restart
   /// lagoon.shapes: shapes by input, for which plans are ready when the server starts.
   std::vector<std::map<std::string, Dims>> shapes;
   /// lagoon.buckets.NAME: sizes to which the open dim NAME is rounded up, ascending.

@@ -220,6 +220,15 @@ Rows PlanRows() {
              value == "auto" ? kAutoParts : NumberWithin<std::uint32_t>(value, 1, kMaxPlanParts);
          return settings.parts.has_value();
        }},
+      {"lagoon.restart", "", "'claims', 'group' or 'wait'", "claims",
+       "a revoked kernel goes on with other tiles, runs again with its group, or runs to its end",
+       [](Text, Text value, ModelSettings& settings) {
+         constexpr std::string_view kWords[] = {"claims", "group", "wait"};  // as in Restart
+         const auto* word = std::ranges::find(kWords, value);
+         if (word == std::end(kWords)) return false;
+         settings.restart = static_cast<Restart>(word - kWords);
+         return true;
+       }},
       {kPrecision, "", "'fp32' or 'bf16'", "fp32",
        "type of the factors in convolutions and products with weights; sums are fp32",
        [](Text, Text value, ModelSettings& settings) {

@@ -69,6 +69,8 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   options.model = name();
   options.import.dimensions = file.settings.dimensions;
   options.precision = file.settings.precision;
+  options.restart = file.settings.restart;
+  options.in_place = options.restart != Restart::kByClaims;
   options.kernels = load.kernels;
   options.many_shapes = true;
   engine_ = EngineHost::Another(load.engine);
