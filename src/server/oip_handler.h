@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <memory>
 
+#include "server/extensions/region_handler.h"
+#include "server/extensions/settings_handler.h"
 #include "server/fleet/fleet_handler.h"
 #include "server/generate/generate_handler.h"
 #include "server/http/http_message.h"
 #include "server/infer_handler.h"
-#include "server/extensions/region_handler.h"
 #include "server/route.h"
 #include "server/scheduler_handler.h"
-#include "server/extensions/settings_handler.h"
 #include "server/shares/share_handler.h"
 #include "serving/core/inference.h"
 

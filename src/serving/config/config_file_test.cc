@@ -310,8 +310,7 @@ TEST(Settings, ReadsLagoonsParameters) {
       Parse(Parameter("lagoon.deadline_ms", "33.3") + Parameter("lagoon.overflow", "newest_wins") +
             Parameter("precision", "bf16") + Parameter("lagoon.max_queue_size", "3") +
             Parameter("lagoon.dimension.seq", "128") + Parameter("lagoon.buckets.n", "32,1,8") +
-            Parameter("lagoon.max_unread_ms", "2500") +
-            Parameter("lagoon.restart", "group") +
+            Parameter("lagoon.max_unread_ms", "2500") + Parameter("lagoon.restart", "group") +
             "dynamic_batching { default_queue_policy { max_queue_size: 9 } }");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   EXPECT_EQ(file->settings.deadline, std::chrono::microseconds(33300));
