@@ -91,21 +91,18 @@ TEST_F(StringsTest, AreMovedByLagoonAndComputedByAnEngine) {
 }
 
 TEST_F(StringsTest, RequestsOfOneBatchGetTheirOwn) {
-  AddHeld(kRealTime);
-  Serve("max_batch_size: 8\ndynamic_batching { }\n");
+  // They wait for each other: a device with gates is none that takes strings.
+  Serve("max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 200000 }\n");
   for (const std::string model : {"same", "shout"}) {
-    Sent slow = SendRunning();
     std::vector<Sent> sent;
     for (int i = 0; i < 6; ++i) {
       sent.push_back(Send(Request(model, {1, 2}, {std::string(40, 'a' + i), std::to_string(i)})));
     }
-    LetGo();
     const std::string end = model == "same" ? "" : "!";
     for (int i = 0; i < 6; ++i) {
       EXPECT_THAT(AnswerOf(sent[static_cast<std::size_t>(i)].answer.get()),
                   ElementsAre(std::string(40, 'a' + i) + end, std::to_string(i) + end));
     }
-    EXPECT_EQ(CodeOf(slow.answer.get()), std::nullopt);
     EXPECT_LT(StatisticsOf(model).execution_count, 6u) << model;
   }
 }

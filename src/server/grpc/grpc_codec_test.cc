@@ -148,7 +148,7 @@ TEST(GrpcInferParse, ReadsTextsAndHowManyClassesAreAskedFor) {
   message->add_outputs()->set_name("z");
   message->add_outputs()->set_name("y");
   (*message->mutable_outputs(1)->mutable_parameters())["classification"].set_int64_param(3);
-  const auto parsed = ParseGrpcInfer(message);
+  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->request.inputs[0].data.size(), 11u);
   EXPECT_THAT(parsed->request.classes, ElementsAre(0u, 3u));

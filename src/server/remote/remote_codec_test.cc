@@ -312,7 +312,8 @@ TEST(RemoteCodec, ARequestCarriesTheFrontsThatItHasComeThrough) {
   request.model = "m";
   const auto via = [&](std::string_view front) {
     grpc::ByteBuffer bytes = RequestBytes(request, Nanoseconds{0}, front);
-    const auto parsed = ParseGrpcInfer(std::make_shared<inference::ModelInferRequest>(Read(bytes)));
+    const auto parsed = ParseGrpcInfer(std::make_shared<inference::ModelInferRequest>(Read(bytes)),
+                                       SharedRegions(false));
     return parsed ? parsed->request.via : parsed.error().message;
   };
   EXPECT_EQ(via(""), "");
@@ -321,7 +322,7 @@ TEST(RemoteCodec, ARequestCarriesTheFrontsThatItHasComeThrough) {
   EXPECT_EQ(via("c"), "a,b,c");
   auto message = std::make_shared<inference::ModelInferRequest>();
   (*message->mutable_parameters())["lagoon_via"].set_int64_param(1);
-  const auto number = ParseGrpcInfer(message);
+  const auto number = ParseGrpcInfer(message, SharedRegions(false));
   ASSERT_FALSE(number);
   EXPECT_THAT(number.error().message, HasSubstr("'lagoon_via' is not a text"));
 }

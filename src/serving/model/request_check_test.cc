@@ -196,14 +196,18 @@ TEST_F(BindRequestTest, CountsTheBytesOfAllRows) {
   SetBatch(4);
   request_.inputs = {Input("b", {2, 2}), Input("a", {2, 4})};
   request_.inputs[1].data = std::span(bytes_).first(16);
-  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has 16 bytes, shape [2,4] of FP32 takes 32"));
+  EXPECT_THAT(
+      ErrorOf(),
+      HasSubstr("input 'a' got unexpected byte size 16, expected 32 for FP32 of shape [2,4]"));
 }
 
 TEST_F(BindRequestTest, NamesAWrongNumberOfBytes) {
   request_.inputs[1].data = std::span(bytes_).first(15);
-  EXPECT_THAT(ErrorOf(), HasSubstr("input 'a' has 15 bytes, shape [1,4] of FP32 takes 16"));
+  EXPECT_THAT(
+      ErrorOf(),
+      HasSubstr("input 'a' got unexpected byte size 15, expected 16 for FP32 of shape [1,4]"));
   request_.inputs[1].data = {};
-  EXPECT_THAT(ErrorOf(), HasSubstr("has 0 bytes"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("got unexpected byte size 0"));
 }
 
 TEST_F(BindRequestTest, NamesAnUnknownOrRepeatedOutput) {
