@@ -85,7 +85,10 @@ TEST(Cache, IsWrittenInPlaceWhereNothingElseReadsIt) {
   ModelBuilder twice = Decoder();
   twice.Add("Identity", {"keys"}, {"again"});
   twice.Output("again");
-  EXPECT_THAT(Replaced(twice), ::testing::Each(""));
+  EXPECT_THAT(Replaced(twice), ::testing::ElementsAre("", "old_keys", "old_values", ""));
+  const std::vector<Bytes> outputs = testing::RunModel(twice, Inputs());
+  EXPECT_EQ(outputs[3], outputs[1]);
+  EXPECT_EQ(outputs[1], testing::RunModel(Decoder(/*more=*/true), Inputs())[1]);
 }
 
 TEST(Cache, HasTheSameBitsInPlaceAndCopied) {

@@ -108,7 +108,7 @@ TEST_F(StringsTest, RequestsOfOneBatchGetTheirOwn) {
 }
 
 TEST_F(StringsTest, PaddingIsCutOff) {
-  Serve(Parameter("lagoon.buckets.n", "4, 8"));
+  Serve(Parameter("lagoon.buckets.n", "4,8"));
   for (const std::string model : {"same", "shout"}) {
     for (const std::int64_t rows : {1, 3, 4, 6, 9}) {
       Texts texts, expected;

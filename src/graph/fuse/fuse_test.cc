@@ -71,8 +71,9 @@ TEST(ShareEqualNodes, KeepsOnePositionForAllLayers) {
   layer("x", "keys", "a");
   layer("a", "same_keys", "y");
   layer("a", "others", "z");
-  const Graph graph = Fused(model);
-  EXPECT_EQ(Ops(graph), "Add Less Where Where Less Where");
+  const Result<Graph> graph = model.Load();  // the reference computes no integers
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(Ops(*graph), "Add Less Where Where Less Where");
 }
 
 TEST(ShareEqualNodes, LeavesOutputsAndFloatsAlone) {
@@ -83,7 +84,9 @@ TEST(ShareEqualNodes, LeavesOutputsAndFloatsAlone) {
   model.Add("Add", {"at", "one"}, {"b"});
   model.Add("Exp", {"x"}, {"c"});
   model.Add("Exp", {"x"}, {"d"});
-  EXPECT_EQ(Ops(Fused(model)), "Add Add Exp Exp");
+  const Result<Graph> graph = model.Load();  // as above
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(Ops(*graph), "Add Add Exp Exp");
 }
 
 TEST(FuseExpandedIndices, ReadsIndicesAsTheyAreBeforeAnExpand) {

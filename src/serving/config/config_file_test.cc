@@ -108,18 +108,17 @@ TEST_P(RefusedField, IsNamedWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, RefusedField,
-    ::testing::Values(
-        FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
-        FieldCase{"sequence_batching { direct {} }", "sequence_batching"},
-        FieldCase{"input [ { name: \"x\" reshape { shape: [ 1, 4 ] } } ]", "input[0].reshape"},
-        FieldCase{"input [ {}, { optional: true } ]", "input[1].optional"},
-        FieldCase{"input [ { allow_ragged_batch: true } ]", "input[0].allow_ragged_batch"},
-        FieldCase{"input [ { is_shape_tensor: true } ]", "input[0].is_shape_tensor"},
-        FieldCase{"output [ { reshape { shape: [] } } ]", "output[0].reshape"},
-        FieldCase{"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", "batch_input"},
-        FieldCase{"batch_output [ { target_name: \"y\" } ]", "batch_output"},
-        FieldCase{"model_repository_agents { agents [ { name: \"checksum\" } ] }",
-                  "model_repository_agents.agents"}));
+    ::testing::Values(FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
+                      FieldCase{"sequence_batching { iterative_sequence: true }",
+                                "sequence_batching.iterative_sequence"},
+                      FieldCase{"input [ {}, { optional: true } ]", "input[1].optional"},
+                      FieldCase{"input [ { allow_ragged_batch: true } ]",
+                                "input[0].allow_ragged_batch"},
+                      FieldCase{"input [ { is_shape_tensor: true } ]", "input[0].is_shape_tensor"},
+                      FieldCase{"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", "batch_input"},
+                      FieldCase{"batch_output [ { target_name: \"y\" } ]", "batch_output"},
+                      FieldCase{"model_repository_agents { agents [ { name: \"checksum\" } ] }",
+                                "model_repository_agents.agents"}));
 
 class IgnoredField : public ::testing::TestWithParam<FieldCase> {};
 TEST_P(IgnoredField, GivesOneWarningWithItsLine) {
@@ -133,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
                       FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
                       FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
-                      FieldCase{"output [ { label_filename: \"l\" } ]", "output[0].label_filename"},
+                      FieldCase{"sequence_batching { direct { minimum_slot_utilization: 0.5 } }",
+                                "sequence_batching.direct.minimum_slot_utilization"},
                       FieldCase{"optimization { cuda { graphs: true } }", "optimization.cuda"},
                       FieldCase{"response_cache { enable: true }", "response_cache.enable"},
                       FieldCase{"metric_tags { key: \"a\" value: \"b\" }", "metric_tags"}));
