@@ -207,8 +207,9 @@ TEST_F(FleetOfServersTest, AMemberOfAnotherVersionIsRefusedByName) {
   version_ = "99.0";
   Open();
   ASSERT_TRUE(fleet_->Join({"a", a_.address}));
-  EXPECT_TRUE(Eventually([&] { return !Device("a").problem.empty(); }));
-  EXPECT_THAT(Device("a").problem, HasSubstr("this server '99.0'"));
+  EXPECT_TRUE(Eventually([&] {
+    return Device("a").problem.find("this server '99.0'") != std::string::npos;
+  })) << Device("a").problem;
   EXPECT_FALSE(Device("a").ready);
   EXPECT_FALSE(fleet_->Ready());
   EXPECT_FALSE(Infer(AskFor("twice")).get());
@@ -221,8 +222,9 @@ TEST_F(FleetOfServersTest, AMemberWithOtherShapesIsRefusedByName) {
   ASSERT_TRUE(fleet_->Join({"narrow", narrow.address}));
   AwaitReplicas(1);
   ASSERT_TRUE(fleet_->Join({"wide", wide.address}));
-  EXPECT_TRUE(Eventually([&] { return !Device("wide").problem.empty(); }));
-  EXPECT_THAT(Device("wide").problem, HasSubstr("'m' as x FP32 [1,8]"));
+  EXPECT_TRUE(Eventually([&] {
+    return Device("wide").problem.find("'m' as x FP32 [1,8]") != std::string::npos;
+  })) << Device("wide").problem;
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(Infer(AskFor("m")).get());
   EXPECT_EQ(Device("narrow").problem, "");
   EXPECT_EQ(Replicas(), 1U);

@@ -181,6 +181,8 @@ class FakeCore final : public Inference,
     const auto left =
         std::erase_if(fleet_->devices, [&](const auto& device) { return device.name == name; });
     if (left == 0) return Fail(ErrorCode::kNotFound, "the fleet has no member '" + name + "'");
+    std::erase_if(fleet_->replicas,
+                  [&](const auto& replica) { return replica.device >= fleet_->devices.size(); });
     return {};
   }
   void LoadModel(const std::string& model, LoadOverride with,
