@@ -204,7 +204,7 @@ TEST_F(FleetServer, ModelsAreLoadedAndUnloadedIfTheServerAllowsIt) {
 }
 
 TEST_F(FleetServer, ALoadMayBringAConfigAndFiles) {
-  model_control_ = true;
+  model_control_ = admin_on_http_ = true;
   Restart();
   EXPECT_EQ(Ask(Post("/v2/repository/models/twice/load",
                      R"({"parameters":{"config":"{}","file:1/m":"TWFu"}})"))

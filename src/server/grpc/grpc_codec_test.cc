@@ -99,7 +99,7 @@ TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
   });
   EXPECT_THAT(parsed.error().message, HasSubstr("128"));
   parsed = parse("FP32", [](Contents& c) { c.add_int_contents(1); });
-  EXPECT_THAT(parsed.error().message, HasSubstr("input 'x': has 0 bytes"));
+  EXPECT_THAT(parsed.error().message, HasSubstr("input 'x': got unexpected byte size 0"));
 }
 
 TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
@@ -108,7 +108,9 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   };
   auto message = Request("FP32", {1});
   message->add_raw_input_contents("123");
-  EXPECT_THAT(error(message).message, HasSubstr("model 'm': input 'x': has 3 bytes"));
+  EXPECT_THAT(error(message).message,
+              HasSubstr("model 'm': input 'x': got unexpected byte size 3"));
+  message->set_raw_input_contents(0, "1234");
   message->add_raw_input_contents("4");
   EXPECT_THAT(error(message).message, HasSubstr("2 entries for 1 inputs"));
 
