@@ -35,7 +35,7 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 12 ] reshape { shape: [ 1, 3, 
     add_model(folder, "urgent", two_times([3]), "optimization { priority: PRIORITY_MAX }")
     add_model(folder, "plain", two_times([3]))
     add_model(folder, "wrong", two_times([3]), 'input [ { name: "image" } ]')
-    add_model(folder, "sequence", two_times([3]), "sequence_batching { }")
+    add_model(folder, "pipeline", two_times([3]), "ensemble_scheduling { }")
     (folder / "script" / "1").mkdir(parents=True)
     (folder / "script" / "1" / "model.py").write_text("class TritonPythonModel: pass\n")
     (folder / "script" / "config.pbtxt").write_text('backend: "python"')
@@ -49,7 +49,7 @@ def test_every_model_is_served_or_refused_with_its_reason(lagoon, tmp_path):
     assert {name for name, row in rows.items() if row["served"]} == {"digits", "batched", "picture", "urgent", "plain"}
     assert any("model_warmup" in note for note in rows["batched"]["notes"])
     assert not rows["plain"]["notes"]
-    for model, reason in (("wrong", "'image'"), ("sequence", "sequence_batching"), ("script", "python")):
+    for model, reason in (("wrong", "'image'"), ("pipeline", "ensemble_scheduling"), ("script", "python")):
         assert reason in rows[model]["reason"] and not rows[model]["served"]
     text = lagoon.run("check", tmp_path, "--engine", "none").stdout
     assert "5 served, 3 refused" in text and "why: " in text and "note: " in text

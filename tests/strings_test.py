@@ -90,7 +90,7 @@ dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 200
 def add_models_without_engine(repository):
     add_model(repository, "same", same(["n"]))
     add_model(repository, "matrix", same(["r", 2]), BATCHED)
-    add_model(repository, "padded", same(["n"]), parameter("lagoon.buckets.n", "4, 8"))
+    add_model(repository, "padded", same(["n"]), parameter("lagoon.buckets.n", "4,8"))
     add_model(repository, "shaped", same([1, 2, 2]))
 
 
