@@ -335,8 +335,8 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
              "--grpc-address=127.0.0.2", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--exit-timeout-secs=5",
              "--strict-readiness=true", "--log-verbose=1", "--allow-http=true", "--allow-metrics", "true",
              "--pinned-memory-pool-byte-size=1000", "--disable-auto-complete-config", "--ports-file", ports)
-    with subprocess.Popen([lagoon.binary, "serve", *map(str, words)], stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([lagoon.binary, "serve", *map(str, words)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as process:
         try:
             until = time.monotonic() + 60
             while not ports.exists() and process.poll() is None and time.monotonic() < until:
@@ -347,7 +347,7 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
                 assert settings_of(client.get_log_settings())["log_verbose_level"] == 1
         finally:
             process.terminate()
-            log = process.communicate(timeout=60)[1]
+            log = process.communicate(timeout=60)[0]
     assert process.returncode == 0, log
     assert "--pinned-memory-pool-byte-size has no effect" in log
     assert "--disable-auto-complete-config has no effect" in log
@@ -360,7 +360,7 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
     (("--trace-config", "level=TIMESTAMPS"), "write --trace FILE"),
     (("--allow-grpc=false",), "--allow-grpc: it cannot be false"),
     (("--grpc-use-ssl=1",), "there is no TLS"),
-    (("--exit-timeout-secs=-1",), "--exit-timeout-secs"),
+    (("--exit-timeout-secs=-1",), "--drain-seconds"),
 ))
 def test_an_option_of_tritonserver_that_is_missing_is_named(lagoon, repository, words, message):
     result = lagoon.run("serve", "--model-repository", repository, *words, timeout=60)

@@ -424,8 +424,12 @@ class Chat final : public lagoon::JobProgram {
         const Batch::Lead lead(*batch_);
         const std::vector<const void*> inputs = batch_->Inputs();
         const std::vector<void*> outputs = batch_->Outputs();
-        co_await (own_ != nullptr ? job.Run(*own_, inputs, outputs)
-                                  : job.Run(*decode_, inputs, outputs));
+        // Not one co_await of a conditional expression: gcc 12 then runs both sides.
+        if (own_ != nullptr) {
+          co_await job.Run(*own_, inputs, outputs);
+        } else {
+          co_await job.Run(*decode_, inputs, outputs);
+        }
         batch_->End();
       }
       if (next == tokens.size()) token = sampler.Choose(batch_->logits(row.index()));
