@@ -270,7 +270,7 @@ def test_a_model_to_load_that_the_repository_lacks_is_not_served(lagoon, digits_
 def test_a_load_may_bring_a_config_and_files(lagoon, digits_only, test_split, digit_scores, protocol):
     image, scores = test_split[0][0], digit_scores[:1]
     model = (digits_only / "digits" / "1" / "model.onnx").read_bytes()
-    words = ("--model-control", "explicit", "--load-model", "digits")
+    words = ("--model-control", "explicit", "--load-model", "digits", "--allow-admin-on-http")
     with serving(lagoon, digits_only, *words) as server, getattr(server, protocol)() as client:
         client.load_model("sent", config=json.dumps({"instance_group": [{"count": 2}]}),
                           files={"file:3/model.onnx": model})

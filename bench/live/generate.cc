@@ -31,7 +31,7 @@ namespace {
 constexpr const char* kDecode = "decode";
 constexpr const char* kChat = "chat";
 constexpr std::int64_t kStops = 4;
-constexpr std::uint64_t kBestEffort = 2;  // InferRequest::priority
+constexpr std::uint64_t kLoweredClass = 2;  // InferRequest::priority
 constexpr int kWarmUpTokens = 16;
 
 std::string Parameter(const std::string& key, const std::string& value) {
@@ -351,7 +351,7 @@ class DecoderBenchmark {
 
   Result<std::vector<double>> FirstTokensBeside() {
     InferRequest request = ChatRequest(options_.context, options_.background, 1);
-    request.priority = kBestEffort;
+    request.priority = kLoweredClass;
     Background prompts(*core_, std::move(request));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the first one is being read
     Result<std::vector<double>> times_ms = FirstTokens();

@@ -98,7 +98,7 @@ bool TakeSign(std::string_view& text, char sign) {
   return true;
 }
 
-SimModelKernel TakeKernel(std::string_view& text, std::uint32_t units) {
+SimModelKernel TakeListed(std::string_view& text, std::uint32_t units) {
   SimModelKernel kernel;
   kernel.blocks = TakeNumber(text);
   LAGOON_CHECK(TakeSign(text, 'x'));
@@ -139,7 +139,7 @@ Result<SimModel> MakeCpuSimModel(std::string_view device, std::string_view model
   std::string_view text = list->kernels;
   Nanoseconds& time = made.statistics.time;
   while (!text.empty()) {
-    made.kernels.push_back(TakeKernel(text, static_cast<std::uint32_t>(cpu.constants.units)));
+    made.kernels.push_back(TakeListed(text, static_cast<std::uint32_t>(cpu.constants.units)));
     time += made.kernels.back().time + Nanoseconds(cpu.constants.dependent_gap_ns);
   }
   time -= Nanoseconds(cpu.constants.dependent_gap_ns);
