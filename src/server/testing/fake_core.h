@@ -181,8 +181,9 @@ class FakeCore final : public Inference,
     const auto left =
         std::erase_if(fleet_->devices, [&](const auto& device) { return device.name == name; });
     if (left == 0) return Fail(ErrorCode::kNotFound, "the fleet has no member '" + name + "'");
+    const std::size_t count = fleet_->devices.size();
     std::erase_if(fleet_->replicas,
-                  [&](const auto& replica) { return replica.device >= fleet_->devices.size(); });
+                  [count](const auto& replica) { return replica.device >= count; });
     return {};
   }
   void LoadModel(const std::string& model, LoadOverride with,
