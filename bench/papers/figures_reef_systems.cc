@@ -152,8 +152,8 @@ Result<Figure> ReefFigure28(const FigureOptions& options) {
     const double of_triton = latencies[triton].back(), of_reef = latencies[reef].back();
     const std::string ending = "." + workload;
     if (const auto paper = slower.find(workload); paper != slower.end()) {
-      figure.CompareGain("realtime_latency_normalized_mean." + triton + ending, paper->second,
-                         of_triton, "REEF 6.6");
+      figure.CompareGain(fmt::format("realtime_latency_normalized_mean.{}{}", triton, ending),
+                         paper->second, of_triton, "REEF 6.6");
     }
     if (const auto paper = over_reef.find(workload); paper != over_reef.end()) {
       figure.CompareGain("latency.stream-priority_over_reset" + ending, paper->second,

@@ -287,7 +287,7 @@ bool ProgramBuilder::MayReplace(ValueId input, ValueId output) const {
 }
 
 Tensor ProgramBuilder::Replace(ValueId input, ValueId output) {
-  const Tensor place = *places(input)[static_cast<std::size_t>(Layout::kPlain)];
+  Tensor place = *places(input)[static_cast<std::size_t>(Layout::kPlain)];
   Define(output, place);
   replaces_.insert(output);
   return place;

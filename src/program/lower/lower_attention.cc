@@ -98,7 +98,7 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
 Tensor CacheOf(ProgramBuilder& builder, const Node& node, std::size_t i, bool in_place) {
   const ValueId made = node.outputs[i - 1];
   if (in_place) return builder.Replace(node.inputs[i], made);
-  const Tensor cache = builder.NewTensor(node.name, builder.dims(node.inputs[i]), Layout::kPlain);
+  Tensor cache = builder.NewTensor(node.name, builder.dims(node.inputs[i]), Layout::kPlain);
   if (made != kNoValue) builder.Define(made, cache);
   return cache;
 }

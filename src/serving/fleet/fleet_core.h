@@ -231,7 +231,7 @@ class FleetCore final : public Inference,
   std::string OtherShapes(std::size_t index, const std::string& model, const Known& known) const;
   std::string HolderOf(const Known& known) const;
   void TakeShapes(std::size_t index, const std::string& model, Known& known) const;
-  void NoLongerHolds(std::size_t index, bool all);
+  void HoldsOnly(std::size_t index, const std::vector<ModelStatus>& models);
   void Forget();
   void FollowRoutes(Known& known, std::set<Replica>& strays);
   Places PlacesOf(const Assignment& assignment) const;

@@ -248,10 +248,11 @@ void FleetCore::TakeShapes(std::size_t index, const std::string& model, Known& k
   }
 }
 
-/// A member that is there no longer holds the models that it does not serve; `all`: none.
-void FleetCore::NoLongerHolds(std::size_t index, bool all) {
+/// A member that is there holds only what it tells of: `models`.
+void FleetCore::HoldsOnly(std::size_t index, const std::vector<ModelStatus>& models) {
   for (const KnownPtr& known : AllKnown()) {
-    if (all || !there_.contains({known->model.name, index})) known->holders.erase(index);
+    const auto told = std::ranges::find(models, known->model.name, &ModelStatus::name);
+    if (told == models.end()) known->holders.erase(index);
   }
 }
 
@@ -279,6 +280,8 @@ void FleetCore::Forget() {
 bool FleetCore::Follow(std::size_t index) {
   Member& member = *slots_[index];
   Inference& core = *member.core;
+  // Asked first: what a member tells that comes back meanwhile may be from before.
+  const bool there = core.Ready();
   const std::vector<ModelStatus> models = core.Models();
   const bool away = member.link != nullptr && !member.link->Absence().empty();
   if (!away) member.SetProblem(ProblemOf(index, models));
@@ -286,10 +289,10 @@ bool FleetCore::Follow(std::size_t index) {
   if (member.core->shares() != nullptr) {
     shares_[index] = core.shares()->ReadShares().value_or(SharesReport());
   }
-  const bool ready = core.Ready() && !member.out();
+  const bool ready = there && core.Ready() && !member.out();
   if (!ready) {
     member.followed.store(false);
-    if (!away && member.out()) NoLongerHolds(index, /*all=*/true);
+    if (!away && member.out()) HoldsOnly(index, {});
     return false;
   }
   for (const ModelStatus& status : models) {
@@ -301,7 +304,7 @@ bool FleetCore::Follow(std::size_t index) {
     known->longest = std::max(known->longest, status.standalone);
     TakeShapes(index, status.name, *known);
   }
-  NoLongerHolds(index, /*all=*/false);
+  HoldsOnly(index, models);
   return true;
 }
 
