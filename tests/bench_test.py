@@ -86,7 +86,7 @@ def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):
 def test_generate_measures_a_decoder(lagoon, tmp_path):
     onnx.save(genai.decoder(genai.SHAPES["small"]), tmp_path / "small.onnx")
     result, metrics = run_bench(lagoon, tmp_path, "generate", "--folder", tmp_path, "--models", "small", "--context", 64,
-                                "--prompt", 2, "--tokens", 8, "--background", 60, "--requests", 1, "--windows", 1)
+                                "--prompt", 2, "--tokens", 8, "--background", 60, "--requests", 10, "--windows", 1)
     assert result.returncode == 0, result.stderr
     for name in ("tokens_per_second.small.c1", "tokens_per_second.small.c2", "tokens_of_bound.small",
                  "first_token_ratio_p99.small", "read_gbps.small"):
@@ -232,10 +232,10 @@ def test_disb_on_a_simulated_device_is_predicted_and_the_same_twice(lagoon, tmp_
 
 def test_sensitivity_tabulates_what_each_assumed_constant_changes(lagoon, tmp_path):
     result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:gv100", "--sensitivity",
-                                "--requests", "10", "--windows", "1", "--schedulers", "reset")
+                                "--requests", "10", "--windows", "1", "--schedulers", "streams")
     assert result.returncode == 0, result.stderr
     assert "dependent_gap_ns" in result.stderr
-    assert metrics["throughput_normalized.reset.dependent_gap_ns.half"] > metrics["throughput_normalized.reset"]
+    assert metrics["throughput_normalized.streams.unit_use_permille.half"] > metrics["throughput_normalized.streams"]
 
 
 def test_the_simulator_and_a_decision_are_measured(lagoon, tmp_path):
