@@ -136,7 +136,7 @@ TEST(GpuModel, ConstantsThatContradictEachOtherAreRefused) {
   const std::string registers = With(Text(), "\"registers_per_unit\": {\"value\": 65536",
                                      "\"registers_per_unit\": {\"value\": 100");
   EXPECT_THAT(ErrorOf(registers), HasSubstr("'registers_per_unit' is 100, less than"));
-  const std::string faster = With(Text(), "\"stream_switch_ns\": {\"value\": 22000",
+  const std::string faster = With(Text(), "\"stream_switch_ns\": {\"value\": 20000",
                                   "\"stream_switch_ns\": {\"value\": 3");
   EXPECT_THAT(ErrorOf(faster), HasSubstr("'stream_switch_ns' is 3, less than 'dispatch_ns'"));
 }
