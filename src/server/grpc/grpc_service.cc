@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "base/text.h"
@@ -29,6 +28,29 @@ grpc::Status OnAdminPort(std::string_view what) {
           fmt::format("{} on the metrics port, over HTTP; `lagoon serve --allow-admin-on-http` "
                       "allows it here",
                       what)};
+}
+
+using RepositoryParameters =
+    google::protobuf::Map<std::string, inference::ModelRepositoryParameter>;
+
+// As ParseRepositoryBody() of HTTP.
+Result<LoadOverride> OverrideOf(const RepositoryParameters& parameters) {
+  LoadOverride with;
+  for (const auto& [name, value] : parameters) {
+    const bool file = name.starts_with(kFileParameter);
+    if (!file && name != kConfigParameter) {
+      LAGOON_RETURN_IF_ERROR(CheckRepositoryParameter(name));
+    } else if (file ? !value.has_bytes_param() : !value.has_string_param()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("parameter {} must be {}", Quoted(name),
+                              file ? "a bytes_param" : "a string_param"));
+    } else if (file) {
+      with.files[name.substr(kFileParameter.size())] = value.bytes_param();
+    } else {
+      with.config = value.string_param();
+    }
+  }
+  return with;
 }
 
 }  // namespace
@@ -126,61 +148,40 @@ grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
-  LoadOverride with;
-  for (const auto& [name, value] : request->parameters()) {
-    const bool file = name.starts_with(kFileParameter);
-    if (name == kConfigParameter && value.has_string_param()) {
-      with.config = value.string_param();
-    } else if (file && value.has_bytes_param()) {
-      with.files[name.substr(kFileParameter.size())] = value.bytes_param();
-    } else if (file || name == kConfigParameter) {
-      const std::string why = fmt::format("parameter {} must be {}", Quoted(name),
-                                          file ? "a bytes_param" : "a string_param");
-      return Answer(context, GrpcStatus({ErrorCode::kInvalidArgument, why}));
-    }
-  }
-  const auto load = [&with](RepositoryControl& repository, const std::string& model,
-                            std::function<void(lagoon::Status)> done) {
-    repository.LoadModel(model, std::move(with), std::move(done));
-  };
-  return Change(context, *request, /*load=*/true, load);
+  return Change(context, *request, /*load=*/true);
 }
 
 grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
-  const auto unload = [](RepositoryControl& repository, const std::string& model,
-                         std::function<void(lagoon::Status)> done) {
-    repository.UnloadModel(model, std::move(done));
-  };
-  return Change(context, *request, /*load=*/false, unload);
+  return Change(context, *request, /*load=*/false);
 }
 
 template <typename Request>
-grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request, bool load,
-                                              const MakeChange& make) {
+grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request, bool load) {
   if (!options_.model_control) {
     return Answer(context, GrpcStatus(NoModelControl(core_.fleet() != nullptr)));
   }
   if (!options_.admin) {
     return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
   }
-  for (const auto& [name, value] : request.parameters()) {
-    if (name == kConfigParameter || name.starts_with(kFileParameter)) continue;
-    const lagoon::Status known = CheckRepositoryParameter(name);
-    if (!known) return Answer(context, GrpcStatus(known.error()));
-  }
+  lagoon::Result<LoadOverride> with = OverrideOf(request.parameters());
+  if (!with) return Answer(context, GrpcStatus(with.error()));
   RepositoryControl* const repository = core_.repository();
   if (repository == nullptr) {
     return Answer(context,
                   GrpcStatus(NoRepository(request.model_name(), load ? "loaded" : "unloaded")));
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  make(*repository, request.model_name(),
-       [load, reactor, model = request.model_name()](lagoon::Status made) {
-         const lagoon::Status status = ForClients(load, model, made);
-         reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
-       });
+  auto done = [load, reactor, model = request.model_name()](lagoon::Status made) {
+    const lagoon::Status status = ForClients(load, model, made);
+    reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
+  };
+  if (load) {
+    repository->LoadModel(request.model_name(), *std::move(with), std::move(done));
+  } else {
+    repository->UnloadModel(request.model_name(), std::move(done));
+  }
   return reactor;
 }
 

@@ -107,12 +107,9 @@ class GrpcService final : public grpc_methods::All {
                        inference::LogSettingsResponse* response) override;
 
  private:
-  /// Orders a load or an unload of the model.
-  using MakeChange = std::function<void(RepositoryControl&, const std::string& model,
-                                        std::function<void(lagoon::Status)> done)>;
-  /// `load`: else it is an unload.
+  /// Orders a load, or an unload.
   template <typename Request>
-  Reactor* Change(Context* context, const Request& request, bool load, const MakeChange& make);
+  Reactor* Change(Context* context, const Request& request, bool load);
 
   static constexpr std::size_t kMaxPooledMessages = 32;
   static constexpr std::size_t kMaxPooledMessageBytes = std::size_t{2} << 20;
