@@ -353,7 +353,8 @@ class DecoderBenchmark {
     InferRequest request = ChatRequest(options_.context, options_.background, 1);
     request.priority = kLoweredClass;
     Background prompts(*core_, std::move(request));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the first one is being read
+    // The model must be busy before the measured requests come: a prompt takes seconds.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     Result<std::vector<double>> times_ms = FirstTokens();
     LAGOON_RETURN_IF_ERROR(prompts.Stop());
     return times_ms;

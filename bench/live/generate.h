@@ -18,7 +18,7 @@ struct GenerateOptions {
   std::uint32_t workers = 0;  // 0: one per core
   std::int64_t rows = 2;      // requests that decode together
   std::int64_t context = 8192;
-  int prompt = 8;         // tokens of a prompt whose answer is measured
+  int prompt = 8;         // tokens in the prompt of a measured request
   int tokens = 128;       // of such an answer
   int background = 8000;  // tokens of a best-effort prompt beside real-time requests
   int requests = 25;      // real-time requests of a window

@@ -242,7 +242,7 @@ Result<Figure> ReefFigure21(const FigureOptions& options) {
 
 namespace {
 
-// TensorRT and PyTorch, whose interrupted kernels restart with their groups.
+// TensorRT and PyTorch: after a preemption, a kernel starts again together with its group.
 Status CompareGroups(const FigureOptions& options, Figure& figure) {
   FigurePanel panel{"One preemption on gv100, engines", "", "lost time, us, mean", {}};
   LAGOON_ASSIGN_OR_RETURN(PreemptionCase preempted, CaseOn("gv100", options, 150));

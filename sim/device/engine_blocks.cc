@@ -219,7 +219,8 @@ void SimEngine::EndGroup(std::uint32_t index) {
   Look(launch_index);
 }
 
-// Gives blocks whose company changed their new speed. Their groups split where the speeds differ.
+// Sets the speeds of blocks on units where a block has come or gone. A group whose blocks then
+// have different speeds is split.
 void SimEngine::RepriceAll() {
   ++pass_;
   while (const std::optional<std::uint32_t> unit = units_.TakeDirty()) {

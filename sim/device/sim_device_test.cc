@@ -210,7 +210,7 @@ TEST(SimDevice, LaunchesWithoutAStreamTakeAFreeQueueEach) {
   EXPECT_EQ(Microseconds(bench.session->CompleteAt(second)), 50);
 }
 
-// A unit whose kernels use 0.7 of it alone, and a block that is its kernel's only one there.
+// A kernel that is alone uses 0.7 of a unit. In these tests it has one block on the unit.
 class Company : public ::testing::Test {
  protected:
   static GpuModel Gpu(std::uint32_t units, std::int64_t use_permille = 700) {

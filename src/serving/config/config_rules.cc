@@ -93,7 +93,7 @@ constexpr FieldRule kRules[] = {
     {"sequence_batching.max_sequence_idle_microseconds", kServed,
      "a sequence without a request for so long has ended; 1 s"},
     {"sequence_batching.control_input", kServed,
-     "inputs by which the model learns of start, end, ready and the id, which is a number"},
+     "inputs that tell the model the start, end, readiness and id (a number) of the sequence"},
     {"sequence_batching.state", kInside, ""},
     {"sequence_batching.state.input_name", kServed, "an input that clients do not send"},
     {"sequence_batching.state.output_name", kServed, "the output that it gets the next time"},
