@@ -20,43 +20,27 @@ struct CheckWords {
   bool json = false;
 };
 
-/// What the repository's model folder is for the server: a row for each version, or one for a model
-/// that has none.
-struct Row {
-  bool served = false;
-  std::string model, version;
-  std::string reason;              // why it is not served
-  std::vector<std::string> notes;  // what is different from what its configuration says
-};
+bool IsServed(const ModelStatus& status) { return status.state == ModelState::kReady; }
 
-std::vector<Row> RowsOf(const Inference& core) {
-  std::vector<Row> rows;
-  for (const ModelStatus& status : core.Models()) {
-    rows.push_back({status.state == ModelState::kReady, status.name, status.version, status.reason,
-                    status.warnings});
-  }
-  return rows;
-}
-
-void PrintJson(const std::vector<Row>& rows) {
+void PrintJson(const std::vector<ModelStatus>& rows) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
-    json.push_back({{"model", row.model},
+  for (const ModelStatus& row : rows) {
+    json.push_back({{"model", row.name},
                     {"version", row.version},
-                    {"served", row.served},
+                    {"served", IsServed(row)},
                     {"reason", row.reason},
-                    {"notes", row.notes}});
+                    {"notes", row.warnings}});
   }
   std::printf("%s\n", DumpJson(json, 2).c_str());
 }
 
-void PrintRows(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void PrintRows(const std::vector<ModelStatus>& rows) {
+  for (const ModelStatus& row : rows) {
     const std::string version = row.version.empty() ? "" : " version " + row.version;
-    std::printf("%-8s %s%s\n", row.served ? "served" : "refused", OneLine(row.model).c_str(),
+    std::printf("%-8s %s%s\n", IsServed(row) ? "served" : "refused", OneLine(row.name).c_str(),
                 version.c_str());
-    if (!row.served) std::printf("         why: %s\n", OneLine(row.reason).c_str());
-    for (const std::string& note : row.notes) {
+    if (!IsServed(row)) std::printf("         why: %s\n", OneLine(row.reason).c_str());
+    for (const std::string& note : row.warnings) {
       std::printf("         note: %s\n", OneLine(note).c_str());
     }
   }
@@ -65,18 +49,18 @@ void PrintRows(const std::vector<Row>& rows) {
 void RunCheck(CheckWords& words) {
   spdlog::set_level(spdlog::level::off);  // what the log would say is printed below
   words.core.profile.runs = 1;
-  std::vector<Row> rows;
+  std::vector<ModelStatus> rows;
   {
     const Result<std::unique_ptr<Inference>> core = OpenCore(words.core);
     if (!core) Die(core.error().message);
-    rows = RowsOf(**core);
+    rows = (*core)->Models();
   }
   if (words.json) {
     PrintJson(rows);
   } else {
     PrintRows(rows);
   }
-  const auto refused = std::ranges::count(rows, false, &Row::served);
+  const auto refused = std::ranges::count(rows, false, IsServed);
   if (!words.json) {
     std::printf("\n%zu served, %td refused\n", rows.size() - static_cast<std::size_t>(refused),
                 refused);

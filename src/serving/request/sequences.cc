@@ -311,9 +311,4 @@ void Sequences::Run(const std::stop_token& stop) {
   }
 }
 
-std::size_t Sequences::size() const {
-  const MutexLock lock(mutex_);
-  return sequences_.size();
-}
-
 }  // namespace lagoon

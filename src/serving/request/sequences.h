@@ -47,9 +47,6 @@ class Sequences final : public WaitingPlace {
   /// throw.
   void Ended(const Flight& flight, Result<InferResponse>& result) noexcept;
 
-  /// Sequences that have a place, and those that wait for one.
-  std::size_t size() const;
-
  private:
   using Id = std::pair<std::uint64_t, std::string>;
   struct State {
@@ -90,7 +87,7 @@ class Sequences final : public WaitingPlace {
   const Nanoseconds idle_;
   const std::size_t places_, most_waiting_;
 
-  mutable Mutex mutex_;
+  Mutex mutex_;
   CondVar news_;
   std::map<Id, Sequence> sequences_ GUARDED_BY(mutex_);
   std::deque<Id> unplaced_ GUARDED_BY(mutex_);  // in their order
