@@ -149,15 +149,7 @@ class FakeCore final : public Inference,
     MutexLock lock(mutex_);
     return fleet_ && !bare_ ? this : nullptr;
   }
-  /// Of a fleet: the ids that Fronts() tells.
-  void SetFronts(std::vector<std::string> fronts) {
-    MutexLock lock(mutex_);
-    fronts_ = std::move(fronts);
-  }
-  std::vector<std::string> Fronts() const override {
-    MutexLock lock(mutex_);
-    return fronts_;
-  }
+  std::vector<std::string> Fronts() const override { return {"00000000000000f0"}; }
   FleetReport ReadFleet() const override {
     MutexLock lock(mutex_);
     return *fleet_;
@@ -512,7 +504,6 @@ class FakeCore final : public Inference,
   bool ready_ GUARDED_BY(mutex_) = true;
   std::optional<FleetReport> fleet_ GUARDED_BY(mutex_);
   std::vector<std::string> listed_ GUARDED_BY(mutex_);
-  std::vector<std::string> fronts_ GUARDED_BY(mutex_) = {"00000000000000f0"};
   bool bare_ GUARDED_BY(mutex_) = false;
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
   std::jthread worker_;
