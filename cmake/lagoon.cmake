@@ -164,7 +164,7 @@ function(lagoon_layer name)
     if(NOT (ARG_MEASURES AND LAGOON_SANITIZE))
       add_test(NAME ${name} COMMAND lagoon_${name}_tests)
       set_tests_properties(${name} PROPERTIES TIMEOUT 1200
-                           ENVIRONMENT TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp)
+                           ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0")
       if(NOT ARG_TIMELESS)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
       endif()
