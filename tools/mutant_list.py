@@ -119,9 +119,9 @@ GROUPS = {
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
     "json-fields": [f"src/base/{name}.cc" for name in ("check", "json_fields", "json_fields_test", "status", "text")],
-    "inflate": ["src/base/compress/inflate.cc", "src/base/compress/inflate_test.cc"],
+    "inflate": [f"src/base/compress/{name}.cc" for name in ("deflate", "inflate", "inflate_test")],
     "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
-                  ["src/plan/tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+                  ["src/plan/tensor.cc", "src/plan/bytes_tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc", "src/base/thread.cc"],
     "low-lane": ["src/server/http/low_lane_test.cc", "src/server/http/low_lane.cc", "src/server/io_pool.cc", "src/base/log.cc", "src/base/thread.cc"],
     "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
