@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "base/log.h"
 #include "bench/client/infer_client.h"
@@ -20,7 +22,9 @@ namespace {
 
 constexpr int kWarmUp = 20;
 constexpr const char* kChannelMeans = "channel_means";
+constexpr const char* kSmallMeans = "small_means";
 constexpr std::int64_t kResNetInput[] = {1, 3, 224, 224};
+constexpr std::int64_t kSmallInput[] = {1, 3, 2, 2};
 
 // The times of all requests of one window.
 struct Timings {
@@ -70,12 +74,15 @@ Result<std::vector<Series>> Connect(const Inference& core, const Server& server,
                       .port = server.http_port(),
                       .model = model,
                       .outputs = {metadata.outputs.front().name}};
-  std::vector<Series> series(2);
+  std::vector<Series> series(3);
   series[0].name = "http" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[0].client, ConnectHttp(target));
   target.port = server.grpc_port();
   series[1].name = "grpc" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[1].client, ConnectGrpc(target));
+  target.shared_memory = true;
+  series[2].name = "grpc_shm" + suffix;
+  LAGOON_ASSIGN_OR_RETURN(series[2].client, ConnectGrpc(target));
   TensorSpec spec = metadata.inputs.front();
   // A request of one row, where the model takes any number.
   std::ranges::replace_if(
@@ -109,7 +116,7 @@ void AddMetrics(const Series& series, const std::vector<std::size_t>& trials, Ev
   }
 }
 
-// Measures both protocols with both models, a window each per trial, in random order.
+// Measures all protocols with all models, a window each per trial, in random order.
 Status MeasureAll(const OverheadOptions& options, std::vector<Series>& all, Report& report) {
   for (Series& series : all) LAGOON_RETURN_IF_ERROR(InferMany(*series.client, kWarmUp, nullptr));
   ProgressBar progress("bench overhead", options.rounds * static_cast<int>(all.size()));
@@ -139,6 +146,7 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
                           TemporaryRepository::Link(options.zoo, {options.model}));
   LAGOON_RETURN_IF_ERROR(repository.AddChannelMeans(kChannelMeans, kResNetInput));
+  LAGOON_RETURN_IF_ERROR(repository.AddChannelMeans(kSmallMeans, kSmallInput));
   CoreOptions core_options;
   core_options.repository = repository.path();
   core_options.device.workers = options.workers;
@@ -148,10 +156,13 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                           Server::Start(*core, server_options));
 
-  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> all, Connect(*core, *server, kChannelMeans, ""));
-  LAGOON_ASSIGN_OR_RETURN(std::vector<Series> behind,
-                          Connect(*core, *server, options.model, "." + options.model));
-  std::move(behind.begin(), behind.end(), std::back_inserter(all));
+  std::vector<Series> all;
+  const std::pair<std::string, std::string> models[] = {
+      {kChannelMeans, ""}, {kSmallMeans, ".small"}, {options.model, "." + options.model}};
+  for (const auto& [model, suffix] : models) {
+    LAGOON_ASSIGN_OR_RETURN(std::vector<Series> more, Connect(*core, *server, model, suffix));
+    std::ranges::move(more, std::back_inserter(all));
+  }
 
   Status measured = MeasureAll(options, all, report);
   server->Stop(Now() + std::chrono::seconds(5));

@@ -15,17 +15,18 @@ struct OverheadOptions {
 };
 
 /// Measures the time that the server adds to a request. Requests have the model's input size and go
-/// one at a time, over HTTP with binary tensors and over gRPC. The client is in this process, on
-/// loopback.
+/// one at a time, over HTTP with binary tensors, over gRPC, and over gRPC with tensors in shared
+/// memory. The client is in this process, on loopback.
 ///
 /// The overhead of a request is the client's time less the time of the model's kernels
 /// (compute_infer). The client's time begins just before it sends the serialised request, and ends
 /// just after the last byte of the answer. The p50 is a median over windows, with its interval
 /// (bench/measure/evidence.h). Windows that the host disturbed do not count.
 ///
-/// Metrics, for a protocol P (http, grpc):
-///   overhead_us_p50.P, _p99.P              with a model that has the same input and computes next
-///                                          to nothing
+/// Metrics, for a protocol P (http, grpc, grpc_shm):
+///   overhead_us_p50.P, _p99.P              with a model that has ResNet's input (602 KB) and
+///                                          computes next to nothing
+///   overhead_us_p50.P.small, _p99.P.small  the same with an input of 48 bytes
 ///   overhead_us_p50.P.MODEL, _p99.P.MODEL  with the model itself, whose weights and activations
 ///                                          fill the caches
 ///   stage_us_p50.P[.MODEL].STAGE           stages: read, parse, admit, queue, compute_input,
