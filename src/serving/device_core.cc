@@ -276,6 +276,7 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCa
                                "ModelStreamInfer or generate_stream",
                                model.name())});
   }
+  if (model.settings().decoupled) request.stream->MayGive();
   Result<RequestBinding> binding = BindRequest(request, model.signature());
   if (!binding) return refuse(std::move(binding).error());
   if (model.sequence()) {

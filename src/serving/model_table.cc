@@ -358,8 +358,9 @@ Result<ModelLease> ModelTable::Find(const std::string& model, const std::string&
     const std::int64_t number = ParseVersion(version);
     if (number == 0) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("model {}: version {} is no whole number from 1", Quoted(model),
-                              Quoted(version)));
+                  fmt::format("failed to get model version from specified version string {}: "
+                              "versions of model {} are whole numbers from 1",
+                              Quoted(version), Quoted(model)));
     }
     const auto at = entry->versions.find(number);
     if (at == entry->versions.end()) {

@@ -171,7 +171,6 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     return Invalid(UnexpectedBytes(part->bytes, *type, tensor.dims, bytes));
   }
   if (raw != nullptr) {
-    if (input.has_contents()) return Invalid("has contents beside raw_input_contents");
     tensor.data = std::as_bytes(std::span(*raw));
   } else {
     if (const auto fields = FieldsOf(input.contents()); fields.size() > 1) {
@@ -199,6 +198,12 @@ Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& pay
     if (!part) return annotate(std::move(part).error());
     in_message += *part ? 0 : 1;
     if (!*part && !raws.empty() && raw == raws.end()) continue;  // refused below
+    if (!*part && !raws.empty() && input.has_contents()) {  // the words that Triton's clients know
+      return Invalid(
+          fmt::format("contents field must not be specified when using raw_input_contents for {} "
+                      "for model {}",
+                      Quoted(input.name()), Quoted(message.model_name())));
+    }
     auto tensor = BindInput(input, *part || raws.empty() ? nullptr : &*raw++,
                             *part ? &**part : nullptr, payload);
     if (!tensor) return annotate(std::move(tensor).error());

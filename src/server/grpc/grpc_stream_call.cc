@@ -1,5 +1,6 @@
 #include "server/grpc/grpc_stream_call.h"
 
+#include <atomic>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
@@ -42,6 +43,8 @@ class GrpcStreamCall::Answers final : public AnswerStream {
   Answers(std::shared_ptr<GrpcStreamCall> call, std::uint64_t request)
       : call_(std::move(call)), request_(request) {}
 
+  bool may_give() const { return may_give_.load(); }
+  void MayGive() override { may_give_.store(true); }
   void Give(InferResponse answer, std::function<void()> taken) override {
     GrpcStreamCall& call = *call_;
     call.Post([&call, request = request_, answer = std::move(answer),
@@ -53,6 +56,7 @@ class GrpcStreamCall::Answers final : public AnswerStream {
  private:
   const std::shared_ptr<GrpcStreamCall> call_;
   const std::uint64_t request_;
+  std::atomic<bool> may_give_{false};
 };
 
 GrpcStreamCall::GrpcStreamCall(const Server& server, grpc::CallbackServerContext& context)
@@ -160,7 +164,8 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(server_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
   asked.arrival = arrived.at;
-  asked.stream = std::make_shared<Answers>(shared_from_this(), number);
+  request.answers = std::make_shared<Answers>(shared_from_this(), number);
+  asked.stream = request.answers;
   request.stamps.submitted = Now();
   // The callback only posts, so that the entry is still there when Infer() returns.
   request.handle = server_.core.Infer(
@@ -182,6 +187,8 @@ Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse
     request.stamps.off_core =
         SchedulerStatisticsOf(server_.core).off_core - request.stamps.off_core;
   }
+  // On a stream, each answer says whether it is the last one to its request.
+  if (last) answer.part = AnswerPart::kEnd;
   OutputRegions regions = request.regions;
   LAGOON_RETURN_IF_ERROR(RenderClasses(answer));
   LAGOON_RETURN_IF_ERROR(regions.Write(answer.outputs));
@@ -208,13 +215,28 @@ void GrpcStreamCall::End(std::uint64_t number, Result<InferResponse> result) {
   }
   if (result && result->part == AnswerPart::kEnd && !request.empty_final) {
     in_flight_.erase(number);
+    SendInOrder();
     Read();
     return MaybeFinish();
   }
   Result<grpc::ByteBuffer> rendered =
       result ? Render(request, *std::move(result), true) : tl::unexpected<Error>(result.error());
   if (!rendered) rendered = RenderStreamError(rendered.error(), request.id);
-  Send({*std::move(rendered), number, {}});
+  request.last = Outgoing{*std::move(rendered), number, {}};
+  SendInOrder();
+}
+
+/// Sends the last answers that no earlier request holds back.
+void GrpcStreamCall::SendInOrder() {
+  bool held = false;
+  for (auto& [number, request] : in_flight_) {
+    const bool decoupled = request.answers != nullptr && request.answers->may_give();
+    if (request.last && (!held || decoupled)) {
+      request.sent = true;
+      Send(*std::exchange(request.last, std::nullopt));
+    }
+    held = held || (!request.sent && !decoupled);
+  }
 }
 
 void GrpcStreamCall::Send(Outgoing outgoing) {
@@ -260,6 +282,7 @@ void GrpcStreamCall::Cancelled() {
       drop(outgoing_.back());
       outgoing_.pop_back();
     }
+    std::erase_if(in_flight_, [](const auto& entry) { return entry.second.last.has_value(); });
     // The answers still come, and are dropped.
     for (const auto& [number, request] : in_flight_) server_.core.Cancel(request.handle);
   }

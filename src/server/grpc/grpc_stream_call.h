@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -34,8 +35,9 @@ class GrpcStreamCalls {
   std::map<GrpcStreamCall*, std::weak_ptr<GrpcStreamCall>> calls_ GUARDED_BY(mutex_);
 };
 
-/// One ModelStreamInfer call: any number of requests, whose answers leave in the order in which
-/// they come. An answer with an error does not end the call. Keeps itself alive until gRPC is done
+/// One ModelStreamInfer call: any number of requests. Their answers leave in the order of the
+/// requests, as Triton's do; those of decoupled models leave as they come, and none waits for them.
+/// An answer with an error does not end the call. Keeps itself alive until gRPC is done
 /// with the call. All state belongs to a strand; what gRPC and the core call only posts to it.
 ///
 /// Bounds: while kMostInFlight requests are not answered, or answers are not written, the call
@@ -67,17 +69,20 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
  private:
   class Answers;
+  struct Outgoing {
+    grpc::ByteBuffer message;
+    std::uint64_t request = 0;    // that it ends; 0: none
+    std::function<void()> taken;  // empty: nothing waits for it
+  };
   struct InFlight {
     RequestHandle handle{};
     std::string id;
     EdgeStamps stamps;
     bool stages = false, empty_final = false;
     OutputRegions regions;  // outputs that go to shared memory
-  };
-  struct Outgoing {
-    grpc::ByteBuffer message;
-    std::uint64_t request = 0;    // that it ends; 0: none
-    std::function<void()> taken;  // empty: nothing waits for it
+    std::shared_ptr<Answers> answers;
+    std::optional<Outgoing> last;  // waits for the answers to earlier requests
+    bool sent = false;             // `last` is in outgoing_, or was
   };
   /// A message that was read.
   struct Arrived {
@@ -97,6 +102,7 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void Give(std::uint64_t request, InferResponse answer, std::function<void()> taken);
   void End(std::uint64_t request, Result<InferResponse> result);
   void Send(Outgoing outgoing);
+  void SendInOrder();
   Result<grpc::ByteBuffer> Render(InFlight& request, InferResponse answer, bool last) const;
   void WriteNext();
   void Written(bool ok);

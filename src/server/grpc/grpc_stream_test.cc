@@ -67,7 +67,7 @@ TEST_F(GrpcStream, AnswersEachRequestUnderItsId) {
   while (stream->Read(&response)) {
     EXPECT_EQ(response.error_message(), "");
     EXPECT_EQ(First(response), 2 * std::stof(response.infer_response().id()));
-    EXPECT_FALSE(response.infer_response().parameters().contains("triton_final_response"));
+    EXPECT_TRUE(Final(response));
     ids.insert(response.infer_response().id());
   }
   writer.join();
@@ -123,6 +123,43 @@ TEST_F(GrpcStream, ADecoupledModelAnswersSeveralTimes) {
   ASSERT_EQ(counted.size(), 20);
   for (std::size_t i = 0; i < counted.size(); ++i) EXPECT_EQ(counted[i], i + 1);
   EXPECT_THAT(outputs, ElementsAre(1, 0));
+}
+
+// Clients of Triton pair answers with requests by their order.
+TEST_F(GrpcStream, AnswersKeepTheOrderOfTheRequestsButForDecoupledModels) {
+  core_.Hold();  // what is refused is answered all the same
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  stream->Write(Request("twice", "first", 1));
+  stream->Write(Request("nothing", "second", 1));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  core_.Release();
+  stream->Write(Request("twice", "third", 1));
+  stream->WritesDone();
+  std::vector<std::string> ids;
+  ModelStreamInferResponse response;
+  while (stream->Read(&response)) ids.push_back(response.infer_response().id());
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_THAT(ids, ElementsAre("first", "second", "third"));
+}
+
+TEST_F(GrpcStream, NoAnswerWaitsForADecoupledModel) {
+  const auto stream = stub_->ModelStreamInfer(&context_);
+  stream->Write(Request("count", "long", 100));
+  stream->Write(Request("twice", "short", 1));
+  ModelStreamInferResponse response;
+  int counted = 0;
+  bool answered = false;
+  // The model pauses when its answers are not read, so that its request is in flight all the time.
+  while (!answered && stream->Read(&response)) {
+    answered = response.infer_response().id() == "short";
+    counted += answered ? 0 : 1;
+  }
+  EXPECT_TRUE(answered);
+  EXPECT_LT(counted, 100);
+  stream->WritesDone();
+  while (stream->Read(&response)) ++counted;
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(counted, 100);
 }
 
 TEST_F(GrpcStream, ADecoupledModelIsRefusedWhereThereIsOneAnswer) {

@@ -324,6 +324,14 @@ TEST(HttpInferRender, ReportsStagesWhenAsked) {
   EXPECT_DOUBLE_EQ(json["parameters"]["lagoon_read_us"].get<double>(), 12);
 }
 
+TEST(HttpInferRender, KeepsTheSignOfZero) {
+  InferResponse response = TwoOutputs();
+  const float values[] = {-0.0F, 0.0F};
+  std::memcpy(response.outputs[0].data.data(), values, sizeof(values));
+  const HttpResponse answer = RenderHttpInfer(response, {}, {});
+  EXPECT_THAT(answer.text, HasSubstr(R"("data":[-0.0,0]})"));
+}
+
 TEST(HttpInferRender, WritesNumbersThatJsonHasNotAsWords) {
   InferResponse response = TwoOutputs();
   const float values[] = {std::nanf(""), -INFINITY};

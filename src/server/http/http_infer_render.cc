@@ -31,6 +31,10 @@ void AppendNumber(std::string& out, T value) {
       out += value < 0 ? "-Infinity" : "Infinity";
       return;
     }
+    if (value == 0 && std::signbit(value)) {
+      out += "-0.0";  // many readers take -0 for an integer, which has no sign
+      return;
+    }
   }
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), value);

@@ -395,6 +395,7 @@ class FakeCore final : public Inference,
       job.error = Error{ErrorCode::kUnimplemented, "model 'count' is decoupled"};
       return false;
     }
+    job.request.stream->MayGive();
     float wanted = 0;
     std::memcpy(&wanted, job.request.inputs.front().data.data(), sizeof(wanted));
     auto one = std::make_shared<Counting>(std::move(job.request), std::move(job.callback));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -43,6 +44,9 @@ class AnswerRoom {
 
 class AnswerStream;
 
+/// A number, or a text where the number is 0.
+using SequenceId = std::pair<std::uint64_t, std::string>;
+
 /// The sequence that a request belongs to (Triton's parameters sequence_id, sequence_start and
 /// sequence_end). Models without sequences ignore it.
 struct SequencePart {
@@ -51,6 +55,7 @@ struct SequencePart {
   bool start = false, end = false;
 
   bool has_id() const { return number != 0 || !text.empty(); }
+  SequenceId id() const { return {number, text}; }
 };
 
 /// The names of an output's classes, in the order of its elements.
@@ -129,6 +134,9 @@ class AnswerStream {
   static constexpr std::uint32_t kMostUntaken = 8;
 
   virtual ~AnswerStream() = default;
+  /// The model is decoupled: Give() may come from now on. Called within Infer() by a core that has
+  /// the model on this machine, and again where another replica takes the request over. Any thread.
+  virtual void MayGive() {}
   /// The next answer, of AnswerPart::kMore, in order. The InferCallback ends the request and comes
   /// after all of them. On any thread, which must not wait; must not throw. `taken` is called once
   /// and after Give() has returned: when the answer is on its way to the client, or never will be.

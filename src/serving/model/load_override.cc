@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxPathBytes = 256;
+constexpr std::size_t kMaxNameBytes = 255;  // of a file or folder, in Linux's file systems
 
 /// Whether `text` is the path of a file inside the folder that it is relative to.
 bool IsInside(const std::string& text) {
@@ -25,7 +26,8 @@ bool IsInside(const std::string& text) {
   const bool plain = !text.empty() && text.size() <= kMaxPathBytes &&
                      text.find('\0') == text.npos && path.is_relative() && path.has_filename();
   return plain && std::ranges::none_of(path, [](const fs::path& part) {
-           return part == ".." || part == "." || part.empty();
+           return part == ".." || part == "." || part.empty() ||
+                  part.native().size() > kMaxNameBytes;
          });
 }
 

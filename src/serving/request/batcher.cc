@@ -324,7 +324,7 @@ void Batcher::Post(std::vector<BatchMember> members) {
   if (!batch || *batch == nullptr) {
     {
       const MutexLock lock(mutex_);
-      --posted_;
+      GiveBackPlace();
     }
     for (const BatchMember& member : members) {
       if (!batch) {
@@ -340,7 +340,8 @@ void Batcher::Post(std::vector<BatchMember> members) {
   (*batch)->job_reference.reset();
   {
     const MutexLock lock(mutex_);
-    Leave(**batch);
+    std::erase(running_, batch->get());
+    GiveBackPlace();
   }
   for (const BatchMember& member : (*batch)->members) {
     Refuse(member, job.error().code, [&] { return job.error().message; });
@@ -383,9 +384,8 @@ Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   return job;
 }
 
-void Batcher::Leave(const Batch& batch) {
-  std::erase(running_, &batch);
-  --posted_;
+void Batcher::GiveBackPlace() {
+  if (--posted_ == 0) busy_until_ = {};
 }
 
 void Batcher::Learn(const Batch& batch, const JobResult& result) {
@@ -404,15 +404,17 @@ void Batcher::Learn(const Batch& batch, const JobResult& result) {
 }
 
 /// The next batch is posted before this one's requests are answered, so that the device has work.
+/// Where answers keep the order of the requests, it is posted after them: it could end first.
 void Batcher::Ended(Batch& batch, const JobResult& result) {
+  const bool answers_first = model_.settings().batching.keep_order;
   {
     const MutexLock lock(mutex_);
-    Leave(batch);
+    std::erase(running_, &batch);
     batch.ended = true;
     if (result.outcome == Outcome::kDone) Learn(batch, result);
-    if (posted_ == 0) busy_until_ = {};
+    if (!answers_first) GiveBackPlace();
   }
-  Step();
+  if (!answers_first) Step();
   bool counted = false;
   for (const BatchMember& member : batch.members) {
     JobResult own = result;
@@ -425,6 +427,12 @@ void Batcher::Ended(Batch& batch, const JobResult& result) {
     const bool counts = own.outcome == Outcome::kDone && !std::exchange(counted, true);
     member.flight->Finished(own, {batch.rows, counts});
   }
+  if (!answers_first) return;
+  {
+    const MutexLock lock(mutex_);
+    GiveBackPlace();
+  }
+  Step();
 }
 
 void Batcher::RunTimer(const std::stop_token& stop) {

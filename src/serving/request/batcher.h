@@ -77,7 +77,7 @@ class Batcher final : public WaitingPlace {
   Result<JobId> PostBatch(const std::shared_ptr<Batch>& batch);
   template <typename Why>
   void Refuse(const BatchMember& member, ErrorCode code, Why why);
-  void Leave(const Batch& batch) REQUIRES(mutex_);
+  void GiveBackPlace() REQUIRES(mutex_);
   double Slowdown() const REQUIRES(mutex_);
   TimePoint ExpectedEnd(const BatchMember& member) REQUIRES(mutex_);
   void Ended(Batch& batch, const JobResult& result);

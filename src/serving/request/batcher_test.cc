@@ -252,6 +252,30 @@ TEST_F(BatcherTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
   EXPECT_EQ(StatisticsOf("batch").superseded, 1u);
 }
 
+TEST_F(BatcherTest, ABatchWhoseOrderIsKeptRunsAfterTheAnswersBeforeIt) {
+  Serve("preserve_ordering: true");
+  Sent slow = SendRunning();
+  std::atomic<bool> later{false}, overtaken{false};
+  std::promise<void> answered;
+  core_->Infer(Rows(1), [&](const Answer&) {
+    // The other worker is free to run the next batch.
+    const TimePoint until = Now() + std::chrono::milliseconds(100);
+    while (!later && Now() < until) std::this_thread::yield();
+    overtaken = later.load();
+    answered.set_value();
+  });
+  std::promise<void> all;
+  core_->Infer(Rows(2), [&](const Answer&) {
+    later = true;
+    all.set_value();
+  });
+  LetGo();
+  answered.get_future().wait();
+  all.get_future().wait();
+  EXPECT_FALSE(overtaken);
+  EXPECT_EQ(CodeOf(slow.answer.get()), std::nullopt);
+}
+
 TEST_F(BatcherTest, DrainingEndsWhatStillWaits) {
   Serve("max_queue_delay_microseconds: 3600000000");
   Sent waiting = Send(Rows(1));

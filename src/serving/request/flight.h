@@ -88,7 +88,12 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   // ---- Of a sequence
 
   /// The request is one of `sequences`, which hears of its end (Sequences::Ended).
-  void Join(Sequences& sequences) { sequences_ = &sequences; }
+  void Join(Sequences& sequences) {
+    sequence_id_ = request_->asked.sequence.id();
+    sequences_ = &sequences;
+  }
+  /// Also after the answer: a thread that cancels may come that late.
+  const SequenceId& sequence_id() const { return sequence_id_; }
   /// An input of the model that the client does not send. Before the first job. `owner` keeps
   /// `data`; null: it lives as long as the model.
   void GiveInput(std::size_t input, const Dims& dims, std::span<const std::byte> data,
@@ -140,7 +145,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   std::shared_ptr<const Request> request_;  // null once the callback is called
   InferCallback callback_;                  // empty once it was called
   RequestTensors tensors_;
-  Sequences* sequences_ = nullptr;      // null: the request is of none, or was answered
+  Sequences* sequences_ = nullptr;  // null: the request is of none, or was answered
+  SequenceId sequence_id_;
   std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;

@@ -45,11 +45,6 @@ Sequences::~Sequences() {
   thread_.join();
 }
 
-Sequences::Id Sequences::IdOf(const Flight& flight) {
-  const SequencePart& part = flight.request().asked.sequence;
-  return {part.number, part.text};
-}
-
 // ---- Requests come
 
 Status Sequences::Add(const std::shared_ptr<Flight>& flight) {
@@ -87,7 +82,7 @@ Status Sequences::Add(const std::shared_ptr<Flight>& flight) {
 /// The sequence of a request that has come.
 Result<Sequences::Entry> Sequences::FindOrBegin(const Flight& flight) {
   const SequencePart& part = flight.request().asked.sequence;
-  const Id id = IdOf(flight);
+  const SequenceId id = part.id();
   const auto found = sequences_.find(id);
   const bool goes_on = found != sequences_.end() && !found->second.ends;
   if (!goes_on && !part.start) {
@@ -162,7 +157,7 @@ void Sequences::Pass(const std::shared_ptr<Flight>& flight) {
 void Sequences::Ended(const Flight& flight, Result<InferResponse>& result) noexcept {
   const RequestBinding& binding = flight.request().binding;
   const MutexLock lock(mutex_);
-  const auto found = sequences_.find(IdOf(flight));
+  const auto found = sequences_.find(flight.sequence_id());
   if (found == sequences_.end()) return;
   Sequence& sequence = found->second;
   const bool ran = sequence.running == &flight;
@@ -228,7 +223,7 @@ void Sequences::Cancel(Flight& flight) {
   std::shared_ptr<Flight> taken;
   {
     const MutexLock lock(mutex_);
-    const auto found = sequences_.find(IdOf(flight));
+    const auto found = sequences_.find(flight.sequence_id());
     if (found == sequences_.end()) return;
     auto& waiting = found->second.waiting;
     const auto at = std::ranges::find(waiting, &flight, &std::shared_ptr<Flight>::get);

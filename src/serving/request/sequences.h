@@ -42,13 +42,13 @@ class Sequences final : public WaitingPlace {
   /// it. kInvalidArgument: the request has no id, or does not begin a sequence that there is not.
   /// kUnavailable: too many requests or sequences wait.
   Status Add(const std::shared_ptr<Flight>& flight);
+  /// On any thread, also while the request is answered: does not read the request.
   void Cancel(Flight& flight) override;
   /// A request that Add() has taken is answered with `result`. Takes the states out of it. Does not
   /// throw.
   void Ended(const Flight& flight, Result<InferResponse>& result) noexcept;
 
  private:
-  using Id = std::pair<std::uint64_t, std::string>;
   struct State {
     Dims dims;
     std::shared_ptr<const void> owner;
@@ -62,9 +62,8 @@ class Sequences final : public WaitingPlace {
     TimePoint used;     // when its last request ended
     std::vector<State> states;
   };
-  using Entry = std::map<Id, Sequence>::iterator;
+  using Entry = std::map<SequenceId, Sequence>::iterator;
 
-  static Id IdOf(const Flight& flight);
   static bool IsUnused(const Sequence& sequence) {
     return sequence.placed && sequence.running == nullptr && sequence.waiting.empty();
   }
@@ -89,8 +88,8 @@ class Sequences final : public WaitingPlace {
 
   Mutex mutex_;
   CondVar news_;
-  std::map<Id, Sequence> sequences_ GUARDED_BY(mutex_);
-  std::deque<Id> unplaced_ GUARDED_BY(mutex_);  // in their order
+  std::map<SequenceId, Sequence> sequences_ GUARDED_BY(mutex_);
+  std::deque<SequenceId> unplaced_ GUARDED_BY(mutex_);  // in their order
   std::size_t placed_ GUARDED_BY(mutex_) = 0;
   std::size_t waiting_ GUARDED_BY(mutex_) = 0;  // requests of all sequences
   bool ready_ GUARDED_BY(mutex_) = false;       // a sequence may have a request to run

@@ -207,6 +207,20 @@ TEST_F(SequencesTest, ARequestThatIsCancelledOrTooLateIsLeftOut) {
   EXPECT_EQ(Ask1(9, 4, "s"), 4);
 }
 
+// A client that closes its connection cancels all its requests, of which some end meanwhile.
+TEST_F(SequencesTest, CancelsMayComeWhileRequestsEnd) {
+  Serve(Config());
+  for (std::uint64_t round = 1; round <= 300; ++round) {
+    std::vector<Sent> sent;
+    for (int i = 0; i < 20; ++i) sent.push_back(Send(Part(round, 1, i == 0 ? "s" : "")));
+    for (const Sent& one : sent) core_->Cancel(one.handle);
+    for (Sent& one : sent) {
+      const Answer answer = one.answer.get();
+      if (!answer) ASSERT_EQ(CodeOf(answer), ErrorCode::kCancelled) << answer.error().message;
+    }
+  }
+}
+
 TEST_F(SequencesTest, OnlySoManyRequestsWait) {
   Serve(Config("max_sequence_idle_microseconds: 3600000000"));
   EXPECT_EQ(Ask1(7, 1, "s"), 1);
