@@ -28,7 +28,16 @@ void Run(boost::asio::io_context& context, const std::string& name) {
   }
 }
 
+// The calling thread has a LentThread, and does not run a handler.
+thread_local bool lent = false;
+
 }  // namespace
+
+LentThread::LentThread() { lent = true; }
+
+LentThread::~LentThread() { lent = false; }
+
+bool LentThread::IsThis() { return lent; }
 
 // Shared with every hold, so that releasing the last hold touches nothing that the caller of Join()
 // may already have destroyed.
@@ -63,6 +72,17 @@ std::shared_ptr<void> IoPool::Hold() {
   const MutexLock lock(holds_->mutex);
   ++holds_->count;
   return hold;
+}
+
+void IoPool::Help() {
+  if (!lent) return;
+  lent = false;  // what the handler posts is for the pool's threads
+  try {
+    context_.poll_one();
+  } catch (const std::exception& e) {
+    spdlog::error("server: a connection was dropped: {}", e.what());
+  }
+  lent = true;
 }
 
 void IoPool::Join() {

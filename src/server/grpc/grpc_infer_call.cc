@@ -27,7 +27,9 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
     const bool waits = result && (result->job.background ||
                                   regions_.BytesOf(result->outputs) > SharedRegions::kSmallCopy);
     auto respond = [this, result = std::move(result)]() mutable { Respond(std::move(result)); };
-    if (waits) {
+    if (LentThread::IsThis() && !waits) {
+      respond();
+    } else if (waits) {
       boost::asio::post(pool_.one_by_one(), std::move(respond));
     } else {
       boost::asio::post(pool_.context(), std::move(respond));

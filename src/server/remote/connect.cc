@@ -13,13 +13,12 @@ constexpr std::int64_t kUncounted = 1'000'000'000'000'000;
 }  // namespace
 
 ConnectMember ConnectServers(RemoteOptions options) {
-  const auto queue = std::make_shared<RemoteQueue>(/*threads=*/1);
-  return [queue, options = std::move(options)](const FleetJoin& join, const std::string& front) {
+  return [options = std::move(options)](const FleetJoin& join, const std::string& front) {
     RemoteOptions own = options;
     own.address = join.address;
     own.name = join.name;
     own.front = front;
-    auto core = std::make_unique<RemoteCore>(*queue, own);
+    auto core = std::make_unique<RemoteCore>(own);
     FleetMember member;
     member.name = join.name;
     member.address = join.address;

@@ -5,8 +5,7 @@
 
 namespace lagoon {
 
-/// Members of a fleet over gRPC, all on one RemoteQueue. `options.address`, `name` and
-/// `front` are each member's own.
+/// Members of a fleet over gRPC. `options.address`, `name` and `front` are each member's own.
 ConnectMember ConnectServers(RemoteOptions options);
 
 }  // namespace lagoon

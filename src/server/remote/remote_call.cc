@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "server/grpc/grpc_codec.h"
+#include "server/io_pool.h"
 #include "server/remote/remote_codec.h"
 
 namespace lagoon {
@@ -50,9 +51,8 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
 void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts) {
   handle_ = handle;
   counts_ = std::move(counts);
-  reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
-  reader_->StartCall();
-  reader_->Finish(&answer_, &status_, owner_.queue_.Tag(*this));
+  owner_.infer_.UnaryCall(&context_, kMethod, {}, &request_, &answer_,
+                          [this](grpc::Status status) { Done(std::move(status)); });
 }
 
 void RemoteCore::Call::Refuse(Error error) {
@@ -60,7 +60,8 @@ void RemoteCore::Call::Refuse(Error error) {
   callback_(tl::unexpected<Error>(std::move(error)), /*lost=*/false);
 }
 
-void RemoteCore::Call::Done(bool /*ok*/) {
+void RemoteCore::Call::Done(grpc::Status status) {
+  status_ = std::move(status);
   Result<InferResponse> answer = Answer();
   bool cancelled = false;
   bool had_connection = false;
@@ -82,7 +83,10 @@ void RemoteCore::Call::Done(bool /*ok*/) {
   } else {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }
-  callback_(std::move(answer), EndedBefore(cancelled, had_connection));
+  {
+    const LentThread lent;
+    callback_(std::move(answer), EndedBefore(cancelled, had_connection));
+  }
   callback_ = nullptr;
   RemoteCore& owner = owner_;
   delete this;

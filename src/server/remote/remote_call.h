@@ -15,7 +15,7 @@ namespace lagoon {
 std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration);
 
 /// One ModelInfer call to a member. Deletes itself when it has given its answer.
-class RemoteCore::Call final : public RemoteEvent {
+class RemoteCore::Call final {
  public:
   /// `left`: time until the deadline; 0: none.
   Call(RemoteCore& owner, const InferRequest& request, SentCallback callback, Nanoseconds left);
@@ -44,7 +44,7 @@ class RemoteCore::Call final : public RemoteEvent {
   }
 
  private:
-  void Done(bool ok) override;
+  void Done(grpc::Status status);
   /// What the member has answered, checked against the request.
   Result<InferResponse> Answer();
   Error Cancelled(bool cancelled, bool lost) const;
@@ -73,7 +73,6 @@ class RemoteCore::Call final : public RemoteEvent {
   bool cut_off_ = false;
   bool lost_ = false;
   bool had_connection_ = false;  // when the member was found lost
-  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;  // lies in context_'s call
 };
 
 }  // namespace lagoon

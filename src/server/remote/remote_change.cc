@@ -12,24 +12,20 @@
 namespace lagoon {
 
 void RemoteCore::Change::Start() {
-  grpc::CompletionQueue& queue = owner_.queue_.queue();
   context_.set_wait_for_ready(true);  // as RemoteCore::Call has it
+  const auto ends = [this](const grpc::Status& status) { Done(status); };
   if (load_) {
-    inference::RepositoryModelLoadRequest request;
-    request.set_model_name(model_);
-    load_call_ = owner_.stub_->AsyncRepositoryModelLoad(&context_, request, &queue);
-    load_call_->Finish(&loaded_, &status_, owner_.queue_.Tag(*this));
+    to_load_.set_model_name(model_);
+    owner_.stub_->async()->RepositoryModelLoad(&context_, &to_load_, &loaded_, ends);
   } else {
-    inference::RepositoryModelUnloadRequest request;
-    request.set_model_name(model_);
-    unload_call_ = owner_.stub_->AsyncRepositoryModelUnload(&context_, request, &queue);
-    unload_call_->Finish(&unloaded_, &status_, owner_.queue_.Tag(*this));
+    to_unload_.set_model_name(model_);
+    owner_.stub_->async()->RepositoryModelUnload(&context_, &to_unload_, &unloaded_, ends);
   }
 }
 
-void RemoteCore::Change::Done(bool /*ok*/) {
+void RemoteCore::Change::Done(const grpc::Status& status) {
   Status result;
-  if (!status_.ok()) result = tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
+  if (!status.ok()) result = tl::unexpected<Error>(ErrorOf(status, owner_.member_));
   {
     MutexLock lock(owner_.mutex_);
     owner_.changes_.erase(this);

@@ -11,7 +11,7 @@
 namespace lagoon {
 
 /// A call that loads or unloads a model at a member. Deletes itself when it has told how it ended.
-class RemoteCore::Change final : public RemoteEvent {
+class RemoteCore::Change final {
  public:
   Change(RemoteCore& owner, std::string model, bool load, std::function<void(Status)> done)
       : owner_(owner), model_(std::move(model)), load_(load), done_(std::move(done)) {}
@@ -24,7 +24,7 @@ class RemoteCore::Change final : public RemoteEvent {
   void Cancel() { context_.TryCancel(); }
 
  private:
-  void Done(bool ok) override;
+  void Done(const grpc::Status& status);
 
   RemoteCore& owner_;
   const std::string model_;
@@ -32,14 +32,10 @@ class RemoteCore::Change final : public RemoteEvent {
   const std::function<void(Status)> done_;
   bool learns_ = false;  // a lesson calls done_
   grpc::ClientContext context_;
-  grpc::Status status_;
+  inference::RepositoryModelLoadRequest to_load_;
+  inference::RepositoryModelUnloadRequest to_unload_;
   inference::RepositoryModelLoadResponse loaded_;
   inference::RepositoryModelUnloadResponse unloaded_;
-  // Each lies in memory of context_'s call.
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::RepositoryModelLoadResponse>>
-      load_call_;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::RepositoryModelUnloadResponse>>
-      unload_call_;
 };
 
 }  // namespace lagoon

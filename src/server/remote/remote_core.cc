@@ -45,16 +45,15 @@ std::string MemberText(const RemoteOptions& options) {
 
 }  // namespace
 
-RemoteCore::RemoteCore(RemoteQueue& queue, const RemoteOptions& options)
+RemoteCore::RemoteCore(const RemoteOptions& options)
     : options_(options),
       member_(MemberText(options)),
-      queue_(queue),
       channel_(Connect(options)),
       talk_(Connect(options)),
       stub_(inference::GRPCInferenceService::NewStub(talk_)),
       infer_(channel_) {
   poll_ = std::make_unique<RemotePoll>(
-      talk_, queue, RemotePoll::Options{options.poll_period, options.poll_timeout},
+      talk_, RemotePoll::Options{options.poll_period, options.poll_timeout},
       [this](Result<MemberReport> report) { Reported(std::move(report)); });
 }
 

@@ -15,7 +15,6 @@
 
 #include "base/mutex.h"
 #include "server/remote/remote_poll.h"
-#include "server/remote/remote_queue.h"
 #include "serving/core/fleet_member.h"
 #include "serving/core/inference.h"
 #include "serving/core/repository_control.h"
@@ -47,8 +46,9 @@ struct RemoteOptions {
 /// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config are asked for in the
 /// background (Lesson) when the member has a model, once for each; a model serves when they are
 /// there. A member that did not answer is asked again after RemoteOptions::poll_timeout. No method
-/// but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
-/// changed at the member.
+/// but Drain() blocks. Answers come on the threads of gRPC that receive them, so that a request
+/// waits for no other thread. Of the facets it may have a repository: the member's device is seen
+/// and changed at the member.
 ///
 /// A model that no server may have by its name (IsModelName) is ignored, and so are more than
 /// kMostModels.
@@ -63,9 +63,9 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
  public:
   static constexpr std::size_t kMostModels = 4096;
 
-  /// Returns at once, and is not ready until the first poll is answered. `queue` is borrowed.
-  RemoteCore(RemoteQueue& queue, const RemoteOptions& options);
-  /// Cancels the requests in flight and waits for their answers. Not on a thread of the queue.
+  /// Returns at once, and is not ready until the first poll is answered.
+  explicit RemoteCore(const RemoteOptions& options);
+  /// Cancels the requests in flight and waits for their answers. Not on a thread of gRPC.
   ~RemoteCore() override;
 
   bool Ready() const override;
@@ -168,8 +168,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void ApplyChanges(TimePoint asked) REQUIRES(mutex_);
 
   const RemoteOptions options_;
-  const std::string member_;  // for messages
-  RemoteQueue& queue_;
+  const std::string member_;                      // for messages
   const std::shared_ptr<grpc::Channel> channel_;  // of inference
   // Of all else: the answers wait for no tensor.
   const std::shared_ptr<grpc::Channel> talk_;

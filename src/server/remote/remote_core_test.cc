@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "server/io_pool.h"
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
 
@@ -44,7 +45,7 @@ class RemoteCoreTest : public ServerTest {
     options.longest_reconnect = std::chrono::milliseconds(200);
     options.most_in_flight = 4;
     options.loads = loads_;
-    remote_ = std::make_unique<RemoteCore>(queue_, options);
+    remote_ = std::make_unique<RemoteCore>(options);
     EXPECT_TRUE(Eventually([&] { return Has(*remote_, 3); }));
   }
   /// Whether the member is there, and what so many models are is known.
@@ -67,7 +68,6 @@ class RemoteCoreTest : public ServerTest {
   }
 
   bool loads_ = false;
-  RemoteQueue queue_{1};
   std::unique_ptr<RemoteCore> remote_;
 };
 
@@ -84,6 +84,25 @@ TEST_F(RemoteCoreTest, AnswersAreThoseOfTheMember) {
   EXPECT_THAT(values, testing::ElementsAre(2, 4, 6, 8));
   EXPECT_EQ(result->job.outcome, Outcome::kDone);
   EXPECT_GE(result->job.finished, result->job.posted);
+}
+
+// A thread of the edge would have to wake up first.
+TEST_F(RemoteCoreTest, TheThreadThatReceivesAnAnswerMayGiveItToTheClient) {
+  std::promise<bool> lent;
+  remote_->Infer(Twice(), [&lent](const Result<InferResponse>& result) {
+    EXPECT_TRUE(result);
+    lent.set_value(LentThread::IsThis());
+  });
+  EXPECT_TRUE(lent.get_future().get());
+  // The refusal is given on this thread, which is not.
+  bool refused_on_lent = true;
+  InferRequest late = Twice();
+  late.timeout = std::chrono::nanoseconds(1);
+  remote_->Infer(std::move(late), [&refused_on_lent](const Result<InferResponse>& result) {
+    EXPECT_FALSE(result);
+    refused_on_lent = LentThread::IsThis();
+  });
+  EXPECT_FALSE(refused_on_lent);
 }
 
 TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
@@ -145,7 +164,7 @@ TEST_F(RemoteCoreTest, AMemberOfAnotherVersionGetsNoRequests) {
   options.address = remote_->address();
   options.poll_period = std::chrono::milliseconds(10);
   options.version = "99.0";
-  RemoteCore other(queue_, options);
+  RemoteCore other(options);
   EXPECT_TRUE(Eventually([&] { return !other.Problem().empty(); }));
   EXPECT_THAT(other.Problem(), HasSubstr("this server '99.0'"));
   EXPECT_FALSE(other.Ready());
@@ -229,7 +248,7 @@ TEST_F(RemoteCoreTest, QueuesAreOwnRequestsAndThoseOfOthers) {
   RemoteOptions options;
   options.address = remote_->address();
   options.poll_period = std::chrono::milliseconds(10);
-  RemoteCore other(queue_, options);
+  RemoteCore other(options);
   EXPECT_TRUE(Eventually([&] { return other.QueueOf("twice") == 1; }));
   core_.Release();
   EXPECT_TRUE(answer.get());
@@ -333,11 +352,10 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&member);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  RemoteQueue queue(1);
   RemoteOptions options;
   options.address = fmt::format("127.0.0.1:{}", port);
   options.poll_period = std::chrono::milliseconds(10);
-  RemoteCore remote(queue, options);
+  RemoteCore remote(options);
   const TimePoint until = Now() + std::chrono::seconds(10);
   while (!remote.Ready() && Now() < until) std::this_thread::yield();
   std::promise<std::pair<ErrorCode, bool>> answer;
@@ -402,7 +420,7 @@ class RemoteCoreOfALiar : public ::testing::Test {
     options.address = fmt::format("127.0.0.1:{}", port);
     options.name = "liar";
     options.poll_period = std::chrono::milliseconds(10);
-    remote_ = std::make_unique<RemoteCore>(queue_, options);
+    remote_ = std::make_unique<RemoteCore>(options);
     const TimePoint until = Now() + std::chrono::seconds(10);
     while (!remote_->Serves("twice", "") && Now() < until) std::this_thread::yield();
     member_.lie.set_model_name("twice");
@@ -444,7 +462,6 @@ class RemoteCoreOfALiar : public ::testing::Test {
 
   LyingMember member_;
   std::unique_ptr<grpc::Server> server_;
-  RemoteQueue queue_{1};
   std::unique_ptr<RemoteCore> remote_;
 };
 

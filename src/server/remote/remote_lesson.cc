@@ -15,28 +15,29 @@
 namespace lagoon {
 
 grpc::ClientContext& RemoteCore::Lesson::Renew() {
-  metadata_call_.reset();
-  config_call_.reset();
   context_.emplace();
   context_->set_deadline(DeadlineIn(owner_.options_.poll_timeout));
   return *context_;
 }
 
+std::function<void(grpc::Status)> RemoteCore::Lesson::Ends() {
+  return [this](grpc::Status status) {
+    status_ = std::move(status);
+    Done();
+  };
+}
+
 void RemoteCore::Lesson::Start() {
-  inference::ModelMetadataRequest request;
-  request.set_name(key_.first);
-  request.set_version(key_.second);
-  metadata_call_ = owner_.stub_->AsyncModelMetadata(&Renew(), request, &owner_.queue_.queue());
-  metadata_call_->Finish(&metadata_, &status_, owner_.queue_.Tag(*this));
+  asks_metadata_.set_name(key_.first);
+  asks_metadata_.set_version(key_.second);
+  owner_.stub_->async()->ModelMetadata(&Renew(), &asks_metadata_, &metadata_, Ends());
 }
 
 void RemoteCore::Lesson::AskConfig() {
-  asks_config_ = true;
-  inference::ModelConfigRequest request;
-  request.set_name(key_.first);
-  request.set_version(key_.second);
-  config_call_ = owner_.stub_->AsyncModelConfig(&Renew(), request, &owner_.queue_.queue());
-  config_call_->Finish(&config_, &status_, owner_.queue_.Tag(*this));
+  for_config_ = true;
+  asks_config_.set_name(key_.first);
+  asks_config_.set_version(key_.second);
+  owner_.stub_->async()->ModelConfig(&Renew(), &asks_config_, &config_, Ends());
 }
 
 Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
@@ -46,15 +47,15 @@ Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
   return Learned{std::move(metadata), std::move(*config_.mutable_config())};
 }
 
-void RemoteCore::Lesson::Done(bool /*ok*/) {
+void RemoteCore::Lesson::Done() {
   {
     MutexLock lock(owner_.mutex_);
-    if (status_.ok() && !asks_config_ && owner_.connected_ && !owner_.draining_) {
+    if (status_.ok() && !for_config_ && owner_.connected_ && !owner_.draining_) {
       return AskConfig();
     }
     owner_.lessons_.erase(this);
     ++owner_.answering_;
-    if (asks_config_ || !status_.ok()) owner_.Learn(key_, Outcome());
+    if (for_config_ || !status_.ok()) owner_.Learn(key_, Outcome());
     if (!done_) owner_.learning_ = false;
     owner_.LearnNext();
   }

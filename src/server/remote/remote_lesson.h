@@ -13,7 +13,7 @@ namespace lagoon {
 
 /// Asks a member what one of its models is: ModelMetadata, then ModelConfig. Deletes itself when
 /// the owner has got the answer.
-class RemoteCore::Lesson final : public RemoteEvent {
+class RemoteCore::Lesson final {
  public:
   /// `done` is called at the end, whatever the member has answered; null: the lesson is that of
   /// LearnNext().
@@ -26,7 +26,9 @@ class RemoteCore::Lesson final : public RemoteEvent {
   void Cancel() { context_->TryCancel(); }
 
  private:
-  void Done(bool ok) override;
+  void Done();
+  /// What gRPC calls at the end of a call.
+  std::function<void(grpc::Status)> Ends();
   void AskConfig();
   Result<Learned> Outcome();
   /// A context for the next call.
@@ -35,14 +37,13 @@ class RemoteCore::Lesson final : public RemoteEvent {
   RemoteCore& owner_;
   const Key key_;
   const std::function<void()> done_;
-  bool asks_config_ = false;  // else for the metadata
+  bool for_config_ = false;  // else for the metadata
   std::optional<grpc::ClientContext> context_;
   grpc::Status status_;
+  inference::ModelMetadataRequest asks_metadata_;
+  inference::ModelConfigRequest asks_config_;
   inference::ModelMetadataResponse metadata_;
   inference::ModelConfigResponse config_;
-  // Each lies in memory of context_'s call.
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelMetadataResponse>> metadata_call_;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelConfigResponse>> config_call_;
 };
 
 }  // namespace lagoon

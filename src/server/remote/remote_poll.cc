@@ -23,10 +23,9 @@ std::chrono::system_clock::time_point In(Nanoseconds duration) {
 
 }  // namespace
 
-RemotePoll::RemotePoll(std::shared_ptr<grpc::Channel> channel, RemoteQueue& queue,
-                       const Options& options, Callback callback)
+RemotePoll::RemotePoll(std::shared_ptr<grpc::Channel> channel, const Options& options,
+                       Callback callback)
     : stub_(inference::GRPCInferenceService::NewStub(std::move(channel))),
-      queue_(queue),
       options_(options),
       callback_(std::move(callback)) {
   MutexLock lock(mutex_);
@@ -37,14 +36,14 @@ RemotePoll::~RemotePoll() {
   MutexLock lock(mutex_);
   stopping_ = true;
   if (step_ == Step::kPause) {
-    alarm_.Cancel();
+    alarm_->Cancel();
   } else {
     context_->TryCancel();
   }
   while (!ended_) changed_.Wait(mutex_);
 }
 
-void RemotePoll::Done(bool /*ok*/) {
+void RemotePoll::Done() {
   std::optional<Result<MemberReport>> outcome;
   {
     MutexLock lock(mutex_);
@@ -97,14 +96,21 @@ void RemotePoll::TakeIds() {
 
 void RemotePoll::Pause() {
   step_ = Step::kPause;
-  alarm_.Set(&queue_.queue(), In(options_.period), queue_.Tag(*this));
+  alarm_.emplace();
+  alarm_->Set(In(options_.period), [this](bool) { Done(); });
+}
+
+std::function<void(grpc::Status)> RemotePoll::Ends() {
+  return [this](grpc::Status status) {
+    {
+      MutexLock lock(mutex_);
+      status_ = std::move(status);
+    }
+    Done();
+  };
 }
 
 grpc::ClientContext& RemotePoll::Renew() {
-  // The readers lie in memory of their call, and the context owns the call.
-  version_call_.reset();
-  ready_call_.reset();
-  statistics_call_.reset();
   context_.emplace();
   context_->set_deadline(In(options_.timeout));
   return *context_;
@@ -113,26 +119,20 @@ grpc::ClientContext& RemotePoll::Renew() {
 void RemotePoll::AskVersion() {
   step_ = Step::kMetadata;
   version_.Clear();
-  version_call_ = stub_->PrepareAsyncServerMetadata(&Renew(), {}, &queue_.queue());
-  version_call_->StartCall();
-  version_call_->Finish(&version_, &status_, queue_.Tag(*this));
+  stub_->async()->ServerMetadata(&Renew(), &version_request_, &version_, Ends());
 }
 
 void RemotePoll::AskReady() {
   step_ = Step::kReady;
   ready_.Clear();
-  ready_call_ = stub_->PrepareAsyncServerReady(&Renew(), {}, &queue_.queue());
-  ready_call_->StartCall();
-  ready_call_->Finish(&ready_, &status_, queue_.Tag(*this));
+  stub_->async()->ServerReady(&Renew(), &ready_request_, &ready_, Ends());
 }
 
 void RemotePoll::AskStatistics() {
   step_ = Step::kStatistics;
   asked_ = Now();
   statistics_.Clear();
-  statistics_call_ = stub_->PrepareAsyncModelStatistics(&Renew(), {}, &queue_.queue());
-  statistics_call_->StartCall();
-  statistics_call_->Finish(&statistics_, &status_, queue_.Tag(*this));
+  stub_->async()->ModelStatistics(&Renew(), &statistics_request_, &statistics_, Ends());
 }
 
 }  // namespace lagoon

@@ -11,7 +11,6 @@
 #include "base/mutex.h"
 #include "base/time.h"
 #include "server/grpc/grpc_service.grpc.pb.h"
-#include "server/remote/remote_queue.h"
 #include "serving/core/models.h"
 
 namespace lagoon {
@@ -28,26 +27,30 @@ struct MemberReport {
 
 /// Asks a member again and again how it is: first ServerMetadata, then ServerReady, then
 /// ModelStatistics, then a pause.
-class RemotePoll final : private RemoteEvent {
+class RemotePoll final {
  public:
   struct Options {
     Nanoseconds period{0};   // the pause
     Nanoseconds timeout{0};  // of each of the calls
   };
-  /// Called on a thread of the queue, once for each round. An error: the member did not answer.
+  /// Called on a thread of gRPC, once for each round. An error: the member did not answer.
   using Callback = std::function<void(Result<MemberReport>)>;
 
   /// Begins at once. `channel` should not be the one of inference: those requests would delay the
-  /// answers. `queue` is borrowed.
-  RemotePoll(std::shared_ptr<grpc::Channel> channel, RemoteQueue& queue, const Options& options,
-             Callback callback);
-  /// Waits until the callback will not be called any more. Not on a thread of the queue.
-  ~RemotePoll() override;
+  /// answers.
+  RemotePoll(std::shared_ptr<grpc::Channel> channel, const Options& options, Callback callback);
+  /// Waits until the callback will not be called any more. Not on a thread of gRPC.
+  ~RemotePoll();
+  RemotePoll(const RemotePoll&) = delete;
+  RemotePoll& operator=(const RemotePoll&) = delete;
 
  private:
   enum class Step : std::uint8_t { kPause, kMetadata, kReady, kStatistics };
 
-  void Done(bool ok) override;
+  /// The end of the step that is under way.
+  void Done();
+  /// What gRPC calls at the end of a call.
+  std::function<void(grpc::Status)> Ends();
   void Pause() REQUIRES(mutex_);
   void AskVersion() REQUIRES(mutex_);
   void AskReady() REQUIRES(mutex_);
@@ -60,7 +63,6 @@ class RemotePoll final : private RemoteEvent {
   std::optional<Result<MemberReport>> Outcome() REQUIRES(mutex_);
 
   const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
-  RemoteQueue& queue_;
   const Options options_;
   const Callback callback_;
 
@@ -72,19 +74,15 @@ class RemotePoll final : private RemoteEvent {
   TimePoint asked_ GUARDED_BY(mutex_){};   // for the statistics
   std::string server_ GUARDED_BY(mutex_);  // MemberReport has these two
   std::vector<std::string> fronts_ GUARDED_BY(mutex_);
-  grpc::Alarm alarm_ GUARDED_BY(mutex_);
+  std::optional<grpc::Alarm> alarm_ GUARDED_BY(mutex_);  // of the pause, one for each
   std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
   grpc::Status status_ GUARDED_BY(mutex_);
+  const inference::ServerMetadataRequest version_request_;
+  const inference::ServerReadyRequest ready_request_;
+  const inference::ModelStatisticsRequest statistics_request_;
   inference::ServerMetadataResponse version_ GUARDED_BY(mutex_);
   inference::ServerReadyResponse ready_ GUARDED_BY(mutex_);
   inference::ModelStatisticsResponse statistics_ GUARDED_BY(mutex_);
-  // Each is made anew for a call, and lies in memory of `context_`'s call.
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ServerMetadataResponse>> version_call_
-      GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ServerReadyResponse>> ready_call_
-      GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::ClientAsyncResponseReader<inference::ModelStatisticsResponse>>
-      statistics_call_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lagoon
