@@ -18,6 +18,7 @@ namespace lagoon {
 
 /// Real-time work preempts best-effort work; within a class the policy decides.
 enum class JobClass : std::uint8_t { kRealTime, kBestEffort };
+std::string_view Name(JobClass job_class);  // "real-time", "best-effort"
 
 /// How a job ended.
 enum class Outcome : std::uint8_t {

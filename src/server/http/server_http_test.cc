@@ -371,6 +371,15 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "# TYPE nv_inference_count counter\n",
            "# TYPE nv_inference_pending_request_count gauge\n",
            "lagoon_launches_total 42\n",
+           "# TYPE nv_inference_request_duration_histogram_us histogram\n",
+           "nv_inference_request_duration_histogram_us_sum{model=\"twice\",version=\"1\",class="
+           "\"best-effort\"} 5000\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"2000\"} 0\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"5000\"} 1\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"+Inf\"} 1\n",
            "lagoon_best_effort_slices_total 7\n",
            "lagoon_part_holds_total 9\n",
            "lagoon_part_holds_in_vain_total 3\n",

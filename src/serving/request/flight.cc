@@ -208,7 +208,8 @@ void Flight::Answer(Result<InferResponse> result) {
 
 void Flight::Record(const JobResult& result) {
   model_.recorder().RecordFinished(result, {request_->asked.arrival, request_->deadline,
-                                            static_cast<std::size_t>(request_->rows), in_batch_});
+                                            static_cast<std::size_t>(request_->rows), in_batch_,
+                                            model_.ClassOf(request_->asked.priority)});
 }
 
 /// Waiting for the device counts as neither the host's time nor the device's.
