@@ -147,6 +147,21 @@ constexpr HistogramRow kHistogramRows[] = {
      &StageHistograms::compute_output},
 };
 
+struct SpanRow {
+  MetricInfo info;
+  std::uint64_t SpanExporter::Counts::*count;
+};
+
+constexpr SpanRow kSpanRows[] = {
+    {{"lagoon_traced_requests_sent_total", "Requests with spans that the collector has taken",
+      MetricType::Counter, ""},
+     &SpanExporter::Counts::sent},
+    {{"lagoon_traced_requests_dropped_total",
+      "Requests without spans because the collector was too slow, refused them or was not there",
+      MetricType::Counter, ""},
+     &SpanExporter::Counts::dropped},
+};
+
 struct RefusalReason {
   const char* name;
   std::uint64_t M::*count;
@@ -245,6 +260,7 @@ std::vector<MetricInfo> MetricInfos() {
     infos.push_back({row.name, row.help, MetricType::Counter, ""});
   }
   infos.push_back(kOffCore);
+  for (const SpanRow& row : kSpanRows) infos.push_back(row.info);
   std::ranges::move(FleetMetricInfos(), std::back_inserter(infos));
   return infos;
 }
@@ -268,6 +284,11 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   }
   families.push_back(kOffCore.Family());
   families.back().metric = {Value(kOffCore.type, ToMicroseconds(scheduler.off_core))};
+  const SpanExporter::Counts spans = spans_ == nullptr ? SpanExporter::Counts() : spans_->counts();
+  for (const SpanRow& row : kSpanRows) {
+    families.push_back(row.info.Family());
+    families.back().metric = {Value(row.info.type, static_cast<double>(spans.*row.count))};
+  }
   if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
     std::ranges::move(FleetMetrics(fleet->ReadFleet()), std::back_inserter(families));
   }

@@ -7,6 +7,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "server/grpc/grpc_trace.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -160,6 +161,7 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(server_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
   asked.arrival = arrived.at;
+  asked.trace = TraceOf(context_);
   asked.stream = std::make_shared<Answers>(shared_from_this(), number);
   request.stamps.submitted = Now();
   // The callback only posts, so that the entry is still there when Infer() returns.

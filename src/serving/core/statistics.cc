@@ -28,6 +28,11 @@ StageStatistics TotalOf(const StageHistogram& histogram) {
 
 }  // namespace
 
+bool IsLate(const JobResult& result, TimePoint deadline) {
+  const bool late = result.outcome == Outcome::kExpired || result.finished > deadline;
+  return late && result.outcome != Outcome::kTooLate;
+}
+
 void StatisticsRecorder::Stage::Add(Nanoseconds duration) {
   Bump(count);
   Bump(ns, static_cast<std::uint64_t>(std::max(duration, Nanoseconds(0)).count()));
@@ -45,8 +50,7 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
   by_class_[Index(request.job_class)].queue.Add(result.started - result.posted);
   if (result.revocations > 0) Bump(revocations_, result.revocations);
   if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
-  const bool late = result.outcome == Outcome::kExpired || result.finished > request.deadline;
-  if (late && result.outcome != Outcome::kTooLate) Bump(deadline_misses_);
+  if (IsLate(result, request.deadline)) Bump(deadline_misses_);
   if (result.outcome == Outcome::kDone) return RecordSuccess(result, request);
 
   fail_.Add(result.finished - request.arrival);

@@ -15,6 +15,9 @@
 
 namespace lagoon {
 
+/// Whether a request counts as one that missed its deadline: it expired, or ended later.
+bool IsLate(const JobResult& result, TimePoint deadline);
+
 /// Any thread may call any method; recording is two dozen relaxed additions. The stages, in stamps of
 /// JobResult:
 ///

@@ -43,6 +43,7 @@ class Sequences final : public WaitingPlace {
   /// kUnavailable: too many requests or sequences wait.
   Status Add(const std::shared_ptr<Flight>& flight);
   void Cancel(Flight& flight) override;
+  Kind kind() const override { return &RequestWaits::sequence; }
   /// A request that Add() has taken is answered with `result`. Takes the states out of it. Does not
   /// throw.
   void Ended(const Flight& flight, Result<InferResponse>& result) noexcept;
