@@ -129,11 +129,11 @@ struct HistogramRow {
 constexpr const char* kHistogramLabels = "model, version, class";
 constexpr HistogramRow kHistogramRows[] = {
     {{"nv_inference_request_duration_histogram_us",
-      "Durations of successful requests. Histograms of a server of --fleet are at that server",
+      "Durations of successful requests; those of other servers of a fleet are at these servers",
       MetricType::Histogram, kHistogramLabels},
      &StageHistograms::request},
     {{"nv_inference_queue_duration_histogram_us",
-      "Times spent in the queue, also of requests that failed there", MetricType::Histogram,
+      "Times spent in the queue, also of requests that failed", MetricType::Histogram,
       kHistogramLabels},
      &StageHistograms::queue},
     {{"nv_inference_compute_input_duration_histogram_us", "Times spent copying inputs",

@@ -25,8 +25,8 @@ struct CollectorUrl {
   std::string port = "4318";
   std::string path = "/v1/traces";
 };
-/// "[http://]HOST[:PORT][/PATH]"; an address of IPv6 in brackets. kInvalidArgument: another text, or
-/// https, which Lagoon does not speak.
+/// "[http://]HOST[:PORT][/PATH]"; an address of IPv6 in brackets. kInvalidArgument: another text,
+/// or https, which Lagoon does not speak.
 Result<CollectorUrl> ParseCollectorUrl(std::string_view text);
 
 /// A request that has ended, for its spans.
@@ -39,9 +39,9 @@ struct TracedRequest {
   std::string error;  // empty: none
 };
 
-/// Sends spans as OTLP over HTTP in JSON, on a thread of its own. A collector that is slow, hangs or
-/// is not there delays no request: spans that do not fit into the queue, or that the collector does
-/// not take, are dropped and counted, and the log says so once a minute at most.
+/// Sends spans as OTLP over HTTP in JSON, on a thread of its own. A collector that is slow, hangs
+/// or is not there delays no request: spans that do not fit into the queue, or that the collector
+/// does not take, are dropped and counted, and the log says so once a minute at most.
 class SpanExporter {
  public:
   struct Options {

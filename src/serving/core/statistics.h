@@ -18,8 +18,8 @@ namespace lagoon {
 /// Whether a request counts as one that missed its deadline: it expired, or ended later.
 bool IsLate(const JobResult& result, TimePoint deadline);
 
-/// Any thread may call any method; recording is two dozen relaxed additions. The stages, in stamps of
-/// JobResult:
+/// Any thread may call any method; recording is two dozen relaxed additions. The stages, in stamps
+/// of JobResult:
 ///
 /// - queue: from posted to started
 /// - compute_input: from started to inputs_copied

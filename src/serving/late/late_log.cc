@@ -295,9 +295,7 @@ void LateLog::Run(const std::stop_token& stop) {
       Write(*request, left_out);
       return {};
     });
-    if (written) continue;
-    const MutexLock lock(mutex_);
-    left_out_ += left_out + 1;
+    if (!written) ++unwritten_;  // memory ran out
   }
 }
 
@@ -308,9 +306,11 @@ void LateLog::Write(const LateRequest& request, std::uint64_t left_out) {
   } else {
     work.blocks_known = work.complete = false;
   }
-  if (!file_->Append(LateRecordJson(request, work, left_out) + "\n")) {
-    const MutexLock lock(mutex_);
-    left_out_ += left_out + 1;
+  unwritten_ += left_out;
+  if (file_->Append(LateRecordJson(request, work, unwritten_) + "\n")) {
+    unwritten_ = 0;
+  } else {
+    ++unwritten_;
   }
   const std::int64_t second = SecondOf(request.end.job.finished);
   if (second != logged_second_) {

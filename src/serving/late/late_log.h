@@ -1,7 +1,7 @@
 #pragma once
 
-// A record of each request that missed its deadline: how long it waited for what, and which jobs had
-// the device instead.
+// A record of each request that missed its deadline: how long it waited for what, and which jobs
+// had the device instead.
 
 #include <array>
 #include <cstdint>
@@ -67,7 +67,8 @@ class LateLog {
 
   const Options options_;
   const std::unique_ptr<File> file_;  // of the thread
-  std::uint64_t unlogged_ = 0;        // requests without a line; of the thread
+  // Of the thread. Requests without a record and without a line since the last one.
+  std::uint64_t unwritten_ = 0, unlogged_ = 0;
   std::int64_t logged_second_ = -1;
   std::uint32_t logged_ = 0;
   Mutex mutex_;
