@@ -56,7 +56,7 @@ TEST_F(LateTest, NamesTheJobThatHadTheDevice) {
   repository_.AddModel("small", SmallModel());
   Open();
   Sent running = SendRunning();
-  InferRequest request = Within(SlowRequest(), 20ms);
+  InferRequest request = Within(SlowRequest(), 500ms);
   request.id = "behind";
   const std::shared_ptr<RequestEnd> end = request.end;
   EXPECT_EQ(CodeOf(Ask(std::move(request))), ErrorCode::kDeadlineExceeded);
@@ -70,13 +70,13 @@ TEST_F(LateTest, NamesTheJobThatHadTheDevice) {
   EXPECT_EQ(record["model"], "slow");
   EXPECT_EQ(record["id"], "behind");
   EXPECT_EQ(record["outcome"], "expired");
-  EXPECT_EQ(record["allowed_us"], 20'000);
+  EXPECT_EQ(record["allowed_us"], 500'000);
   EXPECT_GE(record["late_us"], 0);
-  EXPECT_GE(record["waits_us"]["queue"], 10'000) << record;
+  EXPECT_GT(record["waits_us"]["queue"], 0) << record;
   EXPECT_NEAR(SumOf(record["waits_us"]), record["took_us"].get<double>(), 2) << record;
   ASSERT_FALSE(record["instead"].empty()) << record;
-  EXPECT_EQ(record["instead"][0]["model"], "slow");
-  EXPECT_GE(record["instead"][0]["us"], 10'000) << "its block runs still: " << record;
+  EXPECT_EQ(record["instead"][0]["model"], "slow/1");
+  EXPECT_GT(record["instead"][0]["us"], 0) << "its block runs still: " << record;
   EXPECT_EQ(record["own"]["blocks"], 0);
 }
 
@@ -115,18 +115,18 @@ TEST_F(LateTest, ARequestInTimeHasNoRecord) {
 }
 
 TEST_F(LateTest, TellsTheWaitForABatch) {
-  UseGates();
+  AddHeld();
   repository_.AddModel("batch", SmallBatchModel(), "max_batch_size: 8\ndynamic_batching { }\n");
   Open();
-  gates_->blocks.Close();
-  Sent running = Send(SmallRequest("batch"));
-  AwaitRunning(running);
-  EXPECT_EQ(CodeOf(Ask(Within(SmallRequest("batch"), 30ms))), ErrorCode::kDeadlineExceeded);
+  Sent running = SendRunning();
+  Sent first = Send(SmallRequest("batch"));  // has the batcher's place, and waits for the device
+  EXPECT_EQ(CodeOf(Ask(Within(SmallRequest("batch"), 500ms))), ErrorCode::kDeadlineExceeded);
   LetGo();
   EXPECT_EQ(CodeOf(running.answer.get()), std::nullopt);
+  EXPECT_EQ(CodeOf(first.answer.get()), std::nullopt);
   const std::vector<Json> records = Records();
   ASSERT_THAT(records, SizeIs(1));
-  EXPECT_GE(records[0]["waits_us"]["batch"], 20'000) << records[0];
+  EXPECT_GT(records[0]["waits_us"]["batch"], 0) << records[0];
   EXPECT_EQ(records[0]["waits_us"]["queue"], 0);
   EXPECT_NEAR(SumOf(records[0]["waits_us"]), records[0]["took_us"].get<double>(), 2);
 }

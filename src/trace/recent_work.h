@@ -34,7 +34,7 @@ class RecentWork final : public DeviceObserver, public SchedObserver {
 
   /// What one job did in a span of time.
   struct Work {
-    std::string model;  // empty: the launch is not known any more
+    std::string model;  // QueueOptions::name; empty: the launch is not known any more
     JobClass job_class = JobClass::kBestEffort;
     JobId job{};
     std::uint64_t launches = 0;  // that went to the device in the span

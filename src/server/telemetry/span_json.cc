@@ -14,14 +14,14 @@ constexpr std::size_t kMostTextBytes = 200;  // of a client's id, and of an erro
 constexpr int kServer = 2, kInternal = 1;    // SpanKind
 constexpr int kError = 2;                    // StatusCode
 
-Json Attribute(std::string_view key, std::string_view value) {
+Json KeyValue(std::string_view key, std::string_view value) {
   return {{"key", key}, {"value", {{"stringValue", value.substr(0, kMostTextBytes)}}}};
 }
-Json Attribute(std::string_view key, bool value) {
+Json KeyValue(std::string_view key, bool value) {
   return {{"key", key}, {"value", {{"boolValue", value}}}};
 }
 /// OTLP writes 64-bit numbers as strings.
-Json Attribute(std::string_view key, std::int64_t value) {
+Json KeyValue(std::string_view key, std::int64_t value) {
   return {{"key", key}, {"value", {{"intValue", std::to_string(value)}}}};
 }
 std::int64_t Microseconds(Nanoseconds time) {
@@ -78,9 +78,9 @@ void AddStages(const TracedRequest& request, const WallTimes& wall, Json& spans)
                  {"startTimeUnixNano", wall.Of(stage.begin)},
                  {"endTimeUnixNano", wall.Of(stage.end)}};
     if (std::strcmp(stage.name, "wait") == 0) {
-      span["attributes"] = {Attribute("lagoon.plan_us", Microseconds(end.waits.plan)),
-                            Attribute("lagoon.batch_us", Microseconds(end.waits.batch)),
-                            Attribute("lagoon.sequence_us", Microseconds(end.waits.sequence))};
+      span["attributes"] = {KeyValue("lagoon.plan_us", Microseconds(end.waits.plan)),
+                            KeyValue("lagoon.batch_us", Microseconds(end.waits.batch)),
+                            KeyValue("lagoon.sequence_us", Microseconds(end.waits.sequence))};
     }
     spans.push_back(std::move(span));
   }
@@ -88,17 +88,17 @@ void AddStages(const TracedRequest& request, const WallTimes& wall, Json& spans)
 
 Json RequestSpan(const TracedRequest& request, const WallTimes& wall) {
   const RequestEnd& end = request.end;
-  Json attributes = {Attribute("lagoon.model", request.model),
-                     Attribute("lagoon.version", request.version),
-                     Attribute("lagoon.request_id", request.id)};
+  Json attributes = {KeyValue("lagoon.model", request.model),
+                     KeyValue("lagoon.version", request.version),
+                     KeyValue("lagoon.request_id", request.id)};
   if (end.admitted != TimePoint{}) {
-    attributes.push_back(Attribute("lagoon.class", Name(end.job_class)));
-    attributes.push_back(Attribute("lagoon.outcome", Name(end.job.outcome)));
-    attributes.push_back(Attribute("lagoon.late", end.late));
-    attributes.push_back(Attribute("lagoon.revocations", std::int64_t{end.job.revocations}));
+    attributes.push_back(KeyValue("lagoon.class", Name(end.job_class)));
+    attributes.push_back(KeyValue("lagoon.outcome", Name(end.job.outcome)));
+    attributes.push_back(KeyValue("lagoon.late", end.late));
+    attributes.push_back(KeyValue("lagoon.revocations", std::int64_t{end.job.revocations}));
     if (end.deadline != kNoDeadline) {
       attributes.push_back(
-          Attribute("lagoon.deadline_us", Microseconds(end.deadline - request.arrival)));
+          KeyValue("lagoon.deadline_us", Microseconds(end.deadline - request.arrival)));
     }
   }
   Json span = {{"traceId", HexOf(request.context.trace)},
@@ -130,10 +130,10 @@ std::string SpansJson(const std::vector<TracedRequest>& requests,
   Json attributes = Json::array();
   const auto named = [](const auto& pair) { return pair.first == "service.name"; };
   if (std::ranges::none_of(resource, named)) {
-    attributes.push_back(Attribute("service.name", std::string_view("lagoon")));
+    attributes.push_back(KeyValue("service.name", std::string_view("lagoon")));
   }
   for (const auto& [key, value] : resource) {
-    attributes.push_back(Attribute(key, std::string_view(value)));
+    attributes.push_back(KeyValue(key, std::string_view(value)));
   }
   const Json scope = {{"scope", {{"name", "lagoon"}}}, {"spans", std::move(spans)}};
   const Json json = {

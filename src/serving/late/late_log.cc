@@ -38,15 +38,18 @@ struct Wait {
 };
 
 /// Where the request's time went, from its arrival to its end, in order.
-std::array<Wait, 9> WaitsOf(const LateRequest& request) {
+std::array<Wait, 10> WaitsOf(const LateRequest& request) {
   const RequestEnd& end = request.end;
   const JobResult& job = end.job;
   const auto since = [](TimePoint from, TimePoint to) {
     return std::max(to - from, Nanoseconds(0));
   };
   const Nanoseconds infer = since(job.inputs_copied, job.computed) - end.waits_between;
+  const Nanoseconds places = end.waits.sequence + end.waits.plan + end.waits.batch;
+  const Nanoseconds admit = since(end.admitted, job.posted) - (places - end.waits_between);
   return {{{"wire", since(request.arrival, end.received)},
            {"parse", since(end.received, end.admitted)},
+           {"admit", std::max(admit, Nanoseconds(0))},
            {"sequence", end.waits.sequence},
            {"plan", end.waits.plan},
            {"batch", end.waits.batch},

@@ -21,9 +21,9 @@ namespace lagoon {
 /// What a record tells.
 struct LateRequest {
   std::string model, version, id;
-  std::string trace;  // the number of the client's trace, in hex; empty: it has none
-  TimePoint arrival;
-  RequestEnd end;
+  std::string trace = {};  // the number of the client's trace, in hex; empty: it has none
+  TimePoint arrival = {};
+  RequestEnd end = {};
   /// The jobs that ran the request, as far as they are known.
   std::vector<JobId> jobs = {};
   /// Growth of DispatcherStats::off_core while the request was there.
@@ -36,7 +36,7 @@ struct LateRequest {
 class LateLog {
  public:
   struct Options {
-    std::string path;
+    std::string path = {};
     /// A file of this size is renamed to `path`.1, which replaces the one before, and a new one
     /// begins.
     std::uint64_t most_bytes = std::uint64_t{64} << 20;

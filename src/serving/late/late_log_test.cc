@@ -66,6 +66,7 @@ TEST(LateRecord, TellsWhereTheTimeWentAndWhatRanInstead) {
   const std::map<std::string, double> waits = record["waits_us"];
   EXPECT_EQ(waits, (std::map<std::string, double>{{"wire", 1000},
                                                   {"parse", 1000},
+                                                  {"admit", 0},
                                                   {"sequence", 0},
                                                   {"plan", 2000},
                                                   {"batch", 0},
