@@ -22,13 +22,17 @@ std::uint32_t Low(std::uint64_t pair) { return static_cast<std::uint32_t>(pair);
 
 constexpr std::uint32_t kIsKernel = 1;
 
+// Simulated GPUs report their copies as those of units behind the others.
+constexpr std::uint32_t kSimulatedCopyEngines = 4;
+
 }  // namespace
 
 RecentWork::RecentWork(Device& device, const Options& options)
     : options_(options),
       blocks_known_(device.info().blocks_on_host),
       launches_(std::max<std::size_t>(options.launches, 1)) {
-  const std::uint32_t units = std::max(device.info().units, device.info().observed_units);
+  std::uint32_t units = std::max(device.info().units, device.info().observed_units);
+  if (device.info().virtual_time) units += kSimulatedCopyEngines;
   for (std::uint32_t i = 0; i < units && blocks_known_; ++i) {
     units_.emplace_back(std::max<std::size_t>(options.records, 1));
   }
@@ -39,6 +43,7 @@ RecentWork::RecentWork(Device& device, const Options& options)
 
 void RecentWork::OnPlaced(const DeviceBlock& block) {
   if (options_.blocks_to != nullptr) options_.blocks_to->OnPlaced(block);
+  if (block.unit >= units_.size()) return;
   Unit& unit = units_[block.unit];
   unit.running_since.store(Ns(block.placed), std::memory_order_relaxed);
   // release: who sees the launch sees its begin.
@@ -47,6 +52,7 @@ void RecentWork::OnPlaced(const DeviceBlock& block) {
 
 void RecentWork::OnEnded(const DeviceBlock& block, TimePoint at, bool committed) {
   if (options_.blocks_to != nullptr) options_.blocks_to->OnEnded(block, at, committed);
+  if (block.unit >= units_.size()) return;
   Unit& unit = units_[block.unit];
   const std::uint64_t placed = Ns(block.placed), ended = Ns(at);
   const bool same = unit.any && unit.launch == Raw(block.launch) &&
@@ -113,7 +119,7 @@ class RecentWork::Sum {
   void AddLaunches(const RecentRing<5>::Copy& copy) {
     for (const RecentRing<5>::Record& record : copy.records) {
       launches_[record[0]] = {record[1], record[2], record[3]};
-      if (record[4] >= from_ && record[4] <= to_) ++Of(record[0]).launches;
+      if (record[4] >= from_ && record[4] < to_) ++Of(record[0]).launches;
     }
   }
   /// A record of a unit. Its time counts as spread evenly.
@@ -122,7 +128,8 @@ class RecentWork::Sum {
     const std::uint64_t end = begin + busy;
     if (end <= from_ || begin >= to_) return;
     const std::uint64_t inside = std::min(end, to_) - std::max(begin, from_);
-    const double part = static_cast<double>(inside) / static_cast<double>(std::max(busy, inside));
+    // In virtual time a block may take no time.
+    const double part = busy == 0 ? 1 : static_cast<double>(inside) / static_cast<double>(busy);
     const auto parts_of = [part](std::uint64_t count) {
       return static_cast<std::uint64_t>(static_cast<double>(count) * part + 0.5);
     };

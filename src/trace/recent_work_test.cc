@@ -69,7 +69,6 @@ TEST_F(RecentWorkOfReefExample, TellsWhoHadTheUnitsAndForHowLong) {
   EXPECT_TRUE(report.blocks_known);
   const std::map<JobId, Expected> expected = OfRecorder(start_, At(100));
   ASSERT_EQ(report.jobs.size(), expected.size());
-  ASSERT_EQ(report.jobs.size(), 3u);
   for (const RecentWork::Work& work : report.jobs) {
     const Expected& of_job = expected.at(work.job);
     EXPECT_EQ(work.blocks, of_job.blocks) << work.model;
@@ -88,9 +87,14 @@ TEST_F(RecentWorkOfReefExample, CutsASpanOut) {
   for (const RecentWork::Work& work : before.jobs) EXPECT_NE(work.model, "v1");
   const std::map<JobId, Expected> expected = OfRecorder(At(1.5), At(7.5));
   const RecentWork::Report inside = recent_->Between(At(1.5), At(7.5));
-  ASSERT_EQ(inside.jobs.size(), expected.size());
+  std::size_t ran = 0;
+  for (const RecentWork::Work& work : inside.jobs) {
+    if (work.blocks == 0) continue;  // its launches went to the device, and did not begin
+    ++ran;
+    EXPECT_EQ(work.busy, expected.at(work.job).busy) << work.model;
+  }
+  EXPECT_EQ(ran, expected.size());
   EXPECT_EQ(inside.jobs.front().model, "v1");
-  EXPECT_EQ(inside.jobs.front().busy, expected.at(inside.jobs.front().job).busy);
   EXPECT_TRUE(recent_->Between(At(90), At(95)).jobs.empty());
 }
 
