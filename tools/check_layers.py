@@ -23,7 +23,7 @@ MAX_FILES = 40
 # Files that lie in a folder together with files that stand above its sub-folders: the sub-folders include only these.
 KERNEL = ("kernels/activation.h kernels/checks.h kernels/cpu_level.h kernels/image_window.h kernels/kernel.h "
           "kernels/spread.h kernels/strided.h kernels/tiling.h kernels/window.h")
-EDGE = "server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/regions server/tensors"
+EDGE = "server/telemetry/traceparent.h server/descriptors.h server/error_map.h server/io_pool.h server/memory_budget.h server/stages.h server/regions server/tensors"
 # What the host and the GPU share: code for the host includes no other header of CUDA C++.
 HOST_CUDA = "device/cuda/gpu/types.cuh device/cuda/gpu/grid_params.cuh"
 HOST_BODIES = "kernels/cuda/bodies/args.cuh"
@@ -96,27 +96,29 @@ FOLDERS = {
     "sim/cluster": "base cluster cluster/interference cluster/placement sim/interference sim/placement sim/surfaces",
     "sim/learn": "base learn",
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
-    "trace": "base device sched",
-    "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/model "
+    "trace": "base device plan sched",
+    "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/late serving/model "
                "serving/plans serving/request serving/shares",
     "serving/config": "base cluster plan sched",
     "serving/core": "base cluster device plan policies sched",
+    "serving/late": "base sched serving/core trace",
     "serving/batch": "base cluster serving/config serving/core",
     "serving/plans": "base device plan program program/profile sched",
     "serving/model": "base cluster device engine plan program program/profile program/split sched sched/programs serving/batch "
                      "serving/config serving/core serving/plans",
-    "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/model serving/plans "
-                       "serving/shares",
+    "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/late "
+                       "serving/model serving/plans serving/shares",
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/model",
-    "server": "base plan policies sched serving/config serving/core server/tensors server/regions server/extensions server/http server/fleet server/generate server/shares "
+    "server": "base plan policies sched serving/config serving/core server/telemetry server/tensors server/regions server/extensions server/http server/fleet server/generate server/shares "
               "server/grpc/grpc_edge.h",
     "server/tensors": "base plan serving/core",
     "server/regions": "base plan serving/core server/tensors",
     "server/extensions": "base serving/core server server/http server/regions",
     "server/fleet": "base serving/core server server/http",
     "server/generate": "base plan serving/core server server/http server/tensors",
+    "server/telemetry": "base plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",
     "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
     "server/http": f"base base/compress plan serving/core {EDGE}",
@@ -137,7 +139,8 @@ FOLDERS = {
     "bench/split": "base device plan policies program program/split sched sim/device bench/client bench/measure bench/report bench/sim",
     "bench/gpu": f"base device device/cuda device/cuda/driver {HOST_CUDA} device/cuda/gpu/entry.cuh plan program kernels/cuda "
                  "bench/client bench/measure bench/report",
-    "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet",
+    "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet "
+                    "serving/late server/telemetry",
     "apps/reference": "apps program/profile server serving/config",
     "apps/bench": "base apps apps/reference device learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
                   "bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",

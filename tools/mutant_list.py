@@ -112,6 +112,13 @@ GROUPS = {
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "late": [f"src/serving/late/late_log{end}.cc" for end in ("", "_test")] +
+            [f"src/serving/core/statistics{end}.cc" for end in ("", "_test")] +
+            ["src/trace/recent_work.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/status.cc",
+             "src/base/text.cc", "src/base/thread.cc"],
+    "telemetry": [f"src/server/telemetry/{name}{end}.cc" for name in ("traceparent", "span_exporter") for end in ("", "_test")] +
+                 ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc",
+                  "src/base/status.cc", "src/base/text.cc", "src/base/thread.cc"],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -1027,6 +1034,26 @@ MUTANTS = [
   auto second = ShareKeeper::Make({shares_->Read().kind, shares_->Read().units});
   LAGOON_RETURN_IF_ERROR((*second)->Replace({}, all, device_->Now()));
   return shares_->Replace(gone, come, device_->Now());""", ["world"]),
+    ("late-half-a-line", "a full disk leaves half a record in the file", "src/serving/late/late_log.cc",
+     "if (written > 0 && regular_ && ftruncate", "if (written > 0 && !regular_ && ftruncate", ["late"]),
+    ("late-own-job-instead", "a late request's own blocks count as those of others", "src/serving/late/late_log.cc",
+     "!= request.jobs.end()", "== request.jobs.end()", ["late"]),
+    ("late-without-limit", "records of late requests have no limit", "src/serving/late/late_log.cc",
+     "in_second_ >= options_.most_per_second || ", "", ["late"]),
+    ("late-file-grows", "the file of late requests grows without a limit", "src/serving/late/late_log.cc",
+     "bytes_ + line.size() > options_.most_bytes", "false", ["late"]),
+    ("histogram-upper-end", "a duration at the end of a bucket counts in the next one", "src/serving/core/histogram.h",
+     "std::ranges::lower_bound", "std::ranges::upper_bound", ["late"]),
+    ("histogram-one-class", "all requests count as real-time in the histograms", "src/serving/core/statistics.cc",
+     "return static_cast<std::size_t>(job_class);", "return 0 * static_cast<std::size_t>(job_class);", ["late"]),
+    ("spans-queue-without-limit", "spans for a collector that hangs fill the memory", "src/server/telemetry/span_exporter.cc",
+     "if (waiting_.size() >= options_.most_waiting) {", "if (waiting_.size() >= SIZE_MAX) {", ["telemetry"]),
+    ("spans-refused-count-as-sent", "spans that the collector refuses count as sent", "src/server/telemetry/span_exporter.cc",
+     "status / 100 == 2", "status > 0", ["telemetry"]),
+    ("traceparent-zero", "a trace of the number 0 counts as one", "src/server/telemetry/traceparent.cc",
+     "!AnySet(context.trace) || ", "", ["telemetry"]),
+    ("traceparent-longer", "a text behind a traceparent of version 0 is ignored", "src/server/telemetry/traceparent.cc",
+     "(version == 0 || text[kBytesOfVersion0] != '-')", "text[kBytesOfVersion0] != '-'", ["telemetry"]),
     ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/serving/plans/failed_plans.cc",
      "found == failed_.end() || found->until <= now ?", "found == failed_.end() || found->until != now ?", ["world"]),
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,

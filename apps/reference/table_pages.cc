@@ -63,6 +63,7 @@ std::string GrpcMethods() {
 }
 
 std::string_view NameOf(prometheus::MetricType type) {
+  if (type == prometheus::MetricType::Histogram) return "histogram";
   return type == prometheus::MetricType::Gauge ? "gauge" : "counter";
 }
 

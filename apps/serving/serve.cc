@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "apps/command.h"
 #include "apps/load.h"
 #include "apps/serving/listening.h"
+#include "apps/serving/spans.h"
 #include "apps/serving/triton_words.h"
 #include "apps/tracing.h"
 #include "apps/version.h"
@@ -20,8 +22,10 @@
 #include "server/oip_json.h"
 #include "server/remote/connect.h"
 #include "server/server.h"
+#include "server/telemetry/traced_core.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/fleet/open_fleet.h"
+#include "serving/late/late_log.h"
 #include "serving/open_core.h"
 
 namespace lagoon {
@@ -38,6 +42,8 @@ struct ServeWords {
   ListenWords listen;
   std::string example;  // a folder of request bodies for the model 'digits'
   Tracing tracing;
+  std::string late_file;  // empty: no records of late requests
+  SpanWords spans;
 };
 
 nlohmann::json Describe(const Inference& core, const Server& server) {
@@ -143,6 +149,7 @@ void Serve(const ServeWords& words) {
   const sigset_t signals = BlockStopSignals();
   const Status ports = Server::Check(words.listen.server);
   if (!ports) Die(ports.error().message);
+  const std::unique_ptr<SpanExporter> spans = OpenSpans(words.spans);
   Result<std::unique_ptr<Inference>> core = OpenServed(words);
   if (!core) {
     const std::string& folder = words.core.repository;
@@ -150,7 +157,12 @@ void Serve(const ServeWords& words) {
     Die(core.error().message + (missing ? HowToMake(folder) : ""));
   }
   if (words.exit_on_error) CheckModels(**core);
-  Result<std::unique_ptr<Server>> server = Server::Start(**core, words.listen.server);
+  std::optional<TracedCore> traced;
+  if (spans != nullptr) traced.emplace(**core, *spans, words.spans.rate);
+  ServerOptions options = words.listen.server;
+  options.spans = spans.get();
+  Inference& served = traced ? *traced : **core;
+  Result<std::unique_ptr<Server>> server = Server::Start(served, options);
   if (!server) Die(server.error().message);
   PrintBanner(words, **core, **server);
   WritePorts(words.listen, Describe(**core, **server));
@@ -160,6 +172,13 @@ void Serve(const ServeWords& words) {
 void RunServe(ServeWords& words) {
   CheckWords(words);
   words.core.trace = words.tracing.Start();
+  std::unique_ptr<LateLog> late;
+  if (!words.late_file.empty()) {
+    Result<std::unique_ptr<LateLog>> opened = LateLog::Open({.path = words.late_file});
+    if (!opened) Die("--late-file: " + opened.error().message);
+    late = *std::move(opened);
+  }
+  words.core.late = late.get();
   words.listen.server.tracing = words.tracing.wanted();
   std::atomic<bool> gone{false};
   // The other devices of a fleet serve on.
@@ -287,6 +306,11 @@ void AddServe(CLI::App& app) {
   command->add_option("--example", words->example,
                       "Folder of requests for model 'digits'; the banner shows a curl command for "
                       "the first one");
+  command->add_option("--late-file", words->late_file,
+                      "Write a line of JSON here for each request that misses its deadline: how "
+                      "long it waited for what, and which jobs ran instead. At most 100 a second; "
+                      "at 64 MiB the file is renamed to FILE.1");
+  AddSpans(*command, words->spans);
   words->tracing.AddOptions(*command);
   AddTritonWords(*command, words->listen);
   command->callback([words] { RunServe(*words); });

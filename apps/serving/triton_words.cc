@@ -48,7 +48,6 @@ constexpr TritonWord kRefused[] = {
     {"--rate-limit", "the scheduler decides what runs: --scheduler"},
     {"--rate-limit-resource", "the scheduler decides what runs: --scheduler"},
     {"--repository-poll-secs", "write --model-control explicit, and load models"},
-    {"--trace-config", "write --trace FILE"},
 };
 
 // Each port is always served.

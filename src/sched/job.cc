@@ -9,6 +9,10 @@ void JobClient::Sent(std::span<const std::span<const std::byte>> /*outputs*/,
   CheckFailed("a client that takes answers", __FILE__, __LINE__);
 }
 
+std::string_view Name(JobClass job_class) {
+  return job_class == JobClass::kRealTime ? "real-time" : "best-effort";
+}
+
 std::string_view Name(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone:

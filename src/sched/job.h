@@ -18,6 +18,7 @@ namespace lagoon {
 
 /// Real-time work preempts best-effort work; within a class the policy decides.
 enum class JobClass : std::uint8_t { kRealTime, kBestEffort };
+std::string_view Name(JobClass job_class);  // "real-time", "best-effort"
 
 /// How a job ended.
 enum class Outcome : std::uint8_t {
@@ -35,6 +36,7 @@ std::string_view Name(Outcome outcome);
 /// `finished`.
 struct JobResult {
   Outcome outcome = Outcome::kFailed;
+  JobId job{};                    // 0: the request ended without a job
   TimePoint posted;               // Post() was called: the producer's stamp, before any wake-up
   TimePoint started;              // first submission to the device; queueing ends
   TimePoint first_block;          // the first block of the job, an input's copy included, ran

@@ -408,6 +408,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
 void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
   job.state = Job::State::kFinished;
   job.result.outcome = outcome;
+  job.result.job = job.id;
   job.result.finished = device_.Now();
   job.result.background = job.background;
   for (TimePoint* stamp : {&job.result.started, &job.result.first_block, &job.result.inputs_copied,

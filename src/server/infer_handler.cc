@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "server/http/charged_room.h"
+#include "server/http/http_trace.h"
 #include "server/memory_budget.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
@@ -81,7 +82,8 @@ void InferHandler::Handle(const Route& route, const HttpRequest& request,
                   request.first_byte,
                   request.received,
                   reply,
-                  CodingFor(request.Field("Accept-Encoding").value_or(""))};
+                  CodingFor(request.Field("Accept-Encoding").value_or("")),
+                  TraceOf(request)};
   const auto length = JsonLength(request);
   if (!length) return Submit(arrived, tl::unexpected<Error>(length.error()));
   arrived.json_bytes = *length;
@@ -173,6 +175,8 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
   parsed->request.model = arrived.route.model;
   parsed->request.version = arrived.route.version;
   parsed->request.arrival = arrived.first_byte;
+  parsed->request.received = arrived.received;
+  parsed->request.trace = arrived.trace;
   Pending pending{arrived.reply,
                   std::move(parsed->format),
                   {arrived.first_byte, arrived.received, Now()},

@@ -36,6 +36,7 @@ class InferHandler {
     TimePoint received;
     std::shared_ptr<HttpReply> reply;
     HttpCoding coding = HttpCoding::kNone;  // of the answer
+    TraceContext trace = {};
   };
   struct Pending;
 

@@ -120,6 +120,48 @@ constexpr MetricInfo kOffCore{
     "had their cores",
     MetricType::Counter, ""};
 
+/// One histogram per model, version and class of the requests.
+struct HistogramRow {
+  MetricInfo info;
+  StageHistogram StageHistograms::*stage;
+};
+
+constexpr const char* kHistogramLabels = "model, version, class";
+constexpr HistogramRow kHistogramRows[] = {
+    {{"nv_inference_request_duration_histogram_us",
+      "Durations of successful requests; those of other servers of a fleet are at these servers",
+      MetricType::Histogram, kHistogramLabels},
+     &StageHistograms::request},
+    {{"nv_inference_queue_duration_histogram_us",
+      "Times spent in the queue, also of requests that failed", MetricType::Histogram,
+      kHistogramLabels},
+     &StageHistograms::queue},
+    {{"nv_inference_compute_input_duration_histogram_us", "Times spent copying inputs",
+      MetricType::Histogram, kHistogramLabels},
+     &StageHistograms::compute_input},
+    {{"nv_inference_compute_infer_duration_histogram_us", "Times spent computing",
+      MetricType::Histogram, kHistogramLabels},
+     &StageHistograms::compute_infer},
+    {{"nv_inference_compute_output_duration_histogram_us", "Times spent copying outputs",
+      MetricType::Histogram, kHistogramLabels},
+     &StageHistograms::compute_output},
+};
+
+struct SpanRow {
+  MetricInfo info;
+  std::uint64_t SpanExporter::Counts::*count;
+};
+
+constexpr SpanRow kSpanRows[] = {
+    {{"lagoon_traced_requests_sent_total", "Requests with spans that the collector has taken",
+      MetricType::Counter, ""},
+     &SpanExporter::Counts::sent},
+    {{"lagoon_traced_requests_dropped_total",
+      "Requests without spans because the collector was too slow, refused them or was not there",
+      MetricType::Counter, ""},
+     &SpanExporter::Counts::dropped},
+};
+
 struct RefusalReason {
   const char* name;
   std::uint64_t M::*count;
@@ -148,6 +190,36 @@ MetricFamily FamilyOf(const Row& row, const std::vector<M>& models) {
   MetricFamily family{row.name, row.help, row.type, {}};
   for (const M& model : models) {
     family.metric.push_back(OfModel(model, row.type, row.value(model)));
+  }
+  return family;
+}
+
+ClientMetric::Histogram ValueOf(const StageHistogram& histogram) {
+  ClientMetric::Histogram value;
+  value.bucket.reserve(kHistogramBoundsUs.size());
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < kHistogramBoundsUs.size(); ++i) {
+    below += histogram.counts[i];
+    value.bucket.push_back({below, static_cast<double>(kHistogramBoundsUs[i])});
+  }
+  value.sample_count = below + histogram.counts.back();  // the serialiser writes it as le="+Inf"
+  value.sample_sum = static_cast<double>(histogram.ns) / 1000;
+  return value;
+}
+
+/// The class of the model, and another one if requests have had it: most models have one class, and
+/// a histogram is 20 lines.
+MetricFamily FamilyOf(const HistogramRow& row, const std::vector<M>& models) {
+  MetricFamily family = row.info.Family();
+  for (const M& model : models) {
+    for (const JobClass job_class : {JobClass::kRealTime, JobClass::kBestEffort}) {
+      const StageHistograms& stages = model.histograms[static_cast<std::size_t>(job_class)];
+      if (job_class != model.job_class && stages.queue.count() == 0) continue;
+      ClientMetric metric = OfModel(model, MetricType::Histogram, 0);
+      metric.label.push_back({"class", std::string(Name(job_class))});
+      metric.histogram = ValueOf(stages.*row.stage);
+      family.metric.push_back(std::move(metric));
+    }
   }
   return family;
 }
@@ -182,11 +254,13 @@ MetricFamily NotServedFamily(const std::vector<ModelStatus>& models) {
 std::vector<MetricInfo> MetricInfos() {
   std::vector<MetricInfo> infos;
   for (const Row& row : kRows) infos.push_back({row.name, row.help, row.type, "model, version"});
+  for (const HistogramRow& row : kHistogramRows) infos.push_back(row.info);
   infos.insert(infos.end(), {kFailure, kNotServed});
   for (const SchedulerRow& row : kSchedulerRows) {
     infos.push_back({row.name, row.help, MetricType::Counter, ""});
   }
   infos.push_back(kOffCore);
+  for (const SpanRow& row : kSpanRows) infos.push_back(row.info);
   std::ranges::move(FleetMetricInfos(), std::back_inserter(infos));
   return infos;
 }
@@ -196,6 +270,7 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   const auto models = core_.Statistics("", "");
   if (models) {
     for (const Row& row : kRows) families.push_back(FamilyOf(row, *models));
+    for (const HistogramRow& row : kHistogramRows) families.push_back(FamilyOf(row, *models));
     families.push_back(FailureFamily(*models));
   } else {
     spdlog::error("metrics: the models' statistics are missing: {}", models.error().message);
@@ -209,6 +284,11 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   }
   families.push_back(kOffCore.Family());
   families.back().metric = {Value(kOffCore.type, ToMicroseconds(scheduler.off_core))};
+  const SpanExporter::Counts spans = spans_ == nullptr ? SpanExporter::Counts() : spans_->counts();
+  for (const SpanRow& row : kSpanRows) {
+    families.push_back(row.info.Family());
+    families.back().metric = {Value(row.info.type, static_cast<double>(spans.*row.count))};
+  }
   if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
     std::ranges::move(FleetMetrics(fleet->ReadFleet()), std::back_inserter(families));
   }

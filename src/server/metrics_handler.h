@@ -7,6 +7,7 @@
 
 #include "server/http/http_message.h"
 #include "server/oip_handler.h"
+#include "server/telemetry/span_exporter.h"
 #include "serving/core/inference.h"
 
 namespace lagoon {
@@ -29,21 +30,23 @@ std::vector<MetricInfo> MetricInfos();
 /// (lagoon_*).
 class CoreMetrics final : public prometheus::Collectable {
  public:
-  /// `core` is borrowed.
-  explicit CoreMetrics(Inference& core) : core_(core) {}
+  /// Both are borrowed. `spans`: null: no spans are sent.
+  explicit CoreMetrics(Inference& core, const SpanExporter* spans = nullptr)
+      : core_(core), spans_(spans) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   Inference& core_;
+  const SpanExporter* spans_;
 };
 
 /// The operator's port: GET /metrics, and requests that change the server.
 class MetricsHandler final : public HttpHandler {
  public:
   /// All are borrowed.
-  MetricsHandler(Inference& core, const AdminHandlers& handlers)
-      : metrics_(core), handlers_(handlers) {}
+  MetricsHandler(Inference& core, const AdminHandlers& handlers, const SpanExporter* spans)
+      : metrics_(core, spans), handlers_(handlers) {}
 
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
   void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override;

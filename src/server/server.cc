@@ -69,7 +69,7 @@ class EdgeServer final : public Server {
         settings_(core, options.tracing),
         oip_(core, {infer_, generate_, region_handler_}, {scheduler_, shares_, fleet_, settings_},
              {options.admin_on_http, options.strict_readiness}),
-        scrapes_(core, {scheduler_, shares_, fleet_, settings_}),
+        scrapes_(core, {scheduler_, shares_, fleet_, settings_}, options.spans),
         memory_{BufferPool::Create(kMaxRetainedBytes),
                 std::make_shared<MemoryBudget>(
                     MemoryBudget::Limits{options.max_buffered_bytes,

@@ -12,6 +12,8 @@
 
 namespace lagoon {
 
+class SpanExporter;  // server/telemetry/span_exporter.h
+
 struct ServerOptions {
   std::string address = "127.0.0.1";  // an IP address; "0.0.0.0" for every interface
   std::string grpc_address = {};      // of the gRPC port; empty: as `address`
@@ -32,7 +34,9 @@ struct ServerOptions {
   /// Whether clients may register their shared memory (SharedRegions). nullopt: if the addresses of
   /// HTTP and gRPC are of this machine alone.
   std::optional<bool> shared_memory;
-  bool tracing = false;           // the server writes a trace
+  bool tracing = false;  // the server writes a trace
+  /// Tells /metrics how many requests have spans; borrowed. Null: none has.
+  const SpanExporter* spans = nullptr;
   bool strict_readiness = false;  // the server is ready only if no model failed to load
   /// Names of the server that HTTP clients may use, beside addresses and names without a dot; "*":
   /// all. Empty: all, if the port's address is not one of this machine alone.

@@ -16,6 +16,7 @@
 namespace lagoon {
 
 class EngineHost;
+class LateLog;        // serving/late/late_log.h
 class TraceRecorder;  // trace/recorder.h
 
 /// How long the core waits before it opens a lost device again. The pause doubles every time that
@@ -52,6 +53,7 @@ struct CoreOptions {
   /// Called once per loss, on a thread of the core, when the device has not opened again in
   /// ReopenPauses::tries tries. The core goes on trying. It must not call the core. May be empty.
   std::function<void(const std::string& why)> on_gone = {};
+  LateLog* late = nullptr;         // gets all requests that miss their deadlines; outlives the core
   TraceRecorder* trace = nullptr;  // records all requests; outlives the core; null: no trace
 };
 

@@ -59,9 +59,19 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
       core->models_.Load(options.repository, *core->device_, core->load_options_, options.models));
   core->load_options_.open_idle = [choice = options.device] { return OpenDevice(choice); };
   if (options.trace != nullptr) options.trace->Attach(*core->device_);
-  core->dispatcher_ =
-      std::make_unique<Dispatcher>(*core->device_, scheduler.config, std::move(scheduler.policy),
-                                   options.trace, std::move(on_lost));
+  SchedObserver* observer = options.trace;
+  if (options.late != nullptr) {
+    RecentWork::Options recent;
+    recent.blocks_to = options.trace;
+    recent.events_to = options.trace;
+    core->recent_ = std::make_shared<RecentWork>(*core->device_, recent);
+    observer = core->recent_.get();
+  }
+  core->dispatcher_ = std::make_unique<Dispatcher>(
+      *core->device_, scheduler.config, std::move(scheduler.policy), observer, std::move(on_lost));
+  if (options.late != nullptr) {
+    core->late_.emplace(*options.late, core->recent_, *core->dispatcher_);
+  }
   core->maker_ = std::make_unique<PlanMaker>(*core->dispatcher_, core->device_->info().units);
   core->models_.Start(*core->device_, *core->dispatcher_, *core->maker_);
   const bool by_weight =
@@ -292,15 +302,37 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCa
     return refuse(std::move(padding).error());
   }
   const TimePoint deadline = DeadlineOf(request, model.settings());
-  if (deadline <= now) return refuse(TimeoutError(model.name()));
+  if (deadline <= now) {
+    TellOfLate(model, request, deadline);
+    return refuse(TimeoutError(model.name()));
+  }
   const std::int64_t rows = model.RowsOf(binding->dims);
   if (!model.is_program()) model.load().Arrived(rows, now);
   std::string id = std::move(request.id);
-  auto asked = std::make_shared<const Request>(
-      Request{std::move(request), *std::move(binding), *std::move(padding), deadline, now, rows});
-  return std::make_shared<Flight>(std::move(asked), std::move(id), std::move(callback),
-                                  std::move(lease),
-                                  Flight::Device{flights_, *maker_, *dispatcher_});
+  const Nanoseconds off_core =
+      late_ && deadline != kNoDeadline ? dispatcher_->Stats().off_core : Nanoseconds(0);
+  auto asked = std::make_shared<const Request>(Request{
+      std::move(request), *std::move(binding), *std::move(padding), deadline, now, rows, off_core});
+  return std::make_shared<Flight>(
+      std::move(asked), std::move(id), std::move(callback), std::move(lease),
+      Flight::Device{flights_, *maker_, *dispatcher_, late_ ? &*late_ : nullptr});
+}
+
+/// Of a request whose deadline had passed before it was admitted.
+void DeviceCore::TellOfLate(const ServedModel& model, const InferRequest& request,
+                            TimePoint deadline) const {
+  if (!late_ && request.end == nullptr) return;
+  RequestEnd end;
+  end.job_class = model.ClassOf(request.priority);
+  end.job = WithoutJob(Outcome::kExpired, Now());
+  end.received = std::max(request.received, request.arrival);
+  end.admitted = end.job.finished;
+  end.deadline = deadline;
+  end.late = true;
+  if (request.end != nullptr) *request.end = end;
+  if (!late_) return;
+  late_->Add({.model = model.name(), .version = model.version(), .id = request.id, .end = end},
+             request, dispatcher_->Stats().off_core);
 }
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {

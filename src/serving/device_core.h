@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "serving/core/request.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core_options.h"
+#include "serving/late/late_requests.h"
 #include "serving/model_table.h"
 #include "serving/request/batcher.h"
 #include "serving/request/flights.h"
@@ -80,6 +82,7 @@ class DeviceCore {
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
   /// After an error, or an exception, `callback` is as it was.
   Result<std::shared_ptr<Flight>> Admit(InferRequest& request, InferCallback& callback);
+  void TellOfLate(const ServedModel& model, const InferRequest& request, TimePoint deadline) const;
   Status Pass(const std::shared_ptr<Flight>& flight);
 
   const CoreOptions options_;
@@ -87,6 +90,7 @@ class DeviceCore {
   // Order matters: the keeper of the shares and the batchers are destroyed first, then the maker,
   // then the dispatcher, then what its jobs used.
   const std::unique_ptr<const KernelMaker> kernels_;
+  std::shared_ptr<RecentWork> recent_;  // null: nothing is recorded of late requests
   const std::unique_ptr<Device> device_;
   Mutex change_mutex_;  // one change of the table of models at a time
   /// Models that were unloaded while the device was lost: the dispatcher still knows them.
@@ -94,6 +98,7 @@ class DeviceCore {
   ModelTable models_;
   Flights flights_;
   std::unique_ptr<Dispatcher> dispatcher_;
+  std::optional<LateRequests> late_;
   std::unique_ptr<PlanMaker> maker_;
   std::unique_ptr<ShareKeeper> shares_;  // immutable after Open
   std::atomic<bool> draining_{false};

@@ -23,9 +23,8 @@ void LogLoaded(const ServedModel& model, const ModelStatus& status) {
           : fmt::format("{:.3f} ms alone{}{}", ToMilliseconds(status.standalone),
                         status.standalone_for.empty() ? "" : " for ", status.standalone_for);
   spdlog::info("model '{}' version {}: {}, {}, {} instance(s), loaded in {:.0f} ms", model.name(),
-               model.version(),
-               model.settings().job_class == JobClass::kRealTime ? "real-time" : "best-effort",
-               alone, model.settings().instances, status.load_ms);
+               model.version(), Name(model.settings().job_class), alone, model.settings().instances,
+               status.load_ms);
 }
 
 /// Triton's clients compare how the message begins.

@@ -19,10 +19,6 @@ constexpr std::size_t kPieceBytes = 1 << 16;
 // Blocks of one job on one unit that are at most so far apart are joined into one slice of the job.
 constexpr Nanoseconds kJoin = std::chrono::microseconds(20);
 
-std::string_view ClassName(JobClass job_class) {
-  return job_class == JobClass::kRealTime ? "real-time" : "best-effort";
-}
-
 std::string_view DepthName(std::uint32_t depth) {
   constexpr std::string_view kNames[SchedEvent::kDepths] = {
       "ready real-time jobs", "ready best-effort jobs", "waiting jobs", "launches in the device"};
@@ -146,7 +142,7 @@ class Writer {
   std::string ArgsOf(const Timeline::Job& job) const {
     return fmt::format("\"job\":{},\"run\":{},\"model\":{},\"class\":\"{}\",\"scheduler\":{}",
                        Raw(job.id), job.run - recorder_.runs().data(), JsonString(job.queue->name),
-                       ClassName(job.queue->job_class), JsonString(job.run->scheduler));
+                       Name(job.queue->job_class), JsonString(job.run->scheduler));
   }
 
   // A job with an instance of its own may have more ops than the names of its queue's plan.
@@ -198,8 +194,8 @@ class Writer {
         "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":{},\"cat\":\"job,{}\","
         "\"args\":{{{}}}}}",
         kUnits, UnitThread(first.row), Time(first.record.begin),
-        Microseconds(last.record.end - first.record.begin), NameOf(job),
-        ClassName(job.queue->job_class), ArgsOf(job));
+        Microseconds(last.record.end - first.record.begin), NameOf(job), Name(job.queue->job_class),
+        ArgsOf(job));
   }
 
   void PutBlock(const Timeline::Block& block) {
@@ -212,7 +208,7 @@ class Writer {
         "\"padding\":{},\"committed\":{}}}}}",
         kUnits, UnitThread(block.row), Time(record.begin), Microseconds(record.end - record.begin),
         KernelOf(launch), launch.padding ? " (padding)" : "", record.committed ? "" : " (left)",
-        ClassName(job.queue->job_class), launch.padding ? ",padding" : "",
+        Name(job.queue->job_class), launch.padding ? ",padding" : "",
         record.committed ? "" : ",left", Raw(job.id), job.run - recorder_.runs().data(),
         OpOf(launch), record.tile, launch.padding, record.committed);
   }
@@ -220,13 +216,13 @@ class Writer {
   void PutJob(const Timeline::Job& job) {
     if (job.finished && job.end < timeline_.begin) return;
     if (job.arrived) {
-      PutMoment(kArrival, job.begin, ClassName(job.queue->job_class), ArgsOf(job));
+      PutMoment(kArrival, job.begin, Name(job.queue->job_class), ArgsOf(job));
     }
     Event(
         "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":{},\"cat\":\"job,{}\","
         "\"args\":{{{},\"outcome\":\"{}\"}}}}",
         kJobs, JobThread(job.row), Time(job.begin), Microseconds(job.end - job.begin), NameOf(job),
-        ClassName(job.queue->job_class), ArgsOf(job),
+        Name(job.queue->job_class), ArgsOf(job),
         job.finished ? Name(static_cast<Outcome>(job.outcome)) : "unfinished");
   }
 
@@ -243,7 +239,7 @@ class Writer {
                           : event.kind == Kind::kEvicted ? kEviction
                                                          : kLeaving;
     PutMoment(
-        moment, event.at, ClassName(job.queue->job_class),
+        moment, event.at, Name(job.queue->job_class),
         fmt::format("{},\"op\":{},\"padding\":{}{}", ArgsOf(job), OpOf(launch), launch.padding,
                     resumed ? fmt::format(",\"blocks\":{}", event.value) : ""));
   }

@@ -316,6 +316,7 @@ void ProgramRun::OnFinished(JobOperation& operation) {
   if (finished->model != nullptr && finished->model->ran) finished->model->ran(result);
   if (result_.first_block == TimePoint{}) result_.first_block = result.first_block;
   if (result_.inputs_copied == TimePoint{}) result_.inputs_copied = result.inputs_copied;
+  result_.job = result.job;
   result_.computed = result.computed;
   result_.background = result.background;
   result_.revocations += result.revocations;

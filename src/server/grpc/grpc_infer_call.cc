@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/grpc/grpc_codec.h"
+#include "server/grpc/grpc_trace.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -20,6 +21,7 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   regions_ = std::move(parsed->regions);
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core;
   parsed->request.arrival = stamps_.first_byte;
+  parsed->request.trace = TraceOf(context_);
   stamps_.submitted = Now();
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
                                                         Result<InferResponse> result) mutable {

@@ -8,6 +8,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "server/grpc/grpc_trace.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -164,6 +165,7 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(server_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
   asked.arrival = arrived.at;
+  asked.trace = TraceOf(context_);
   request.answers = std::make_shared<Answers>(shared_from_this(), number);
   asked.stream = request.answers;
   request.stamps.submitted = Now();

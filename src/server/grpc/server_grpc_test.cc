@@ -97,6 +97,21 @@ class GrpcServer : public ServerTest {
   std::unique_ptr<Stub> stub_;
 };
 
+TEST_F(GrpcServer, TheClientsTraceReachesTheCore) {
+  for (const bool valid : {true, false}) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    context.AddMetadata(
+        "traceparent",
+        valid ? "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" : "00-nonsense");
+    inference::ModelInferResponse response;
+    ASSERT_TRUE(stub_->ModelInfer(&context, Twice(), &response).ok());
+    const TraceContext trace = core_.LastRequest().trace;
+    EXPECT_EQ(trace.any(), valid);
+    EXPECT_EQ(trace.sampled, valid);
+  }
+}
+
 TEST_F(GrpcServer, AnswersHealthAndReadiness) {
   inference::ServerLiveResponse live;
   ASSERT_TRUE(Call(&Stub::ServerLive, {}, live).ok());

@@ -12,6 +12,7 @@
 
 #include "server/http/http_listener.h"
 #include "server/metrics_handler.h"
+#include "server/telemetry/traceparent.h"
 #include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
@@ -341,6 +342,21 @@ TEST_F(HttpServer, BadAddressIsAnError) {
   EXPECT_TRUE(Server::Check(Options()));
 }
 
+TEST_F(HttpServer, TheClientsTraceReachesTheCore) {
+  constexpr std::string_view kTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const auto trace_of = [&](const std::string& fields) {
+    EXPECT_EQ(Ask(Post("/v2/models/twice/infer", kTwice, fields)).status, 200);
+    const TraceContext trace = core_.LastRequest().trace;
+    return trace.any() ? FormatTraceparent(trace) : "none";
+  };
+  EXPECT_EQ(trace_of(fmt::format("traceparent: {}\r\n", kTrace)), kTrace);
+  EXPECT_EQ(trace_of(fmt::format("TraceParent: {}\r\n", kTrace)), kTrace);
+  EXPECT_EQ(trace_of(""), "none");
+  EXPECT_EQ(trace_of("traceparent: 00-nonsense\r\n"), "none");
+  EXPECT_EQ(trace_of(fmt::format("traceparent: {0}\r\ntraceparent: {0}\r\n", kTrace)), "none")
+      << "it is not clear which one holds";
+}
+
 TEST_F(HttpServer, TheReferenceKnowsAllMetrics) {
   core_.BecomeFleet();
   const auto families = CoreMetrics(core_).Collect();
@@ -371,6 +387,15 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "# TYPE nv_inference_count counter\n",
            "# TYPE nv_inference_pending_request_count gauge\n",
            "lagoon_launches_total 42\n",
+           "# TYPE nv_inference_request_duration_histogram_us histogram\n",
+           "nv_inference_request_duration_histogram_us_sum{model=\"twice\",version=\"1\",class="
+           "\"best-effort\"} 5000\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"2000\"} 0\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"5000\"} 1\n",
+           "nv_inference_request_duration_histogram_us_bucket{model=\"twice\",version=\"1\",class="
+           "\"best-effort\",le=\"+Inf\"} 1\n",
            "lagoon_best_effort_slices_total 7\n",
            "lagoon_part_holds_total 9\n",
            "lagoon_part_holds_in_vain_total 3\n",

@@ -9,6 +9,7 @@
 #include "server/grpc/grpc_codec.h"
 #include "server/io_pool.h"
 #include "server/remote/remote_codec.h"
+#include "server/telemetry/traceparent.h"
 
 namespace lagoon {
 namespace {
@@ -45,6 +46,9 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
   // The polls say that the member is there. A call that comes before the connection of its channel
   // waits for the connection, until the polls say that the member is lost.
   context_.set_wait_for_ready(true);
+  if (request.trace.any()) {
+    context_.AddMetadata(std::string(kTraceparent), FormatTraceparent(request.trace));
+  }
   if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
 }
 

@@ -188,6 +188,20 @@ TEST_F(RemoteCoreTest, ErrorsOfTheMemberKeepTheirCodeAndMessage) {
   EXPECT_EQ(ErrorOf(Infer(Twice())).message, "model 'twice': too late");
 }
 
+TEST_F(RemoteCoreTest, TheClientsTraceReachesTheMember) {
+  InferRequest request = Twice();
+  request.trace.trace.fill(0xab);
+  request.trace.parent.fill(0xcd);
+  request.trace.sampled = true;
+  ASSERT_TRUE(Infer(std::move(request)).get());
+  const TraceContext there = core_.LastRequest().trace;
+  EXPECT_EQ(there.trace[7], 0xab);
+  EXPECT_EQ(there.parent[7], 0xcd);
+  EXPECT_TRUE(there.sampled);
+  ASSERT_TRUE(Infer(Twice()).get());
+  EXPECT_FALSE(core_.LastRequest().trace.any());
+}
+
 TEST_F(RemoteCoreTest, PriorityAndTheTimeLeftReachTheMember) {
   InferRequest request = Twice();
   request.priority = 2;

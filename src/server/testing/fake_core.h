@@ -444,6 +444,11 @@ class FakeCore final : public Inference,
     ++statistics_.inference_count;
     ++statistics_.execution_count;
     statistics_.success.ns += 5'000'000;
+    StageHistograms& stages =
+        statistics_.histograms[static_cast<std::size_t>(statistics_.job_class)];
+    stages.request.ns += 5'000'000;
+    ++stages.request.counts[6];  // up to 5 ms
+    ++stages.queue.counts[0];
     last_ = job.request;
     for (InputTensor& input : last_.inputs) input.data = {};
     last_.payload.reset();

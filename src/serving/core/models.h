@@ -2,6 +2,7 @@
 
 // What a core says about its models.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/time.h"
 #include "plan/tensor.h"
 #include "sched/job.h"
+#include "serving/core/histogram.h"
 
 namespace lagoon {
 
@@ -35,11 +37,15 @@ struct BatchStatistics {
 struct ModelStatistics {
   std::string name;
   std::string version;
-  std::uint64_t last_inference_ms = 0;  // Unix time; 0: never
-  std::uint64_t inference_count = 0;    // rows of all executions
+  JobClass job_class = JobClass::kBestEffort;  // of the model; of a request it may be lower
+  std::uint64_t last_inference_ms = 0;         // Unix time; 0: never
+  std::uint64_t inference_count = 0;           // rows of all executions
   std::uint64_t execution_count = 0;
   std::vector<BatchStatistics> batches;  // the batch sizes that have run, ascending
   StageStatistics success, fail, queue, compute_input, compute_infer, compute_output;
+  /// By JobClass: the class that the request had. Their sums are those of the stages above, but a
+  /// server of a fleet does not tell its histograms to the front: there they are empty.
+  std::array<StageHistograms, 2> histograms;
   // Failures by reason, as Triton's metric names them.
   std::uint64_t rejected = 0, cancelled = 0, backend = 0, other = 0;
   std::uint64_t deadline_misses = 0;  // expired, or finished after the deadline

@@ -2,6 +2,7 @@
 
 // A client's request, and its answer.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,6 +70,35 @@ struct ClassView {
   bool batched = false;  // a row is an element of the first dim; else all is one row
 };
 
+/// How long a request was in each place before its job.
+struct RequestWaits {
+  Nanoseconds sequence{0};  // for the request before it in its sequence
+  Nanoseconds plan{0};      // for plans for its shapes
+  Nanoseconds batch{0};     // for others to join it, and for a place of a batch
+};
+
+/// What the core knows of a request at its end, whatever the end was.
+struct RequestEnd {
+  JobClass job_class = JobClass::kBestEffort;  // of the request
+  TimePoint received;                          // InferRequest::received
+  TimePoint admitted;                          // the edge has handed the request over
+  TimePoint deadline = kNoDeadline;
+  bool late = false;  // it counts as one that missed its deadline
+  /// Stamps of stages never reached equal `finished`. Without `made` and `error`.
+  JobResult job;
+  RequestWaits waits;
+  Nanoseconds waits_between{0};  // the part of `waits` between job.inputs_copied and job.computed
+};
+
+/// W3C's traceparent, as far as the core passes it on.
+struct TraceContext {
+  std::array<std::uint8_t, 16> trace{};  // all 0: the client sent none
+  std::array<std::uint8_t, 8> parent{};  // the client's span
+  bool sampled = false;
+
+  bool any() const { return trace != std::array<std::uint8_t, 16>{}; }
+};
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest
@@ -77,6 +107,7 @@ struct InferRequest {
   std::uint64_t priority = 0;
   Nanoseconds timeout{0};  // counted from `arrival`; 0: none
   TimePoint arrival;       // when the edge had the first byte
+  TimePoint received;      // when the edge had the last byte; before `arrival`: not known
   std::vector<InputTensor> inputs;
   std::vector<std::string> outputs;  // empty: all
   std::vector<OutputForm> forms;     // one per entry of `outputs`; `form` for those beyond its end
@@ -94,6 +125,9 @@ struct InferRequest {
   std::string via = {};
   /// Takes the answers before the last one. Null: models that have such are refused.
   std::shared_ptr<AnswerStream> stream = {};
+  TraceContext trace = {};
+  /// Filled before the callback runs, unless another server answers the request. Null: not wanted.
+  std::shared_ptr<RequestEnd> end = {};
 };
 
 struct OutputTensor {

@@ -14,7 +14,24 @@ std::uint64_t Load(const std::atomic<std::uint64_t>& counter) {
   return counter.load(std::memory_order_relaxed);
 }
 
+std::size_t Index(JobClass job_class) { return static_cast<std::size_t>(job_class); }
+
+/// inputs_copied may be later than `computed` if no kernel waits for the last input or there is no
+/// input.
+TimePoint InputsCopied(const JobResult& result) {
+  return std::min(result.inputs_copied, result.computed);
+}
+
+StageStatistics TotalOf(const StageHistogram& histogram) {
+  return {histogram.count(), histogram.ns};
+}
+
 }  // namespace
+
+bool IsLate(const JobResult& result, TimePoint deadline) {
+  const bool late = result.outcome == Outcome::kExpired || result.finished > deadline;
+  return late && result.outcome != Outcome::kTooLate;
+}
 
 void StatisticsRecorder::Stage::Add(Nanoseconds duration) {
   Bump(count);
@@ -23,13 +40,17 @@ void StatisticsRecorder::Stage::Add(Nanoseconds duration) {
 
 StageStatistics StatisticsRecorder::Stage::Read() const { return {Load(count), Load(ns)}; }
 
+StageHistograms StatisticsRecorder::Stages::Read() const {
+  return {request.Read(), queue.Read(), compute_input.Read(), compute_infer.Read(),
+          compute_output.Read()};
+}
+
 void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& request) {
   last_inference_ms_.store(UnixMilliseconds(), std::memory_order_relaxed);
-  queue_.Add(result.started - result.posted);
+  by_class_[Index(request.job_class)].queue.Add(result.started - result.posted);
   if (result.revocations > 0) Bump(revocations_, result.revocations);
   if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
-  const bool late = result.outcome == Outcome::kExpired || result.finished > request.deadline;
-  if (late && result.outcome != Outcome::kTooLate) Bump(deadline_misses_);
+  if (IsLate(result, request.deadline)) Bump(deadline_misses_);
   if (result.outcome == Outcome::kDone) return RecordSuccess(result, request);
 
   fail_.Add(result.finished - request.arrival);
@@ -57,17 +78,19 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
 }
 
 void StatisticsRecorder::Compute::Add(const JobResult& result) {
-  // inputs_copied may be later than `computed` if no kernel waits for the last input or there is no
-  // input.
-  const TimePoint copied = std::min(result.inputs_copied, result.computed);
+  const TimePoint copied = InputsCopied(result);
   input.Add(copied - result.started);
   infer.Add(result.computed - copied);
   output.Add(result.finished - result.computed);
 }
 
 void StatisticsRecorder::RecordSuccess(const JobResult& result, const Request& request) {
-  compute_.Add(result);
-  success_.Add(result.finished - request.arrival);
+  const TimePoint copied = InputsCopied(result);
+  Stages& stages = by_class_[Index(request.job_class)];
+  stages.request.Add(result.finished - request.arrival);
+  stages.compute_input.Add(copied - result.started);
+  stages.compute_infer.Add(result.computed - copied);
+  stages.compute_output.Add(result.finished - result.computed);
   Bump(inferences_, request.rows);
   const Batch batch = request.batch.value_or(Batch{static_cast<std::int64_t>(request.rows), true});
   if (!batch.counts) return;
@@ -87,12 +110,19 @@ void StatisticsRecorder::Read(ModelStatistics& statistics) const {
   statistics.last_inference_ms = Load(last_inference_ms_);
   statistics.inference_count = Load(inferences_);
   statistics.execution_count = Load(executions_);
-  statistics.success = success_.Read();
   statistics.fail = fail_.Read();
-  statistics.queue = queue_.Read();
-  statistics.compute_input = compute_.input.Read();
-  statistics.compute_infer = compute_.infer.Read();
-  statistics.compute_output = compute_.output.Read();
+  StageHistograms sum;
+  for (std::size_t i = 0; i < by_class_.size(); ++i) {
+    statistics.histograms[i] = by_class_[i].Read();
+    for (const auto stage : StageHistograms::kAll) {
+      (sum.*stage).Add(statistics.histograms[i].*stage);
+    }
+  }
+  statistics.success = TotalOf(sum.request);
+  statistics.queue = TotalOf(sum.queue);
+  statistics.compute_input = TotalOf(sum.compute_input);
+  statistics.compute_infer = TotalOf(sum.compute_infer);
+  statistics.compute_output = TotalOf(sum.compute_output);
   statistics.batches.clear();
   for (std::size_t i = 0; i < batches_.size(); ++i) {
     const Compute& batch = batches_[i];

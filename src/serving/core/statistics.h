@@ -2,6 +2,7 @@
 
 // Counters of one version of a model, with Triton's definitions.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -9,12 +10,16 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "serving/core/histogram.h"
 #include "serving/core/models.h"
 
 namespace lagoon {
 
-/// Any thread may call any method; recording is a dozen relaxed additions. The stages, in stamps of
-/// JobResult:
+/// Whether a request counts as one that missed its deadline: it expired, or ended later.
+bool IsLate(const JobResult& result, TimePoint deadline);
+
+/// Any thread may call any method; recording is two dozen relaxed additions. The stages, in stamps
+/// of JobResult:
 ///
 /// - queue: from posted to started
 /// - compute_input: from started to inputs_copied
@@ -36,8 +41,9 @@ class StatisticsRecorder {
   struct Request {
     TimePoint arrival;
     TimePoint deadline = kNoDeadline;
-    std::size_t rows = 1;             // at least 1 (ServedModel::RowsOf)
-    std::optional<Batch> batch = {};  // empty: the request was an execution of its own
+    std::size_t rows = 1;                        // at least 1 (ServedModel::RowsOf)
+    std::optional<Batch> batch = {};             // empty: the request was an execution of its own
+    JobClass job_class = JobClass::kBestEffort;  // of the request
   };
   void RecordFinished(const JobResult& result, const Request& request);
 
@@ -63,14 +69,21 @@ class StatisticsRecorder {
     void Add(const JobResult& result);
   };
 
+  /// The requests of one class.
+  struct Stages {
+    HistogramRecorder request, queue, compute_input, compute_infer, compute_output;
+
+    StageHistograms Read() const;
+  };
+
   void RecordSuccess(const JobResult& result, const Request& request);
 
   std::atomic<std::uint64_t> last_inference_ms_{0};
   std::atomic<std::uint64_t> executions_{0};
   std::atomic<std::uint64_t> inferences_{0};
-  Stage success_, fail_, queue_;
-  Compute compute_;
-  std::vector<Compute> batches_;  // indexed by rows - 1
+  Stage fail_;
+  std::array<Stages, 2> by_class_;  // by JobClass
+  std::vector<Compute> batches_;    // indexed by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0}, too_late_{0};
   std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};

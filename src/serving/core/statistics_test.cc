@@ -40,6 +40,40 @@ ModelStatistics Read(const StatisticsRecorder& recorder) {
   return statistics;
 }
 
+TEST(Statistics, HistogramsCountEachRequestByItsClass) {
+  StatisticsRecorder recorder;
+  recorder.RecordFinished(Done(), {.arrival = At(100), .job_class = JobClass::kRealTime});
+  recorder.RecordFinished(Left(Outcome::kExpired), {.arrival = At(100)});
+  const ModelStatistics s = Read(recorder);
+  const StageHistograms& real_time = s.histograms[0];
+  EXPECT_EQ(real_time.request.counts[2], 1u) << "180 us: above 100, at most 200";
+  EXPECT_EQ(real_time.request.ns, 180'000u);
+  EXPECT_EQ(real_time.queue.counts[0], 1u);
+  EXPECT_EQ(real_time.compute_input.counts[0], 1u);
+  EXPECT_EQ(real_time.compute_infer.counts[1], 1u) << "100 us: a bucket has its upper end";
+  EXPECT_EQ(real_time.compute_output.counts[0], 1u);
+  const StageHistograms& best_effort = s.histograms[1];
+  EXPECT_EQ(best_effort.queue.counts[2], 1u) << "190 us until it left";
+  EXPECT_EQ(best_effort.request.count() + best_effort.compute_infer.count(), 0u)
+      << "it did not succeed";
+  EXPECT_EQ(s.queue.count, 2u);
+  EXPECT_EQ(s.queue.ns, 230'000u);
+}
+
+TEST(Statistics, HistogramsCountWhatIsLongerThanAllBuckets) {
+  HistogramRecorder recorder;
+  recorder.Add(std::chrono::hours(1));
+  recorder.Add(Nanoseconds(-5));  // two clocks may disagree a little
+  recorder.Add(std::chrono::seconds(10));
+  recorder.Add(std::chrono::seconds(10) + Nanoseconds(1));
+  const StageHistogram read = recorder.Read();
+  EXPECT_EQ(read.counts.front(), 1u);
+  EXPECT_EQ(read.counts[read.counts.size() - 2], 1u);
+  EXPECT_EQ(read.counts.back(), 2u);
+  EXPECT_EQ(read.count(), 4u);
+  EXPECT_EQ(read.ns, 3'620'000'000'001u);
+}
+
 TEST(Statistics, SplitASuccessIntoItsStages) {
   StatisticsRecorder recorder;
   recorder.RecordFinished(Done(), {At(100), kNoDeadline});

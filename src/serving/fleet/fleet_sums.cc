@@ -43,6 +43,11 @@ void Add(ModelStatistics& sum, const ModelStatistics& more) {
                            &M::compute_output}) {
     Add(sum.*stage, more.*stage);
   }
+  for (std::size_t i = 0; i < sum.histograms.size(); ++i) {
+    for (const auto stage : StageHistograms::kAll) {
+      (sum.histograms[i].*stage).Add(more.histograms[i].*stage);
+    }
+  }
   Add(sum.batches, more.batches);
   sum.last_inference_ms = std::max(sum.last_inference_ms, more.last_inference_ms);
   sum.most_rows = std::max(sum.most_rows, more.most_rows);

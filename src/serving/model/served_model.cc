@@ -397,8 +397,8 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
     }
     ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
                         plan.loaded};
-    hosted.ran = [&recorder = (*model)->recorder()](const JobResult& result) {
-      recorder.RecordFinished(result, {.arrival = result.posted});
+    hosted.ran = [&recorder = (*model)->recorder(), job_class](const JobResult& result) {
+      recorder.RecordFinished(result, {.arrival = result.posted, .job_class = job_class});
     };
     hosted.queue_plan =
         real_time || plan.on.lowered == nullptr ? plan.on.own.get() : plan.on.lowered.get();
@@ -440,10 +440,12 @@ QueueId ServedModel::QueueFor(std::uint64_t priority) const {
   return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
 }
 
+JobClass ServedModel::ClassOf(std::uint64_t priority) const {
+  return priority <= kLowestRealTimePriority ? settings().job_class : JobClass::kBestEffort;
+}
+
 Nanoseconds ServedModel::MaxWait(std::uint64_t priority) const {
-  const bool real_time =
-      settings().job_class == JobClass::kRealTime && priority <= kLowestRealTimePriority;
-  return real_time ? Nanoseconds(0) : max_wait_;
+  return ClassOf(priority) == JobClass::kRealTime ? Nanoseconds(0) : max_wait_;
 }
 
 Status ServedModel::MoveShare(UnitRange units, Dispatcher& dispatcher) const {
@@ -490,6 +492,7 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
   ModelStatistics statistics;
   statistics.name = name();
   statistics.version = version();
+  statistics.job_class = settings().job_class;
   if (engine_ != nullptr) statistics.opaque_max = engine_->longest();
   recorder_.Read(statistics);
   if (is_program()) {

@@ -147,6 +147,8 @@ class ServedModel {
   /// Without the versions, which ModelTable has.
   ModelMetadata Metadata() const;
 
+  /// The class of a request of this priority (InferRequest::priority).
+  JobClass ClassOf(std::uint64_t priority) const;
   /// How long a request of this priority may wait for its turn. 0: without a limit.
   Nanoseconds MaxWait(std::uint64_t priority) const;
 

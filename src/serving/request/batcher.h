@@ -47,6 +47,7 @@ class Batcher final : public WaitingPlace {
   /// Overflow::kNewestWins the oldest request is answered as superseded.
   void Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan);
   void Cancel(Flight& flight) override;
+  Kind kind() const override { return &RequestWaits::batch; }
 
   /// The number of requests that wait for a batch.
   std::size_t Waiting() const;

@@ -40,9 +40,19 @@ void Flight::Leave() {
 
 void Flight::WaitIn(WaitingPlace& place) {
   begun_ = true;
-  waits_since_ = Now();
+  const TimePoint now = Now();
+  CountWait(now);
+  waits_since_ = now;
   plan_ = nullptr;
   place_.store(&place);
+}
+
+/// The time in the place where the request is, if it is in one.
+void Flight::CountWait(TimePoint until) {
+  const WaitingPlace* const place = place_.load();
+  if (place == nullptr) return;
+  const Nanoseconds wait = std::max(until - waits_since_, Nanoseconds(0));
+  waits_.*place->kind() += wait;
 }
 
 void Flight::Cancel() {
@@ -69,8 +79,10 @@ void Flight::Post(std::shared_ptr<ServedPlan> plan) {
   const std::shared_ptr<Flight> self = shared_from_this();  // the job may end before this does
   begun_ = true;
   plan_ = std::move(plan);
+  const TimePoint now = Now();
+  CountWait(now);
   if (place_.exchange(nullptr) != nullptr) {
-    const Nanoseconds wait = Now() - waits_since_;
+    const Nanoseconds wait = now - waits_since_;
     response_.plan_wait += wait;
     if (first_part_) response_.plan_wait_between += wait;
   }
@@ -183,6 +195,7 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
 
 void Flight::GoOn(const JobResult& result, const std::shared_ptr<Flight>& self) {
   if (!first_part_) first_part_ = result;
+  jobs_before_.push_back(result.job);
   device_.parts.Continue(self);
 }
 
@@ -206,9 +219,45 @@ void Flight::Answer(Result<InferResponse> result) {
   }
 }
 
+RequestEnd Flight::EndOf(const JobResult& result) const {
+  RequestEnd end;
+  end.job_class = model_.ClassOf(request_->asked.priority);
+  end.received = std::max(request_->asked.received, request_->asked.arrival);
+  end.admitted = request_->admitted;
+  end.deadline = request_->deadline;
+  end.late = IsLate(result, request_->deadline);
+  end.job = result;
+  end.job.made.clear();
+  end.job.error.reset();
+  end.waits = waits_;
+  end.waits_between = response_.plan_wait_between;
+  if (result.job == JobId{} && !first_part_) {
+    // No job: all of the time was in waiting places.
+    end.job.posted = end.job.started = result.finished;
+  }
+  return end;
+}
+
 void Flight::Record(const JobResult& result) {
+  CountWait(in_batch_ ? result.posted : result.finished);
+  const bool tells = device_.late != nullptr && IsLate(result, request_->deadline);
+  if (tells || request_->asked.end != nullptr) {
+    const RequestEnd end = EndOf(result);
+    if (request_->asked.end != nullptr) *request_->asked.end = end;
+    if (tells) {
+      std::vector<JobId> jobs = jobs_before_;
+      jobs.push_back(result.job);
+      device_.late->Add({.model = model_.name(),
+                         .version = model_.version(),
+                         .id = response_.id,
+                         .end = end,
+                         .jobs = std::move(jobs)},
+                        request_->asked, request_->off_core);
+    }
+  }
   model_.recorder().RecordFinished(result, {request_->asked.arrival, request_->deadline,
-                                            static_cast<std::size_t>(request_->rows), in_batch_});
+                                            static_cast<std::size_t>(request_->rows), in_batch_,
+                                            model_.ClassOf(request_->asked.priority)});
 }
 
 /// Waiting for the device counts as neither the host's time nor the device's.

@@ -15,6 +15,7 @@
 #include "sched/dispatcher.h"
 #include "sched/job.h"
 #include "serving/core/statistics.h"
+#include "serving/late/late_requests.h"
 #include "serving/request/loaded_version.h"
 #include "serving/request/request.h"
 #include "serving/request/request_tensors.h"
@@ -28,6 +29,9 @@ class Sequences;
 /// Where requests wait for a job: for their plans, or for a batch.
 class WaitingPlace {
  public:
+  /// What the requests here wait for.
+  using Kind = Nanoseconds RequestWaits::*;
+  virtual Kind kind() const = 0;
   /// Ends the request as cancelled, if it is here. Any thread.
   virtual void Cancel(Flight& flight) = 0;
 
@@ -57,6 +61,7 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
     Flights& flights;
     NextParts& parts;
     Dispatcher& dispatcher;
+    const LateRequests* late = nullptr;  // null: nothing is recorded of late requests
   };
 
   /// Keeps `model` until it is destroyed. Does not throw, so that no callback is lost.
@@ -134,6 +139,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   Result<JobId> PostJob();
   Status End(const JobResult& job, const std::shared_ptr<Flight>& self);
   void GoOn(const JobResult& result, const std::shared_ptr<Flight>& self);
+  void CountWait(TimePoint until);
+  RequestEnd EndOf(const JobResult& result) const;
   void Record(const JobResult& result);
   void RecordLoad(const JobResult& result);
   void Answer(Result<InferResponse> result);
@@ -151,7 +158,9 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it
   InferResponse response_;
   std::optional<JobResult> first_part_;
+  std::vector<JobId> jobs_before_;  // of the parts before
   std::optional<StatisticsRecorder::Batch> in_batch_;
+  RequestWaits waits_;
   TimePoint waits_since_{};
   bool begun_ = false;
   std::shared_ptr<Flight> self_;  // the job's reference to this request

@@ -48,6 +48,7 @@ class PlanMaker final : public WaitingPlace, public NextParts {
   /// The plan of the next part is made if need be.
   void Continue(std::shared_ptr<Flight> flight) override;
   void Cancel(Flight& flight) override;
+  Kind kind() const override { return &RequestWaits::plan; }
 
   /// Makes a plan that no request waits for yet, if there is room for one more shape. A warning
   /// says why it cannot be made, once. `shapes`: by input of the model.

@@ -20,6 +20,8 @@ struct Request {
   TimePoint deadline = kNoDeadline;
   TimePoint admitted;     // the edge has handed the request over
   std::int64_t rows = 1;  // at least 1
+  /// DispatcherStats::off_core at `admitted`, of requests that LateRequests may tell of.
+  Nanoseconds off_core{0};
 };
 
 }  // namespace lagoon

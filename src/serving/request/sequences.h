@@ -44,6 +44,7 @@ class Sequences final : public WaitingPlace {
   Status Add(const std::shared_ptr<Flight>& flight);
   /// On any thread, also while the request is answered: does not read the request.
   void Cancel(Flight& flight) override;
+  Kind kind() const override { return &RequestWaits::sequence; }
   /// A request that Add() has taken is answered with `result`. Takes the states out of it. Does not
   /// throw.
   void Ended(const Flight& flight, Result<InferResponse>& result) noexcept;

@@ -85,6 +85,7 @@ class CoreTest : public ::testing::Test {
     options.max_wait = max_wait_;
     options.engine = engine_ == nullptr ? "none" : "";
     options.engine_host = engine_;
+    options.late = late_;
     auto core = OpenCore(options);
     ASSERT_TRUE(core.has_value()) << core.error().message;
     core_ = *std::move(core);
@@ -154,6 +155,7 @@ class CoreTest : public ::testing::Test {
   TestRepository repository_;
   std::shared_ptr<Gates> gates_;        // UseGates()
   std::shared_ptr<EngineHost> engine_;  // before Open(); null: there is none
+  LateLog* late_ = nullptr;             // before Open()
   Nanoseconds max_wait_{0};             // before Open(); no limit, as machines may be slow
   std::unique_ptr<Inference> core_;
 };
