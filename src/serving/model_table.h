@@ -72,11 +72,11 @@ class ModelTable {
   /// has the reason), or says that the model is not loaded.
   Result<ModelLease> Find(const std::string& model, const std::string& version) const;
 
-  /// The models of the steps of an ensemble, by step. kUnavailable names the step of which no version
-  /// is served.
+  /// The models of the steps of an ensemble, by step. kUnavailable names the step of which no
+  /// version is served.
   Result<std::vector<ModelLease>> FindSteps(const ServedModel& ensemble) const;
-  /// The names of the models of the steps, if `entry` is an ensemble that was not put into the table
-  /// yet.
+  /// The names of the models of the steps, if `entry` is an ensemble that was not put into the
+  /// table yet.
   static std::vector<std::string> StepsOf(const Entry& entry);
   /// Whether the models that are served now fit the steps of `entry`, if that is an ensemble that
   /// was not put into the table yet. The errors are those of FindSteps() and ::lagoon::CheckSteps.

@@ -20,7 +20,7 @@ inline constexpr int kMaxEnsembleSteps = 64;
 
 /// One run of a model for each request of the ensemble.
 struct EnsembleStep {
-  /// A tensor of the model, and what it is in the ensemble: an index into EnsembleSettings::tensors.
+  /// A tensor of the model, and its index in EnsembleSettings::tensors.
   using Link = std::pair<std::string, std::size_t>;
 
   std::string name;  // for messages: "step[1] (model 'resnet')", by the order of config.pbtxt
@@ -31,8 +31,8 @@ struct EnsembleStep {
 };
 
 struct EnsembleSettings {
-  /// The inputs of the ensemble in the order of `config`, then what the steps write. Each is written
-  /// once: by the client or by a step.
+  /// The inputs of the ensemble in the order of `config`, then what the steps write. Each is
+  /// written once: by the client or by a step.
   std::vector<std::string> tensors;
   std::size_t inputs = 0;            // how many of `tensors` are inputs of the ensemble
   std::vector<std::size_t> outputs;  // the tensor of each output of `config`

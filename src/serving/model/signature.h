@@ -62,8 +62,8 @@ struct DeclaredTensors {
 Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config);
 
 /// The same of an ensemble, with the batch dimension, and with dims that may be open (-1).
-/// kInvalidArgument or kUnimplemented names a tensor without a name, a type or dims that can be, and
-/// one with a reshape.
+/// kInvalidArgument or kUnimplemented names a tensor without a name, a type or dims that can be,
+/// and one with a reshape.
 Result<DeclaredTensors> TensorsOfEnsemble(const inference::ModelConfig& config);
 
 /// Checks what `config` declares against the model's own `inputs` and `outputs` (-1: open). Fills

@@ -47,7 +47,8 @@ EnsembleRun::EnsembleRun(Flight& flight, StepRunner& runner, std::vector<ModelLe
 
 EnsembleRun::~EnsembleRun() = default;
 
-// ---- Steps start
+// ---- Steps start: each as a request of its model. A job program would run models of fixed shapes
+// and without batches; this way any shape, batches, strings and models in parts work.
 
 void EnsembleRun::Advance() {
   const std::shared_ptr<Flight> self = flight_.shared_from_this();  // which owns this run

@@ -14,19 +14,19 @@
 
 namespace lagoon {
 
-/// Which steps have run, which may run next, and what they read and have made. One thread at a time.
+/// Which steps have run, which may run next, and what they read and make. One thread at a time.
 class EnsembleSteps {
  public:
-  /// `models`: by step. Only those steps are needed that lead to an output that the client has asked
-  /// for. `request` is borrowed until the last call of RequestOf() and TakeAnswer().
+  /// `models`: by step. Only those steps are needed that lead to an output that the client has
+  /// asked for. `request` is borrowed until the last call of RequestOf() and TakeAnswer().
   EnsembleSteps(const EnsembleSettings& settings, const Request& request,
                 std::vector<ModelLease> models);
 
   /// A needed step that has not started and whose inputs are there; it counts as running now.
   std::optional<std::size_t> TakeReady();
-  /// The request of the step, without `room`, which keeps what it reads. A tensor is let go of behind
-  /// its last reader. Once per step, behind TakeReady() and before TakeModel(). Where it throws,
-  /// nothing has changed.
+  /// The request of the step, without `room`, which keeps what it reads. A tensor is let go of
+  /// behind its last reader. Once per step, behind TakeReady() and before TakeModel(). Where it
+  /// throws, nothing has changed.
   InferRequest RequestOf(std::size_t step);
   ModelLease TakeModel(std::size_t step) { return std::move(steps_[step].model); }
   /// The step has started as the request `handle`.

@@ -115,8 +115,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   void Finished(const JobResult& result, const StatisticsRecorder::Batch& batch);
   // ---- Of an ensemble
 
-  /// The request waits for those of the steps (EnsembleRun), whose models are leased. After an error
-  /// or an exception no step was started.
+  /// The request waits for those of the steps (EnsembleRun), whose models are leased. After an
+  /// error or an exception no step was started.
   Status RunSteps(StepRunner& runner, std::vector<ModelLease> steps);
   /// Goes on with the steps, now or on the thread of NextParts. False: the request has none.
   bool AdvanceSteps();
