@@ -25,8 +25,8 @@ EnsembleSteps::EnsembleSteps(const EnsembleSettings& settings, const Request& re
     const auto name = std::ranges::find(settings.tensors, input.name);  // BindRequest() knows it
     Tensor& tensor = tensors_[static_cast<std::size_t>(name - settings.tensors.begin())];
     tensor.given = &input;
-    tensor.there = true;
   }
+  for (std::size_t i = 0; i < settings.inputs; ++i) tensors_[i].there = true;
   for (const std::size_t output : request.binding.outputs) {
     tensors_[settings.outputs[output]].answered = true;
   }
@@ -74,6 +74,7 @@ InferRequest EnsembleSteps::RequestOf(std::size_t step) {
       request.inputs.push_back({name, given->type, given->dims, given->data});
       continue;
     }
+    if (index < settings_.inputs) continue;  // the client has left it out, as BindRequest() allows
     const OutputTensor& made = *payload->made.emplace_back(tensors_[index].made);
     request.inputs.push_back({name, made.type, made.dims, {made.data.data(), made.data.size()}});
   }
@@ -147,6 +148,11 @@ InferResponse EnsembleSteps::TakeTimes() {
   InferResponse times;
   if (times_) {
     times = std::move(*times_);
+    // Steps that run at the same time may wait for their plans at the same time.
+    const Nanoseconds computing = times.job.computed - times.job.inputs_copied;
+    const Nanoseconds between = std::clamp(computing, Nanoseconds(0), times.plan_wait_between);
+    times.plan_wait -= times.plan_wait_between - between;
+    times.plan_wait_between = between;
   } else {
     times.job = WithoutJob(Outcome::kFailed, Now());
   }
