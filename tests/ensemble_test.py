@@ -63,7 +63,7 @@ def add_classify(repository, config="max_batch_size: 8 dynamic_batching { }"):
 
 def add_ensemble(repository, config=CONFIG, name="pipeline"):
     (repository / name / "1").mkdir(parents=True, exist_ok=True)
-    (repository / name / "config.pbtxt").write_text(config.replace('name: "pipeline"', f'name: "{name}"'))
+    (repository / name / "config.pbtxt").write_text(config.replace('name: "pipeline"', f'name: "{name}"', 1))
     (repository / name / "labels.txt").write_text("cat\ndog\nfox\n")
 
 
