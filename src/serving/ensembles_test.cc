@@ -218,6 +218,21 @@ TEST_F(EnsemblesTest, OnlyStepsRunThatTheAnswerNeeds) {
   EXPECT_EQ(StatisticsOf("difference").success.count, 0u);
 }
 
+/// Counts what it is asked for; refuses above `most`.
+class CountingRoom final : public AnswerRoom {
+ public:
+  explicit CountingRoom(std::size_t most) : most_(most) {}
+  Status Take(std::size_t bytes) override {
+    if (bytes > most_) return Fail(ErrorCode::kUnavailable, "no room");
+    taken = bytes;
+    return {};
+  }
+  std::atomic<std::size_t> taken{0};
+
+ private:
+  const std::size_t most_;
+};
+
 /// Two steps that do not need each other: "slow" is held.
 std::string Beside() {
   return Tensor("input", "x", "256, 1024") + Tensor("output", "y", "256, 1024") +
@@ -232,11 +247,18 @@ TEST_F(EnsemblesTest, StepsThatDoNotNeedEachOtherRunAtTheSameTime) {
   AddEnsemble("beside", Beside());
   Open();
   gates_->blocks.Close();
-  const Sent sent = Send(SlowRequest("beside"));
+  constexpr std::size_t kBytes = kSlowRows * kSlowColumns * sizeof(float);
+  const auto room = std::make_shared<CountingRoom>(2 * kBytes);
+  InferRequest request = SlowRequest("beside");
+  request.room = room;
+  Sent sent = Send(std::move(request));
   AwaitRunning(sent);
-  while (StatisticsOf("quick").success.count == 0) std::this_thread::yield();
+  while (room->taken < 2 * kBytes) std::this_thread::yield();  // until both have jobs
   EXPECT_FALSE(sent.Answered());
   LetGo();
+  const Answer answer = sent.answer.get();
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->outputs.size(), 2u);
 }
 
 /// "x" through "slow", which is held, and "quick".
@@ -294,21 +316,6 @@ TEST_F(EnsemblesTest, TheErrorOfAStepNamesTheStep) {
                     HasSubstr("1 to 2")));
   EXPECT_EQ(StatisticsOf("six").fail.count, 1u);
 }
-
-/// Counts what it is asked for; refuses above `most`.
-class CountingRoom final : public AnswerRoom {
- public:
-  explicit CountingRoom(std::size_t most) : most_(most) {}
-  Status Take(std::size_t bytes) override {
-    if (bytes > most_) return Fail(ErrorCode::kUnavailable, "no room");
-    taken = bytes;
-    return {};
-  }
-  std::atomic<std::size_t> taken{0};
-
- private:
-  const std::size_t most_;
-};
 
 TEST_F(EnsemblesTest, TheTensorsBetweenStepsTakeRoomToo) {
   AddTwoAndThree();
