@@ -142,6 +142,8 @@ GROUPS = {
 TREE_GROUPS = {
     "gpu-device": ("lagoon_device_tests", "src/device/lagoon_device_tests",
                    ["--gtest_filter=Gpu*:KernelStreams*:Watchdog*:FakeCuda.*"]),
+    "ensembles": ("lagoon_serving_tests", "src/serving/lagoon_serving_tests",
+                  ["--gtest_filter=Ensemble*:*WrongEnsemble*"]),
     "world": ("lagoon_world_tests", "tests/lagoon_world_tests", ["--seconds", "150", "--shorten", "0", "--kinds", "1"]),
 }
 
@@ -1017,6 +1019,25 @@ MUTANTS = [
     ("gpu-best-effort-takes-all-priorities", "real-time grids wait for streams that best-effort grids have",
      "src/device/cuda/kernel_streams.cc", "best_effort && priorities_ > 1 ? priorities_ - 2 : priorities_ - 1", "priorities_ - 1",
      ["gpu-device"]),
+    # Requests that run through several models.
+    ("ensemble-runs-every-step", "steps run that no requested output needs", "src/serving/request/ensemble_steps.cc",
+     "if (tensor.answered || tensor.readers > 0) step.asked", "step.asked", ["ensembles"]),
+    ("ensemble-frees-an-output", "an output that a step reads too is gone when the request is answered",
+     "src/serving/request/ensemble_steps.cc", "--tensor.readers == 0 && !tensor.answered", "--tensor.readers == 0", ["ensembles"]),
+    ("ensemble-steps-own-deadlines", "a step keeps the deadline of its model and not that of the whole", "src/serving/device_core.cc",
+     "given != nullptr ? *given : DeadlineOf", "DeadlineOf", ["ensembles"]),
+    ("ensemble-tensors-take-no-room", "only the last step's tensors count as memory of the answer",
+     "src/serving/request/ensemble_run.cc", "room_->bytes_ += bytes - std::exchange(taken_, bytes);", "room_->bytes_ = bytes;",
+     ["ensembles"]),
+    ("ensemble-cancel-leaves-the-step", "a cancel lets the step that runs go on", "src/serving/request/ensemble_run.cc",
+     "  CancelSteps();\n  GoOn();  //", "  GoOn();  //", ["ensembles"]),
+    ("ensemble-without-its-step", "an ensemble counts as ready when a step is unloaded", "src/serving/device_core.cc",
+     "  models_.Put(name, std::move(none), removed);\n  CheckEnsembles();\n",
+     "  models_.Put(name, std::move(none), removed);\n", ["ensembles"]),
+    ("ensemble-any-shape", "steps with other shapes are taken", "src/serving/model/ensemble_check.cc",
+     "a == b || a == -1 || b == -1", "a == b || true", ["ensembles"]),
+    ("ensemble-unread-tensor", "a tensor that nothing reads is taken", "src/serving/config/ensemble_settings.cc",
+     "if (used[i]) continue;", "if (i + 1 > 0) continue;", ["ensembles"]),
     # What only a whole server shows.
     ("world-kernel-loaded-twice", "each compiled plan and reload takes handles of kernels for ever",
      "src/device/host/kernel_table.h", "if (found != handles_.end()) return found->second;", "", ["world"]),

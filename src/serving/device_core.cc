@@ -85,7 +85,7 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   std::vector<SharedModel*> loaded;
   LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, core->models_.FindAll(""));
   for (const ModelLease& lease : leases) {
-    if (!lease->model->is_program()) loaded.push_back(&*lease);
+    if (lease->model->is_compiled()) loaded.push_back(&*lease);
   }
   LAGOON_RETURN_IF_ERROR(core->KeepShares("", loaded));
   core->shares_->Start(*core->device_);
@@ -95,7 +95,12 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
 // ---- Loading and unloading while models serve
 
 Status DeviceCore::LoadModel(const std::string& name, const LoadOverride& with) {
-  Status loaded = WithoutExceptions([&] { return LoadAnew(name, with); });
+  return LoadNoting(name, with, /*as_step=*/false);
+}
+
+/// `as_step`: of an ensemble.
+Status DeviceCore::LoadNoting(const std::string& name, const LoadOverride& with, bool as_step) {
+  Status loaded = WithoutExceptions([&] { return LoadAnew(name, with, as_step); });
   // Only this code is about the model itself, and not about its name or the moment.
   if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
     const Status noted = WithoutExceptions([&]() -> Status {
@@ -107,12 +112,17 @@ Status DeviceCore::LoadModel(const std::string& name, const LoadOverride& with) 
   return loaded;
 }
 
-Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with) {
+Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with, bool as_step) {
   LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   // Without the mutex, as loading may take minutes, and other models may change meanwhile.
   LAGOON_ASSIGN_OR_RETURN(
       std::unique_ptr<ModelTable::Entry> entry,
       models_.LoadOne(options_.repository, name, with, *device_, load_options_));
+  if (as_step && !ModelTable::StepsOf(*entry).empty()) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("model '{}' is an ensemble itself, which cannot be a step", name));
+  }
+  LAGOON_RETURN_IF_ERROR(LoadSteps(name, *entry));
   const MutexLock changing(change_mutex_);
   ModelTable::Removed before = MakeRoom(name, *entry);
   std::vector<SharedModel*> started;
@@ -120,7 +130,7 @@ Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with) {
   const Status ready = WithoutExceptions([&]() -> Status {
     for (auto& [number, version] : entry->versions) {
       LAGOON_RETURN_IF_ERROR(version.loaded->Start(*dispatcher_, *maker_));
-      started.push_back(version.loaded.get());
+      if (version.loaded->model->is_compiled()) started.push_back(version.loaded.get());
     }
     return KeepShares(name, started);
   });
@@ -129,8 +139,29 @@ Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with) {
     return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(ready.error()));
   }
   models_.Put(name, std::move(entry), before);
+  CheckEnsembles();
   for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
+}
+
+/// Of an ensemble: loads the models of its steps that are not served, and checks that they fit.
+Status DeviceCore::LoadSteps(const std::string& name, const ModelTable::Entry& entry) {
+  for (const std::string& step : ModelTable::StepsOf(entry)) {
+    if (models_.Find(step, "")) continue;
+    spdlog::info("model '{}': loads model '{}', which is a step of it", name, step);
+    Status loaded = LoadNoting(step, {}, /*as_step=*/true);
+    if (!loaded) {
+      return Annotate(fmt::format("model '{}' cannot be loaded", name), std::move(loaded).error());
+    }
+  }
+  const Status fits = models_.CheckEnsemble(entry);
+  if (fits) return {};
+  return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(fits.error()));
+}
+
+/// After each change of the table.
+void DeviceCore::CheckEnsembles() {
+  UntilMemorySuffices([&] { models_.CheckEnsembles(); });
 }
 
 /// Takes all the memory that is needed to let `entry` take the place of the model, so that this
@@ -150,6 +181,7 @@ Status DeviceCore::UnloadModel(const std::string& name) {
   ModelTable::Removed removed = MakeRoom(name, *none);
   LAGOON_RETURN_IF_ERROR(KeepShares(name, {}));
   models_.Put(name, std::move(none), removed);
+  CheckEnsembles();
   for (const auto& lender : removed) Stop(lender->TakeBack());
   spdlog::info("model '{}': unloaded", name);
   return {};
@@ -193,7 +225,9 @@ Status DeviceCore::KeepShares(const std::string& name, std::span<SharedModel* co
   std::vector<SharedModel*> gone;
   if (const Result<std::vector<ModelLease>> leases = models_.FindAll(name);
       leases && !name.empty()) {
-    for (const ModelLease& lease : *leases) gone.push_back(&*lease);
+    for (const ModelLease& lease : *leases) {
+      if (lease->model->is_compiled()) gone.push_back(&*lease);
+    }
   }
   return shares_->Replace(gone, come, device_->Now());
 }
@@ -207,11 +241,11 @@ Status DeviceCore::SetSharesRules(const SharesRules& rules) const {
 Status DeviceCore::ResizeShare(const std::string& model, const std::string& version,
                                const ShareWanted& wanted) const {
   LAGOON_ASSIGN_OR_RETURN(const ModelLease found, models_.Find(model, version));
-  if (found->model->is_program()) {
+  if (!found->model->is_compiled()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model '{}' is a job program, which has no share: the models that it "
-                            "runs have",
-                            found->model->name()));
+                fmt::format("model '{}' is {}, which has no share: the models that it runs have",
+                            found->model->name(),
+                            found->model->is_program() ? "a job program" : "an ensemble"));
   }
   const Status resized = shares_->Resize(*found, wanted, device_->Now());
   if (resized) return {};
@@ -271,8 +305,8 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
   return statistics;
 }
 
-Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCallback& callback) {
-  LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
+Result<std::shared_ptr<Flight>> DeviceCore::Admit(ModelLease lease, InferRequest& request,
+                                                  const TimePoint* given, InferCallback& callback) {
   ServedModel& model = *lease->model;
   const TimePoint now = device_->Now();
   if (request.arrival == TimePoint{}) request.arrival = now;
@@ -301,13 +335,13 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(InferRequest& request, InferCa
     padding.error().message.insert(0, fmt::format("model '{}': ", model.name()));
     return refuse(std::move(padding).error());
   }
-  const TimePoint deadline = DeadlineOf(request, model.settings());
+  const TimePoint deadline = given != nullptr ? *given : DeadlineOf(request, model.settings());
   if (deadline <= now) {
-    TellOfLate(model, request, deadline);
+    if (given == nullptr) TellOfLate(model, request, deadline);  // else the ensemble's end tells
     return refuse(TimeoutError(model.name()));
   }
   const std::int64_t rows = model.RowsOf(binding->dims);
-  if (!model.is_program()) model.load().Arrived(rows, now);
+  if (model.is_compiled()) model.load().Arrived(rows, now);
   std::string id = std::move(request.id);
   const Nanoseconds off_core =
       late_ && deadline != kNoDeadline ? dispatcher_->Stats().off_core : Nanoseconds(0);
@@ -337,7 +371,10 @@ void DeviceCore::TellOfLate(const ServedModel& model, const InferRequest& reques
 
 RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   Result<std::shared_ptr<Flight>> admitted =
-      WithoutExceptions([&] { return Admit(request, callback); });
+      WithoutExceptions([&]() -> Result<std::shared_ptr<Flight>> {
+        LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
+        return Admit(std::move(lease), request, nullptr, callback);
+      });
   if (!admitted) {
     request.payload.reset();
     callback(tl::unexpected<Error>(std::move(admitted).error()));
@@ -352,8 +389,29 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   return flight.handle();
 }
 
+RequestHandle DeviceCore::InferStep(ModelLease model, InferRequest request, TimePoint deadline,
+                                    InferCallback callback) {
+  Result<std::shared_ptr<Flight>> admitted =
+      WithoutExceptions([&] { return Admit(std::move(model), request, &deadline, callback); });
+  if (!admitted) {
+    request.payload.reset();
+    callback(tl::unexpected<Error>(std::move(admitted).error()));
+    return RequestHandle{};
+  }
+  Flight& flight = **admitted;
+  flights_.AddStep(flight);
+  const RequestHandle handle = flight.handle();
+  Status passed = WithoutExceptions([&] { return Pass(*admitted); });
+  if (!passed) flight.Refuse(std::move(passed).error());
+  return handle;
+}
+
 /// Hands the request over to what answers it. After an error nothing has it.
 Status DeviceCore::Pass(const std::shared_ptr<Flight>& flight) {
+  if (flight->model().is_ensemble()) {
+    LAGOON_ASSIGN_OR_RETURN(std::vector<ModelLease> steps, models_.FindSteps(flight->model()));
+    return flight->RunSteps(*this, std::move(steps));
+  }
   Sequences* const sequences = flight->version().sequences.get();
   return sequences != nullptr ? sequences->Add(flight) : PassOn(flight, *maker_);
 }

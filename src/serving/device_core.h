@@ -19,6 +19,7 @@
 #include "serving/late/late_requests.h"
 #include "serving/model_table.h"
 #include "serving/request/batcher.h"
+#include "serving/request/ensemble_run.h"
 #include "serving/request/flights.h"
 #include "serving/request/plan_maker.h"
 #include "serving/shares/share_keeper.h"
@@ -28,7 +29,7 @@ namespace lagoon {
 /// Opens the device, loads the models onto it and serves them. When the device is lost, requests in
 /// flight and all later ones are answered kUnavailable. The methods do what the methods of
 /// Inference and of its facets with the same names do.
-class DeviceCore {
+class DeviceCore final : private StepRunner {
  public:
   /// As OpenCore(). `on_lost` is called once, on any thread, when the device is lost.
   static Result<std::unique_ptr<DeviceCore>> Open(const CoreOptions& options,
@@ -76,12 +77,21 @@ class DeviceCore {
       : options_(options), kernels_(std::move(device.kernels)), device_(std::move(device.device)) {}
   Status CheckShares(std::span<SharedModel* const> come) const;
   Status KeepShares(const std::string& name, std::span<SharedModel* const> come) const;
-  Status LoadAnew(const std::string& name, const LoadOverride& with);
+  Status LoadNoting(const std::string& name, const LoadOverride& with, bool as_step);
+  Status LoadAnew(const std::string& name, const LoadOverride& with, bool as_step);
   ModelTable::Removed MakeRoom(const std::string& name, ModelTable::Entry& entry)
       REQUIRES(change_mutex_);
   void Stop(std::unique_ptr<LoadedVersion> version) REQUIRES(change_mutex_);
-  /// After an error, or an exception, `callback` is as it was.
-  Result<std::shared_ptr<Flight>> Admit(InferRequest& request, InferCallback& callback);
+  Status LoadSteps(const std::string& name, const ModelTable::Entry& entry);
+  void CheckEnsembles();
+  // StepRunner
+  RequestHandle InferStep(ModelLease model, InferRequest request, TimePoint deadline,
+                          InferCallback callback) override;
+  void CancelStep(RequestHandle step) override { Cancel(step); }
+  /// `deadline`: null: as the request and the model have it. After an error, or an exception,
+  /// `callback` is as it was.
+  Result<std::shared_ptr<Flight>> Admit(ModelLease lease, InferRequest& request,
+                                        const TimePoint* deadline, InferCallback& callback);
   void TellOfLate(const ServedModel& model, const InferRequest& request, TimePoint deadline) const;
   Status Pass(const std::shared_ptr<Flight>& flight);
 

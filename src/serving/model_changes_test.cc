@@ -157,7 +157,7 @@ TEST_F(ModelChangesTest, WhatARequestMustNotBringIsRefusedAndTheModelStays) {
       {{R"({"default_model_filename":"../../other/1/model.onnx"})", {}}, "default_model_filename"},
       {{R"({"default_model_filename":"/etc/passwd"})", {}}, "default_model_filename"},
       {{R"({"output":[{"name":"y","label_filename":"../other/labels"}]})", {}}, "label_filename"},
-      {{R"({"ensemble_scheduling":{}})", {}}, "ensemble_scheduling", ErrorCode::kUnimplemented},
+      {{R"({"ensemble_scheduling":{}})", {}}, "ensemble_scheduling has 0 steps"},
       {{"{}", {{"../x/1/model.onnx", model}}}, "'../x/1/model.onnx'"},
       {{"{}", {{"/1/model.onnx", model}}}, "'/1/model.onnx'"},
       {{"{}", {{"1/../../model.onnx", model}}}, "'1/../../model.onnx'"},

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "serving/model/ensemble_check.h"
 
 namespace lagoon {
 namespace {
@@ -16,6 +18,10 @@ namespace {
 void LogLoaded(const ServedModel& model, const ModelStatus& status) {
   for (const std::string& warning : status.warnings) {
     spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), warning);
+  }
+  if (model.is_ensemble()) {
+    return spdlog::info("model '{}' version {}: ensemble of {} step(s)", model.name(),
+                        model.version(), model.settings().ensemble->steps.size());
   }
   const std::string alone =
       model.plan() == nullptr
@@ -79,9 +85,31 @@ Status ModelTable::Load(const std::string& repository, Device& device, const Loa
     const MutexLock lock(mutex_);
     models_[model.name] = std::move(entry);
   }
+  LoadSteps(models, device, options);
   for (const std::string& name : names.value_or(std::vector<std::string>())) AddAbsent(name);
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
   return {};
+}
+
+/// Loads the models of the steps of ensembles that were asked for. An ensemble is no step.
+void ModelTable::LoadSteps(const std::vector<RepositoryModel>& models, Device& device,
+                           const LoadOptions& options) {
+  std::set<std::string> steps;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [name, entry] : models_) {
+      for (const std::string& step : StepsOf(*entry)) {
+        const auto found = models_.find(step);
+        if (found != models_.end() && found->second->not_loaded) steps.insert(step);
+      }
+    }
+  }
+  for (const RepositoryModel& model : models) {
+    if (!steps.contains(model.name)) continue;
+    auto entry = LoadModel(model, std::nullopt, device, options);
+    const MutexLock lock(mutex_);
+    models_[model.name] = std::move(entry);
+  }
 }
 
 /// Adds a model that was asked for, if the repository does not have it.
@@ -309,6 +337,75 @@ void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker)
     if (!lease->model->is_program()) continue;
     note(*version, lease->model->StartProgram(device, dispatcher, find));
   }
+  CheckEnsembles();
+}
+
+// ---- Ensembles
+
+std::vector<std::string> ModelTable::StepsOf(const Entry& entry) {
+  std::set<std::string> names;
+  for (const auto& [number, version] : entry.versions) {
+    if (version.loaded == nullptr || !version.loaded->model->is_ensemble()) continue;
+    for (const EnsembleStep& step : version.loaded->model->settings().ensemble->steps) {
+      names.insert(step.model);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+Result<std::vector<ModelLease>> ModelTable::FindSteps(const ServedModel& ensemble) const {
+  const MutexLock lock(mutex_);
+  return FindStepsNow(ensemble);
+}
+
+Result<std::vector<ModelLease>> ModelTable::FindStepsNow(const ServedModel& ensemble) const {
+  std::vector<ModelLease> steps;
+  for (const EnsembleStep& step : ensemble.settings().ensemble->steps) {
+    Result<ModelLease> found = FindVersion(step.model, step.version);
+    if (!found) {
+      // Not kNotFound: the client has named the ensemble, which is there.
+      return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", step.name, found.error().message));
+    }
+    steps.push_back(*std::move(found));
+  }
+  return steps;
+}
+
+Status ModelTable::CheckNow(const ServedModel& ensemble) const {
+  LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, FindStepsNow(ensemble));
+  std::vector<StepModel> steps;
+  for (const ModelLease& lease : leases) {
+    steps.push_back({lease->model->signature(), lease->model->settings()});
+  }
+  return ::lagoon::CheckSteps({ensemble.signature(), ensemble.settings()}, steps);
+}
+
+Status ModelTable::CheckEnsemble(const Entry& entry) const {
+  const MutexLock lock(mutex_);
+  for (const auto& [number, version] : entry.versions) {
+    if (version.loaded == nullptr || !version.loaded->model->is_ensemble()) continue;
+    LAGOON_RETURN_IF_ERROR(CheckNow(*version.loaded->model));
+  }
+  return {};
+}
+
+void ModelTable::CheckEnsembles() {
+  const MutexLock lock(mutex_);
+  for (const auto& [name, entry] : models_) {
+    for (auto& [number, version] : entry->versions) {
+      if (version.lender == nullptr) continue;
+      const ModelLease lease = version.lender->Borrow();
+      if (!lease || !lease->model->is_ensemble()) continue;
+      ModelStatus& status = version.status;
+      const Status fits = CheckNow(*lease->model);
+      const std::string reason = fits ? "" : fits.error().message;
+      if (status.reason == reason) continue;
+      status.reason = reason;
+      status.state = fits ? ModelState::kReady : ModelState::kUnavailable;
+      if (!fits) LogFailed(status);
+      if (fits) spdlog::info("model '{}' version {}: its steps are served again", name, number);
+    }
+  }
 }
 
 std::vector<ServedModel*> ModelTable::Programs() const {
@@ -344,6 +441,11 @@ void ModelTable::StopBatchers() {
 
 Result<ModelLease> ModelTable::Find(const std::string& model, const std::string& version) const {
   const MutexLock lock(mutex_);
+  return FindVersion(model, version);
+}
+
+Result<ModelLease> ModelTable::FindVersion(const std::string& model,
+                                           const std::string& version) const {
   LAGOON_ASSIGN_OR_RETURN(const Entry* entry, FindEntry(model));
   const Entry::Version* found = nullptr;
   if (version.empty()) {

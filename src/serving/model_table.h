@@ -72,6 +72,19 @@ class ModelTable {
   /// has the reason), or says that the model is not loaded.
   Result<ModelLease> Find(const std::string& model, const std::string& version) const;
 
+  /// The models of the steps of an ensemble, by step. kUnavailable names the step of which no
+  /// version is served.
+  Result<std::vector<ModelLease>> FindSteps(const ServedModel& ensemble) const;
+  /// The names of the models of the steps, if `entry` is an ensemble that was not put into the
+  /// table yet.
+  static std::vector<std::string> StepsOf(const Entry& entry);
+  /// Whether the models that are served now fit the steps of `entry`, if that is an ensemble that
+  /// was not put into the table yet. The errors are those of FindSteps() and ::lagoon::CheckSteps.
+  Status CheckEnsemble(const Entry& entry) const;
+  /// Makes each ensemble unavailable whose steps are not served or do not fit any more, and
+  /// available again when they do. After Start(), and after each Put().
+  void CheckEnsembles();
+
   /// All served versions of `model`, or of all models if it is empty, in order of names and
   /// versions.
   Result<std::vector<ModelLease>> FindAll(const std::string& model) const;
@@ -82,7 +95,13 @@ class ModelTable {
   std::vector<std::string> Names() const;
 
  private:
+  Result<ModelLease> FindVersion(const std::string& model, const std::string& version) const
+      REQUIRES(mutex_);
+  Result<std::vector<ModelLease>> FindStepsNow(const ServedModel& ensemble) const REQUIRES(mutex_);
+  Status CheckNow(const ServedModel& ensemble) const REQUIRES(mutex_);
   Result<const Entry*> FindEntry(const std::string& model) const REQUIRES(mutex_);
+  void LoadSteps(const std::vector<RepositoryModel>& models, Device& device,
+                 const LoadOptions& options) EXCLUDES(mutex_);
   void AddAbsent(const std::string& name) EXCLUDES(mutex_);
   Entry& PlaceOf(const std::string& name) REQUIRES(mutex_);
   std::vector<ServedModel*> Programs() const REQUIRES(mutex_);

@@ -52,7 +52,7 @@ Status ForClients(bool load, const std::string& model, const Status& changed) {
 }
 
 Status CheckRepositoryParameter(std::string_view name) {
-  // No model of Lagoon depends on another one, but for job programs, which stay.
+  // The models that an ensemble or a job program runs stay.
   if (name == "unload_dependents") return {};
   return Fail(ErrorCode::kUnimplemented,
               fmt::format("parameter {} is not supported; a load takes 'config' and 'file:PATH'",

@@ -108,7 +108,8 @@ TEST_P(RefusedField, IsNamedWithItsLine) {
 }
 INSTANTIATE_TEST_SUITE_P(
     ParseConfig, RefusedField,
-    ::testing::Values(FieldCase{"ensemble_scheduling { step [] }", "ensemble_scheduling"},
+    ::testing::Values(FieldCase{"ensemble_scheduling { step [ { model_namespace: \"other\" } ] }",
+                                "ensemble_scheduling.step[0].model_namespace"},
                       FieldCase{"sequence_batching { iterative_sequence: true }",
                                 "sequence_batching.iterative_sequence"},
                       FieldCase{"input [ {}, { optional: true } ]", "input[1].optional"},

@@ -84,9 +84,9 @@ Status CheckBackend(const inference::ModelConfig& config) {
   if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan" &&
       !of_program) {
     return Fail(ErrorCode::kUnimplemented,
-                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx' and 'lagoon_plan', "
-                            "and with backend '{}' also '{}'",
-                            platform, kProgramBackend, kProgramBackend));
+                fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx', 'lagoon_plan' and "
+                            "'{}', and with backend '{}' also '{}'",
+                            platform, kEnsemblePlatform, kProgramBackend, kProgramBackend));
   }
   return {};
 }
@@ -147,7 +147,8 @@ Status ReadQueueSize(const inference::ModelConfig& config, ModelSettings& settin
 Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                                    std::vector<std::string>& warnings) {
   ModelSettings settings;
-  LAGOON_RETURN_IF_ERROR(CheckBackend(config));
+  LAGOON_ASSIGN_OR_RETURN(settings.ensemble, ReadEnsemble(config));
+  if (!settings.ensemble) LAGOON_RETURN_IF_ERROR(CheckBackend(config));
   settings.program = config.backend() == kProgramBackend;
   settings.decoupled = config.model_transaction_policy().decoupled();
   if (settings.program) {

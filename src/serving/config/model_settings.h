@@ -16,6 +16,7 @@
 #include "plan/tensor.h"
 #include "sched/job.h"
 #include "serving/config/batching_settings.h"
+#include "serving/config/ensemble_settings.h"
 #include "serving/config/model_config.pb.h"
 #include "serving/config/sequence_settings.h"
 #include "serving/config/share_settings.h"
@@ -46,6 +47,7 @@ struct ModelSettings {
   Nanoseconds deadline{0};                         // lagoon.deadline_ms; 0: none
   BatchingSettings batching;                       // dynamic_batching, lagoon.places
   std::optional<SequenceSettings> sequences;       // sequence_batching
+  std::optional<EnsembleSettings> ensemble;        // ensemble_scheduling
   ShareSettings share;                             // lagoon.share, lagoon.weight
   std::map<std::string, std::int64_t> dimensions;  // lagoon.dimension.NAME: sizes of symbolic dims
   Precision precision = Precision::kFp32;          // precision

@@ -56,8 +56,12 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
                 fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
                             device.info().name));
   }
-  LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
-                                             : model->Compile(device, options));
+  if (model->is_ensemble()) {
+    LAGOON_RETURN_IF_ERROR(model->LoadEnsemble());
+  } else {
+    LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
+                                               : model->Compile(device, options));
+  }
   return model;
 }
 
@@ -226,6 +230,15 @@ Status ServedModel::LoadProgram() {
   return {};
 }
 
+Status ServedModel::LoadEnsemble() {
+  inference::ModelConfig& config = source_.file.config;
+  LAGOON_ASSIGN_OR_RETURN(DeclaredTensors tensors, TensorsOfEnsemble(config));
+  LAGOON_ASSIGN_OR_RETURN(
+      signature_,
+      CompleteConfig(std::move(tensors.inputs), std::move(tensors.outputs), config, warnings_));
+  return ReadLabels(source_.folder, config, signature_);
+}
+
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {
   queues_.reserve(2);  // where memory runs out, no queue stays that is not known here
   LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
@@ -361,10 +374,10 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
     Result<const ServedModel*> model = find(model_name);
     const std::string parameter = fmt::format("parameter 'lagoon.model.{}'", role);
     if (!model) return Annotate(parameter, std::move(model).error());
-    if ((*model)->is_program()) {
+    if (!(*model)->is_compiled()) {
       return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("{}: '{}' is a job program itself; it takes a compiled model",
-                              parameter, model_name));
+                  fmt::format("{}: '{}' is {}; it takes a compiled model", parameter, model_name,
+                              (*model)->is_program() ? "a job program itself" : "an ensemble"));
     }
     if (real_time && (*model)->settings().job_class != JobClass::kRealTime) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -501,6 +514,7 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
     }
     return statistics;
   }
+  if (is_ensemble()) return statistics;
   statistics.pending = dispatcher.Pending(queue_);
   if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
   return statistics;

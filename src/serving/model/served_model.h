@@ -43,18 +43,23 @@ struct ModelSource {
   ConfigFile file;
 };
 
-/// A compiled model, or a job program whose coroutines run other models. Immutable after AddQueues
+/// A compiled model, a job program whose coroutines run other models, or an ensemble, which has a
+/// signature and settings only: EnsembleRun runs it. Immutable after AddQueues
 /// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher,
 /// unless RemoveQueues is called before.
 class ServedModel {
  public:
   /// A model: compiles, takes the profile from the store or measures it, and creates the instances.
+  /// An ensemble: reads what its config declares; its steps are not looked at (CheckSteps()).
   /// A job program: loads its library; kUnimplemented unless the device is a CPU. The device must
   /// be idle, unless LoadOptions::open_idle says otherwise.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const LoadOptions& options);
 
   bool is_program() const { return settings().program; }
+  bool is_ensemble() const { return settings().ensemble.has_value(); }
+  /// Whether it has plans and queues of its own.
+  bool is_compiled() const { return !is_program() && !is_ensemble(); }
 
   /// Called once, before the first request, unless this is a program. A real-time model gets a
   /// second queue, for requests that lower their class.
@@ -173,6 +178,7 @@ class ServedModel {
   void TakePlans(Drafts drafts);
   void ProfileParts(Device& device);
   Status LoadProgram();
+  Status LoadEnsemble();
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -190,13 +192,21 @@ class Side {
 
 /// Fills in the fields of a complete configuration other than the tensors.
 void FillRest(inference::ModelConfig& config) {
-  const bool program = config.backend() == kProgramBackend;
-  config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
-  if (!program) config.set_backend("lagoon");
+  config.mutable_optimization();
+  // Clients take the presence of these fields as a sign that the feature is there.
+  config.clear_response_cache();
+  config.clear_model_transaction_policy();
   if (config.version_policy().policy_choice_case() ==
       inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
     config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
   }
+  if (config.has_ensemble_scheduling()) {
+    config.set_platform(std::string(kEnsemblePlatform));
+    return;
+  }
+  const bool program = config.backend() == kProgramBackend;
+  config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
+  if (!program) config.set_backend("lagoon");
   if (config.default_model_filename().empty()) {
     config.set_default_model_filename(program ? "job.so" : "model.onnx");
   }
@@ -210,20 +220,19 @@ void FillRest(inference::ModelConfig& config) {
     group.set_count(std::max(group.count(), 1));
     ++index;
   }
-  config.mutable_optimization();
-  // Clients take the presence of these fields as a sign that the feature is there.
-  config.clear_response_cache();
-  config.clear_model_transaction_policy();
 }
 
 // ---- Job programs, whose tensors only the configuration declares
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
-constexpr DataType kNumbers[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
-                                 DataType::kFloat64, DataType::kInt8,    DataType::kInt16,
-                                 DataType::kInt32,   DataType::kInt64,   DataType::kUInt8,
-                                 DataType::kUInt16,  DataType::kUInt32,  DataType::kUInt64,
-                                 DataType::kBool};
+
+constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+                               DataType::kFloat64, DataType::kInt8,    DataType::kInt16,
+                               DataType::kInt32,   DataType::kInt64,   DataType::kUInt8,
+                               DataType::kUInt16,  DataType::kUInt32,  DataType::kUInt64,
+                               DataType::kBool,    DataType::kString};
+/// Types of job programs: all but strings.
+constexpr std::span<const DataType> kNumbers{kTypes, std::size(kTypes) - 1};
 
 template <typename Tensors>
 Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensors) {
@@ -239,7 +248,7 @@ Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensor
       elements = dim > 0 && elements <= kMaxElements / dim ? elements * dim : 0;
       if (elements == 0) break;
     }
-    if (spec.name.empty() || type == std::end(kNumbers) || elements == 0) {
+    if (spec.name.empty() || type == kNumbers.end() || elements == 0) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} '{}' is {} {}; a job program's tensors have a name, a type of "
                               "numbers and positive dims, of at most {} elements",
@@ -249,6 +258,36 @@ Result<std::vector<TensorSpec>> Declared(const char* kind, const Tensors& tensor
     spec.type = *type;
   }
   return specs;
+}
+
+// ---- Ensembles
+
+/// Adds one side of an ensemble, with the batch in front of the dims.
+template <typename Tensors>
+Status AddDeclared(const char* kind, const Tensors& tensors, bool batches,
+                   std::vector<TensorSpec>& specs) {
+  for (const auto& tensor : tensors) {
+    const std::string name = fmt::format("{} {}", kind, Quoted(tensor.name()));
+    const auto type = std::ranges::find(kTypes, tensor.data_type(), ConfigType);
+    Dims dims(tensor.dims().begin(), tensor.dims().end());
+    const bool sizes = std::ranges::all_of(dims, [](auto dim) { return dim == -1 || dim > 0; });
+    if (tensor.name().empty() || type == std::end(kTypes) || !sizes) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is {} {}; a tensor of an ensemble has a name, a data_type, and "
+                              "dims that are positive or -1",
+                              name, inference::DataType_Name(tensor.data_type()), ToString(dims)));
+    }
+    if (tensor.has_reshape()) {
+      return Fail(
+          ErrorCode::kUnimplemented,
+          fmt::format("{} has a reshape, which an ensemble does not take: the models of its "
+                      "steps do",
+                      name));
+    }
+    if (batches) dims.insert(dims.begin(), -1);
+    specs.push_back({tensor.name(), *type, std::move(dims)});
+  }
+  return {};
 }
 
 }  // namespace
@@ -325,6 +364,14 @@ Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config) {
   if (tensors.outputs.empty()) {
     return Fail(ErrorCode::kInvalidArgument, "config.pbtxt declares no output of the job program");
   }
+  return tensors;
+}
+
+Result<DeclaredTensors> TensorsOfEnsemble(const inference::ModelConfig& config) {
+  DeclaredTensors tensors;
+  const bool batches = config.max_batch_size() > 0;
+  LAGOON_RETURN_IF_ERROR(AddDeclared("input", config.input(), batches, tensors.inputs));
+  LAGOON_RETURN_IF_ERROR(AddDeclared("output", config.output(), batches, tensors.outputs));
   return tensors;
 }
 

@@ -54,12 +54,17 @@ std::string QuotedNames(const std::vector<TensorSpec>& specs);
 
 inference::DataType ConfigType(DataType type);
 
-/// The tensors of a job program, which only its configuration declares.
+/// The tensors of a job program or an ensemble, which only its configuration declares.
 struct DeclaredTensors {
   std::vector<TensorSpec> inputs, outputs;
 };
 /// kInvalidArgument names a tensor that has no name, no fixed dims or no numeric type.
 Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config);
+
+/// The same of an ensemble, with the batch dimension, and with dims that may be open (-1).
+/// kInvalidArgument or kUnimplemented names a tensor without a name, a type or dims that can be,
+/// and one with a reshape.
+Result<DeclaredTensors> TensorsOfEnsemble(const inference::ModelConfig& config);
 
 /// Checks what `config` declares against the model's own `inputs` and `outputs` (-1: open). Fills
 /// in what `config` leaves out: afterwards `config` is complete and shows what is served. A size

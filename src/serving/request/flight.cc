@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "program/parts.h"
+#include "serving/request/ensemble_run.h"
 #include "serving/request/flights.h"
 #include "serving/request/sequences.h"
 
@@ -191,6 +192,67 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
   }
   Leave();
   return {};
+}
+
+Status Flight::RunSteps(StepRunner& runner, std::vector<ModelLease> steps) {
+  steps_ = std::make_unique<EnsembleRun>(*this, runner, std::move(steps));
+  WaitIn(*steps_);
+  steps_->Advance();
+  HeedCancel();
+  return {};
+}
+
+bool Flight::AdvanceSteps() {
+  if (steps_ == nullptr) return false;
+  steps_->Advance();
+  return true;
+}
+
+void Flight::FinishedSteps(Result<std::vector<OutputTensor>> outputs, InferResponse times) {
+  Status ended = WithoutExceptions([&] { return EndSteps(outputs, times); });
+  if (!ended) Refuse(std::move(ended).error());
+}
+
+/// Answers the request. After an error it has not.
+Status Flight::EndSteps(Result<std::vector<OutputTensor>>& outputs, InferResponse& times) {
+  times.job.outcome = Outcome::kDone;
+  if (!outputs) {
+    Error error = ErrorOfSteps(std::move(outputs).error());
+    using enum ErrorCode;
+    const bool expired = error.code == kDeadlineExceeded;
+    if (error.code == kUnavailable) return tl::unexpected<Error>(std::move(error));
+    times.job.outcome = error.code == kCancelled ? Outcome::kCancelled
+                        : expired                ? Outcome::kExpired
+                                                 : Outcome::kFailed;
+    Record(times.job);
+    Answer(tl::unexpected<Error>(std::move(error)));
+    Leave();
+    return {};
+  }
+  response_.outputs = tensors_.TakeSteps(*std::move(outputs));
+  response_.model = model_.name();
+  response_.version = model_.version();
+  response_.plan_wait = times.plan_wait;
+  response_.plan_wait_between = times.plan_wait_between;
+  response_.job = std::move(times.job);
+  Record(response_.job);
+  Answer(std::move(response_));
+  Leave();
+  return {};
+}
+
+/// As the client of the ensemble sees it.
+Error Flight::ErrorOfSteps(Error error) const {
+  const bool ends = error.code == ErrorCode::kCancelled;
+  if (ends && device_.flights.ended()) {
+    error = {ErrorCode::kUnavailable, device_.flights.why_closed()};
+  } else if (ends && device_.flights.lost()) {
+    error = {ErrorCode::kUnavailable, "the device was lost"};
+  } else if (error.code == ErrorCode::kDeadlineExceeded) {
+    return {error.code, fmt::format("{}: {}", TimeoutError(model_.name()).message, error.message)};
+  }
+  error.message.insert(0, fmt::format("model '{}': ", model_.name()));
+  return error;
 }
 
 void Flight::GoOn(const JobResult& result, const std::shared_ptr<Flight>& self) {

@@ -22,8 +22,10 @@
 
 namespace lagoon {
 
+class EnsembleRun;
 class Flight;
 class Flights;
+class StepRunner;
 class Sequences;
 
 /// Where requests wait for a job: for their plans, or for a batch.
@@ -121,6 +123,17 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
             std::function<void()> taken) override;
   /// The batch has ended. `batch`: its place in the statistics.
   void Finished(const JobResult& result, const StatisticsRecorder::Batch& batch);
+  // ---- Of an ensemble
+
+  /// The request waits for those of the steps (EnsembleRun), whose models are leased. After an
+  /// error or an exception no step was started.
+  Status RunSteps(StepRunner& runner, std::vector<ModelLease> steps);
+  /// Goes on with the steps, now or on the thread of NextParts. False: the request has none.
+  bool AdvanceSteps();
+  void Continue() { device_.parts.Continue(shared_from_this()); }
+  /// Answers with what the steps have made. `times`: the stages and plan_wait; no outputs.
+  void FinishedSteps(Result<std::vector<OutputTensor>> outputs, InferResponse times);
+
   /// Answers with the error, unless the request was answered before.
   void Refuse(Error error);
 
@@ -137,6 +150,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
 
   const Plan& plan() const { return plan_->loaded->plan; }
   Result<JobId> PostJob();
+  Status EndSteps(Result<std::vector<OutputTensor>>& outputs, InferResponse& times);
+  Error ErrorOfSteps(Error error) const;
   Status End(const JobResult& job, const std::shared_ptr<Flight>& self);
   void GoOn(const JobResult& result, const std::shared_ptr<Flight>& self);
   void CountWait(TimePoint until);
@@ -152,7 +167,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   std::shared_ptr<const Request> request_;  // null once the callback is called
   InferCallback callback_;                  // empty once it was called
   RequestTensors tensors_;
-  Sequences* sequences_ = nullptr;  // null: the request is of none, or was answered
+  std::unique_ptr<EnsembleRun> steps_;  // null: the model is no ensemble
+  Sequences* sequences_ = nullptr;      // null: the request is of none, or was answered
   SequenceId sequence_id_;
   std::shared_ptr<ServedPlan> before_;  // of the last part that has finished
   std::shared_ptr<ServedPlan> plan_;    // null while the request waits for it

@@ -20,9 +20,19 @@ Flight*& Flights::ListOf(RequestHandle handle) {
 }
 
 bool Flights::Add(Flight& flight) {
-  const RequestHandle handle{last_handle.fetch_add(1, std::memory_order_relaxed) + 1};
   const MutexLock lock(mutex_);
   if (closed_) return false;
+  Link(flight);
+  return true;
+}
+
+void Flights::AddStep(Flight& flight) {
+  const MutexLock lock(mutex_);
+  Link(flight);
+}
+
+void Flights::Link(Flight& flight) {
+  const RequestHandle handle{last_handle.fetch_add(1, std::memory_order_relaxed) + 1};
   flight.handle_ = handle;
   Flight*& first = ListOf(handle);
   flight.next_ = first;
@@ -30,7 +40,6 @@ bool Flights::Add(Flight& flight) {
   first = &flight;
   flight.listed_ = true;
   ++count_;
-  return true;
 }
 
 void Flights::Remove(Flight& flight) {

@@ -24,6 +24,8 @@ class Flights {
   /// Gives the request a handle that no other request of this process has had. Returns false after
   /// Close(): the request must be refused then.
   bool Add(Flight& flight);
+  /// The same for a step of a request that was added before: also after Close().
+  void AddStep(Flight& flight);
   void Remove(Flight& flight);
   /// Null: no such request is in flight.
   std::shared_ptr<Flight> Find(RequestHandle handle);
@@ -47,6 +49,7 @@ class Flights {
  private:
   static constexpr std::size_t kLists = 256;
 
+  void Link(Flight& flight) REQUIRES(mutex_);
   Flight*& ListOf(RequestHandle handle) REQUIRES(mutex_);
 
   Mutex mutex_;

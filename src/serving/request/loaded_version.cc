@@ -23,6 +23,7 @@ LoadedVersion::~LoadedVersion() = default;
 
 Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
   dispatcher_ = &dispatcher;
+  if (model->is_ensemble()) return {};  // the models of its steps have queues
   if (Status added = model->AddQueues(dispatcher); !added) {
     const Status removed = model->RemoveQueues(dispatcher);
     LAGOON_CHECK(removed.has_value());  // no job has used the queues

@@ -25,8 +25,8 @@ struct LoadedVersion final : public SharedModel {
   LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version);
   ~LoadedVersion() override;
 
-  /// Gives the model its queues, and batchers if requests are joined. Not for a program. On an
-  /// error the queues are removed again.
+  /// Gives the model its queues, and batchers if requests are joined. Not for a program.
+  /// Nothing for an ensemble. On an error the queues are removed again.
   Status Start(Dispatcher& dispatcher, PlanMaker& maker);
   /// The opposite. No request may be left. An error: the device was lost, so that the model must
   /// live as long as the dispatcher.

@@ -412,6 +412,7 @@ void PlanMaker::Continue(std::shared_ptr<Flight> flight) {
       return;
     }
   }
+  if (flight->AdvanceSteps()) return;
   flight->Finished(WithoutJob(Outcome::kCancelled, Now()));
 }
 
@@ -428,6 +429,7 @@ void PlanMaker::ContinueRequests(const std::stop_token&) {
       continued_.pop_front();
       stopped = continuing_stopped_;
     }
+    if (flight->AdvanceSteps()) continue;
     if (stopped) {
       flight->Finished(WithoutJob(Outcome::kCancelled, Now()));
       continue;

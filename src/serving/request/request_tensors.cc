@@ -225,4 +225,9 @@ Result<std::vector<OutputTensor>> RequestTensors::TakeAnswer() {
   return std::move(answer_);
 }
 
+std::vector<OutputTensor> RequestTensors::TakeSteps(std::vector<OutputTensor> made) {
+  for (std::size_t i = 0; i < made.size(); ++i) Show(i, made[i]);
+  return made;
+}
+
 }  // namespace lagoon
