@@ -39,7 +39,7 @@ def fixture_server(lagoon, library, tmp_path_factory):
     for chunk in CHUNKS:
         add_texts(repository, library, f"by{chunk}", [chunk])
     add_texts(repository, library, "placed", [7], positions=True)
-    add_texts(repository, library, "choice", [8, 2, 24], parameter("chunk_ms", 60_000))
+    add_texts(repository, library, "choice", [8, 2, 24], parameter("job.chunk_ms", 60_000))
     with serving(lagoon, repository, "--workers", "2") as running:
         yield running
 
@@ -133,14 +133,21 @@ def test_the_largest_chunk_that_takes_the_stated_time_is_chosen(server, referenc
     assert [runs(server, f"choice_read{i}") - before[i] for i in range(3)] == [0, 0, 2]
 
 
-@pytest.mark.parametrize("chunks, config, says", (
-    ([8], parameter("chunk_ms", 0), "parameter 'chunk_ms' is '0', it takes 1 to 60000"),
-    ([8], parameter("chunk_ms", "soon"), "parameter 'chunk_ms' is 'soon'"),
-    ([8], parameter(f"{ROLE}_2", "whole_prefill"), "give one kind"),
-))
-def test_what_a_program_cannot_read_by_is_said(lagoon, library, tmp_path, chunks, config, says):
+def test_what_a_program_cannot_read_by_is_said(lagoon, library, tmp_path):
     repository = tmp_path / "models"
     add_chat(repository, "whole", library, TinyModel(SMALL.vocabulary, ROOM), ROWS)
-    add_texts(repository, library, "bad", chunks, config)
-    result = lagoon.run("check", repository)
-    assert says in result.stdout + result.stderr, result.stdout + result.stderr
+    add_model(repository, "short", genai.decoder(SMALL, 0), decoder_config(ROOM // 2, 1, 8))
+    bad = {"zero": (parameter("job.chunk_ms", 0), "'job.chunk_ms' is '0', it takes 1 to 60000"),
+           "word": (parameter("job.chunk_ms", "soon"), "'job.chunk_ms' is 'soon'"),
+           "both": (parameter(f"{ROLE}_2", "whole_prefill"), "'prefill_2' has 2 inputs and 3 outputs, expected 5"),
+           "rest": (parameter(f"{ROLE}_2", "whole_decode"), "'prefill_2' has 5 inputs and 3 outputs; it reads whole"),
+           "room": (parameter(f"{ROLE}_3", "short"), "'attention_mask' is [1, 32], expected [1, 64]")}
+    for name, (config, _) in bad.items():
+        add_texts(repository, library, name, [8], config)
+    with serving(lagoon, repository) as server:
+        states = {model["name"]: model["state"] for model in server.http().get_model_repository_index()}
+        log = server.log()
+    for name, (_, says) in bad.items():
+        line = next((line for line in log.splitlines() if f"'{name}' version 1: not served" in line), log)
+        assert states[name] == "UNAVAILABLE" and says in line, line
+    assert states["whole"] == "READY"

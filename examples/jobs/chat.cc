@@ -18,7 +18,7 @@
 // prompts go through `decode` too, token by token. Chunks bound the time for which best-effort
 // texts wait for a best-effort prompt. Models for chunks of other sizes may have the roles
 // `prefill_2` and `prefill_3`: the program takes the largest chunk whose measured time is at most
-// the parameter `chunk_ms` (100), otherwise the smallest.
+// the parameter `job.chunk_ms` (100), otherwise the smallest.
 
 #include <fmt/format.h>
 
@@ -131,7 +131,7 @@ class Chat final : public lagoon::JobProgram {
       if (!found) continue;
       if ((*found)->inputs.size() == 2) {
         whole_ = *found;
-        LAGOON_RETURN_IF_ERROR(CheckWhole(*whole_, shape_));
+        LAGOON_RETURN_IF_ERROR(CheckWhole(role, *whole_, shape_));
       } else {
         LAGOON_ASSIGN_OR_RETURN(chunks.emplace_back(), CheckChunk(role, **found, shape_));
       }
@@ -156,7 +156,7 @@ class Chat final : public lagoon::JobProgram {
       return Nanoseconds(std::chrono::milliseconds(ms));
     }
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("parameter 'chunk_ms' is '{}', it takes 1 to 60000", word));
+                fmt::format("parameter 'job.chunk_ms' is '{}', it takes 1 to 60000", word));
   }
 
   std::unique_ptr<Prompt> MakePrompt(std::span<const std::int64_t> tokens) const {

@@ -114,11 +114,11 @@ inline Result<Shape> CheckDecode(const JobModel& model) {
 /// The same of a model for whole prompts:
 ///
 /// input_ids, attention_mask [1,n] -> logits [1,n,v], then caches [1,h,n,d]
-inline Status CheckWhole(const JobModel& model, const Shape& shape) {
+inline Status CheckWhole(const std::string& role, const JobModel& model, const Shape& shape) {
   using enum lagoon::DataType;
   if (model.outputs.size() != shape.caches + 1) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'prefill' has 2 inputs and {} outputs, expected {} outputs",
+                fmt::format("'{}' has 2 inputs and {} outputs, expected {} outputs", role,
                             model.outputs.size(), shape.caches + 1));
   }
   const std::int64_t n = shape.length;
