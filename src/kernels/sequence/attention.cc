@@ -359,8 +359,6 @@ constexpr double kNsPerScore = 1.2;
 /// few rows cost more.
 constexpr double kTaskNs = 100'000;
 constexpr std::size_t kMostRows = 96;
-/// Fewer rows, unless there are few, would pack long keys and values more often than they pay for.
-constexpr std::size_t kLeastRows = 32;
 
 Status Check(const AttentionSpec& spec) {
   LAGOON_RETURN_IF_ERROR(CheckPositive(
@@ -421,8 +419,7 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   args.skips = spec.keep && !spec.mask && !args.has_floor && spec.fill <= -1e30F;
   args.score_pitch = WholePanels(spec.keys);
   args.value_pitch = WholePanels(spec.value_depth);
-  const std::size_t least = args.few_rows ? 1 : kLeastRows;
-  const std::size_t rows = std::max(least, static_cast<std::size_t>(kTaskNs / RowNs(spec)));
+  const auto rows = static_cast<std::size_t>(std::max(1.0, kTaskNs / RowNs(spec)));
   args.row_tiles = CeilDivide(spec.rows, std::min(rows, kMostRows));
   args.tile_rows = CeilDivide(spec.rows, args.row_tiles);
   args.tasks = spec.batch * spec.heads * args.row_tiles;
