@@ -170,8 +170,8 @@ TEST(AttentionForms, OperandsThatDivideOtherwiseAreReadMerged) {
   }
 }
 
-/// Attention of 4 heads, of which 2 share keys and values. `axis`: along which keys are repeated; 2:
-/// neighbouring heads share them, 1: they do not. `values`: of each head its own.
+/// Attention of 4 heads, of which 2 share keys and values. `axis`: along which keys are repeated.
+/// 2: neighbouring heads share them, 1: they do not. `values`: of each head its own.
 void CheckShared(std::int64_t axis, bool values, bool shares) {
   constexpr std::int64_t kShared = 2;
   std::vector<Floats> results;
