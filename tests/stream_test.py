@@ -2,12 +2,9 @@
 sends each token as an answer of its own."""
 
 import pathlib
-import queue
 import threading
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
@@ -16,7 +13,8 @@ from tritonclient.utils import InferenceServerException
 from conftest import DIGITS
 from corpus import genai
 from server_process import serving, triton_input
-from tiny_model import TinyModel, add_chat, add_model, add_program, chat_config, parameter
+from text_stream import Reference, Stream, chat_inputs
+from tiny_model import TinyModel, add_chat, add_model, add_program, chat_config, decoder_config
 
 VOCABULARY, LENGTH, ROWS = 32, 24, 3
 SMALL = genai.SHAPES["small"]
@@ -35,61 +33,9 @@ def fixture_server(lagoon, tiny, tmp_path_factory):
     add_chat(repository, "chat", library, tiny, ROWS)
     add_chat(repository, "buffer", library, tiny, ROWS, in_place=True)
     add_program(repository, "small", library, chat_config("small", SMALL.positions, prefill=False))
-    dims = {"batch_size": ROWS, "sequence_length": 1, "past_sequence_length": SMALL.positions,
-            "total_sequence_length": SMALL.positions}
-    add_model(repository, "small_decode", genai.decoder(SMALL, 0),
-              "".join(parameter(f"lagoon.dimension.{name}", size) for name, size in dims.items()))
+    add_model(repository, "small_decode", genai.decoder(SMALL, 0), decoder_config(SMALL.positions, ROWS, 1))
     with serving(lagoon, repository, "--workers", "2") as running:
         yield running
-
-
-def chat_inputs(prompt, most=8, temperature=0.0, top_p=1.0, seed=0, stop=(), context=LENGTH):
-    padded, stops = np.zeros(context, np.int64), np.full(4, -1, np.int64)
-    padded[:len(prompt)], stops[:len(stop)] = prompt, stop
-    def ints(name, values):
-        return triton_input(triton_grpc, name, np.array(values, np.int64), "INT64")
-    return [ints("prompt", padded), ints("length", [len(prompt)]), ints("max_tokens", [most]),
-            triton_input(triton_grpc, "sampling", np.array([temperature, top_p], np.float32)),
-            ints("seed", [seed]), ints("stop", stops)]
-
-
-class Stream:
-    """A stream of Triton's client, and what came on it."""
-
-    def __init__(self, server):
-        self.client = server.grpc()
-        self._answers = queue.Queue()
-        self.client.start_stream(lambda result, error: self._answers.put((result, error)))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.client.stop_stream()
-        self.client.close()
-
-    def ask(self, prompt, request_id="", model="chat", **words):
-        self.client.async_stream_infer(model, chat_inputs(prompt, **words), request_id=request_id,
-                                       enable_empty_final_response=True)
-
-    def next(self):
-        result, error = self._answers.get(timeout=60)
-        if error is not None:
-            raise error
-        return result
-
-    def tokens(self, requests=1):
-        """{id: tokens} of as many requests, up to their ends."""
-        tokens = {}
-        while requests > 0:
-            answer = self.next().get_response()
-            mine = tokens.setdefault(answer.id, [])
-            if answer.parameters["triton_final_response"].bool_param:
-                assert not answer.outputs
-                requests -= 1
-            else:
-                mine.append(int(np.frombuffer(answer.raw_output_contents[0], np.int64)[0]))
-        return tokens
 
 
 def without_end(tokens):
@@ -137,24 +83,13 @@ def test_requests_decode_together_and_each_gets_its_own_text(server, tiny, model
 
 def test_a_decoder_of_4_bits_gives_the_texts_of_onnxruntime(server, tmp_path):
     """In onnxruntime-genai's form, three texts at a time."""
-    onnx.save(genai.decoder(SMALL, 0), tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
-    caches = [value.name for value in session.get_inputs()[2:]]
-    def generate(prompt, most):
-        past = {name: np.zeros((1, SMALL.key_heads, 0, SMALL.head), np.float32) for name in caches}
-        tokens, fed = list(prompt), list(prompt)
-        for length in range(len(prompt), len(prompt) + most):
-            logits, *present = session.run(None, {"input_ids": np.array([fed]), **past,
-                                                  "attention_mask": np.ones((1, length), np.int64)})
-            past, fed = dict(zip(caches, present)), [int(logits[0, -1].argmax())]
-            tokens += fed
-        return tokens[len(prompt):]
+    reference = Reference(genai.decoder(SMALL, 0), tmp_path / "model.onnx", SMALL)
     prompts = {str(seed): np.random.default_rng(seed).integers(0, SMALL.vocabulary, 2 + seed) for seed in range(5)}
     with Stream(server) as stream:
         for name, prompt in prompts.items():
             stream.ask(prompt, name, "small", most=12, context=SMALL.positions)
         tokens = stream.tokens(len(prompts))
-    assert tokens == {name: generate(prompt, 12) for name, prompt in prompts.items()}
+    assert tokens == {name: reference.generate(prompt, 12) for name, prompt in prompts.items()}
 
 
 def test_the_runs_of_the_decoder_are_in_its_statistics(server):

@@ -144,3 +144,10 @@ def chat_config(name, context, prefill):
             + tensor("input", "seed", "INT64", 1) + tensor("input", "stop", "INT64", 4)
             + tensor("output", "token", "INT64", 1) + parameter("lagoon.model.decode", f"{name}_decode")
             + (parameter("lagoon.model.prefill", f"{name}_prefill") if prefill else ""))
+
+
+def decoder_config(positions, rows, tokens, priority=""):
+    """For a decoder of corpus/genai.py: `tokens` of each of `rows` texts, in caches of `positions` tokens."""
+    dims = {"batch_size": rows, "sequence_length": tokens, "past_sequence_length": positions,
+            "total_sequence_length": positions}
+    return priority + "".join(parameter(f"lagoon.dimension.{name}", size) for name, size in dims.items())

@@ -49,6 +49,11 @@ void AddGenerateBenchmark(CLI::App& bench) {
   command->add_option("--tokens", options->tokens, "Tokens of an answer")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
+  command
+      ->add_option("--chunk", options->chunk,
+                   "Tokens of a prompt that are read at once; 0: prompts go through the decoder")
+      ->check(CLI::Range(0, 8192))
+      ->capture_default_str();
   command->add_option("--background", options->background, "Tokens of the best-effort prompt")
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
@@ -56,18 +61,14 @@ void AddGenerateBenchmark(CLI::App& bench) {
   AddWindows(*command, options->windows);
   AddSeed(*command, options->seed);
   command->callback([common, words, options] {
-    const nlohmann::json configuration = {{"models", words->models},
-                                          {"scheduler", Configurations({options->scheduler})},
-                                          {"workers", options->workers},
-                                          {"genai", !options->genai.empty()},
-                                          {"rows", options->rows},
-                                          {"context", options->context},
-                                          {"prompt", options->prompt},
-                                          {"tokens", options->tokens},
-                                          {"background", options->background},
-                                          {"requests", options->requests},
-                                          {"windows", options->windows},
-                                          {"seed", options->seed}};
+    const nlohmann::json configuration = {
+        {"models", words->models},       {"scheduler", Configurations({options->scheduler})},
+        {"workers", options->workers},   {"genai", !options->genai.empty()},
+        {"rows", options->rows},         {"context", options->context},
+        {"prompt", options->prompt},     {"tokens", options->tokens},
+        {"chunk", options->chunk},       {"background", options->background},
+        {"requests", options->requests}, {"windows", options->windows},
+        {"seed", options->seed}};
     if (options->program.empty()) {
       options->program = ProgramBeside("../examples/jobs/job_chat.so", "`./run build`");
     }

@@ -29,19 +29,22 @@ namespace lagoon::bench {
 namespace {
 
 constexpr const char* kDecode = "decode";
+constexpr const char* kPrefill = "prefill";
 constexpr const char* kChat = "chat";
 constexpr std::int64_t kStops = 4;
 constexpr std::uint64_t kLoweredClass = 2;  // InferRequest::priority
 constexpr int kWarmUpTokens = 16;
+constexpr int kReadTokens = 512;  // most tokens of a prompt whose reading is measured
 
 std::string Parameter(const std::string& key, const std::string& value) {
   return fmt::format("parameters {{ key: \"{}\" value {{ string_value: \"{}\" }} }}\n", key, value);
 }
 
-std::string DecodeConfig(const GenerateOptions& options) {
+/// The configuration of the decoder for so many tokens of each row.
+std::string DecoderConfig(const GenerateOptions& options, std::int64_t rows, std::int64_t tokens) {
   std::string config = "optimization { priority: PRIORITY_MAX }\n";
-  for (const auto& [name, size] : {std::pair{"batch_size", options.rows},
-                                   {"sequence_length", std::int64_t{1}},
+  for (const auto& [name, size] : {std::pair{"batch_size", rows},
+                                   {"sequence_length", tokens},
                                    {"past_sequence_length", options.context},
                                    {"total_sequence_length", options.context}}) {
     config += Parameter(fmt::format("lagoon.dimension.{}", name), std::to_string(size));
@@ -60,7 +63,8 @@ std::string ChatConfig(const GenerateOptions& options) {
          tensor("input", "length", "INT64", 1) + tensor("input", "max_tokens", "INT64", 1) +
          tensor("input", "sampling", "FP32", 2) + tensor("input", "seed", "INT64", 1) +
          tensor("input", "stop", "INT64", kStops) + tensor("output", "token", "INT64", 1) +
-         Parameter("lagoon.model.decode", kDecode);
+         Parameter("lagoon.model.decode", kDecode) +
+         (options.chunk > 0 ? Parameter("lagoon.model.prefill", kPrefill) : "");
 }
 
 /// The tensors of a request of `chat`.
@@ -198,7 +202,12 @@ class DecoderBenchmark {
   Status Run(Evidence& evidence, ProgressBar& progress) {
     LAGOON_RETURN_IF_ERROR(CountBytes());
     LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository, TemporaryRepository::Link("", {}));
-    LAGOON_RETURN_IF_ERROR(repository.AddFile(kDecode, file_, DecodeConfig(options_)));
+    LAGOON_RETURN_IF_ERROR(
+        repository.AddFile(kDecode, file_, DecoderConfig(options_, options_.rows, 1)));
+    if (options_.chunk > 0) {
+      LAGOON_RETURN_IF_ERROR(
+          repository.AddFile(kPrefill, file_, DecoderConfig(options_, 1, options_.chunk)));
+    }
     LAGOON_RETURN_IF_ERROR(AddProgram(repository.path()));
     LAGOON_ASSIGN_OR_RETURN(core_, Serve(repository.path(), options_.scheduler, options_.workers));
     LAGOON_RETURN_IF_ERROR(Generate(1, kWarmUpTokens));
@@ -292,48 +301,69 @@ class DecoderBenchmark {
     return reply.at("tokens_per_second").get<double>();
   }
 
-  Status MeasureTokens(Evidence& evidence, ProgressBar& progress) {
-    const std::size_t clients[] = {1, static_cast<std::size_t>(options_.rows)};
-    WindowsPlan plan{.groups = {model_ + " tokens"},
-                     .windows = {"memory", "one client", "clients"},
-                     .rounds = options_.windows};
-    if (genai_ != nullptr) plan.windows.emplace_back("onnxruntime-genai");
-    plan.seed = options_.seed;
-    std::vector<double> values[4];
-    const auto measure = [&](const WindowPlace& place) -> Status {
-      double value = 0;
-      if (place.window == 0) {
-        LAGOON_ASSIGN_OR_RETURN(const MachineRates rates, MeasureRates(idle_));
-        value = rates.far_bytes_per_us / 1000;
-      } else if (place.window == 3) {
-        LAGOON_ASSIGN_OR_RETURN(value, GenaiRate());
-      } else {
-        LAGOON_ASSIGN_OR_RETURN(value, Generate(clients[place.window - 1], options_.tokens));
-      }
-      values[place.window].resize(place.trial + 1);
-      values[place.window][place.trial] = value;
+  /// What the windows of the undisturbed trials have measured, by window.
+  template <typename Value>
+  struct Measured {
+    std::vector<std::vector<Value>> values;
+    bool clean = false;
+  };
+
+  /// Measures windows in turns: `measure` gets the index of a window.
+  template <typename Value, typename Call>
+  Result<Measured<Value>> InTurns(const std::string& what, std::vector<std::string> windows,
+                                  Evidence& evidence, ProgressBar& progress, Call measure) {
+    const WindowsPlan plan{.groups = {fmt::format("{} {}", model_, what)},
+                           .windows = std::move(windows),
+                           .rounds = options_.windows,
+                           .seed = options_.seed};
+    std::vector<std::vector<Value>> all(plan.windows.size());
+    const auto measure_at = [&](const WindowPlace& place) -> Status {
+      all[place.window].resize(place.trial + 1);
+      LAGOON_ASSIGN_OR_RETURN(all[place.window][place.trial], measure(place.window));
       progress.Step(plan.groups[0]);
       return {};
     };
     HostProbe probe;
-    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
+    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result,
+                            MeasureWindows(plan, probe, Now, measure_at));
     evidence.AddWindows(result.summary);
-    std::vector<double> kept[4], of_bound, of_genai;
-    for (const std::size_t trial : result.trials[0]) {
-      for (std::size_t i = 0; i < plan.windows.size(); ++i) kept[i].push_back(values[i][trial]);
-      if (genai_ != nullptr) of_genai.push_back(values[1][trial] / values[3][trial]);
-      of_bound.push_back(values[1][trial] * BytesPerToken() / (values[0][trial] * 1e9));
+    Measured<Value> measured;
+    measured.clean = result.Clean(0);
+    for (const std::vector<Value>& window : all) {
+      std::vector<Value>& kept = measured.values.emplace_back();
+      for (const std::size_t trial : result.trials[0]) kept.push_back(window[trial]);
     }
-    evidence.Add("read_gbps." + model_, kept[0]);
+    return measured;
+  }
+
+  Status MeasureTokens(Evidence& evidence, ProgressBar& progress) {
+    const std::size_t clients[] = {1, static_cast<std::size_t>(options_.rows)};
+    std::vector<std::string> windows{"memory", "one client", "clients"};
+    if (genai_ != nullptr) windows.emplace_back("onnxruntime-genai");
+    const auto measure = [&](std::size_t window) -> Result<double> {
+      if (window == 3) return GenaiRate();
+      if (window > 0) return Generate(clients[window - 1], options_.tokens);
+      LAGOON_ASSIGN_OR_RETURN(const MachineRates rates, MeasureRates(idle_));
+      return rates.far_bytes_per_us / 1000;
+    };
+    LAGOON_ASSIGN_OR_RETURN(const auto measured, InTurns<double>("tokens", std::move(windows),
+                                                                 evidence, progress, measure));
+    const auto& [values, clean] = measured;
+    std::vector<double> of_bound, of_genai;
+    for (std::size_t i = 0; i < values[0].size(); ++i) {
+      if (genai_ != nullptr) of_genai.push_back(values[1][i] / values[3][i]);
+      of_bound.push_back(values[1][i] * BytesPerToken() / (values[0][i] * 1e9));
+    }
+    evidence.Add("read_gbps." + model_, values[0]);
     for (std::size_t i = 0; i < 2; ++i) {
-      evidence.Add(fmt::format("tokens_per_second.{}.c{}", model_, clients[i]), kept[1 + i]);
+      evidence.Add(fmt::format("tokens_per_second.{}.c{}", model_, clients[i]), values[1 + i]);
     }
     if (genai_ != nullptr) {
-      evidence.Add(fmt::format("tokens_per_second.{}.genai", model_), kept[3]);
+      evidence.Add(fmt::format("tokens_per_second.{}.genai", model_), values[3]);
       evidence.Add("tokens_ratio_vs_genai." + model_, of_genai);
     }
     const std::string name = "tokens_of_bound." + model_;
-    evidence.Target(name, evidence.Add(name, of_bound), Bound::kAtLeast, 0.85, result.Clean(0));
+    evidence.Target(name, evidence.Add(name, of_bound), Bound::kAtLeast, 0.85, clean);
     return {};
   }
 
@@ -360,28 +390,32 @@ class DecoderBenchmark {
     return times_ms;
   }
 
+  /// Milliseconds from a long prompt to its first token.
+  Result<std::vector<double>> ReadPrompt() {
+    const auto one = std::make_shared<Tokens>();
+    one->Start(*core_, ChatRequest(options_.context, ReadTokens(), 1));
+    LAGOON_RETURN_IF_ERROR(one->Await());
+    return std::vector{ToMilliseconds(one->times().front() - one->begin())};
+  }
+  int ReadTokens() const { return std::min(options_.background, kReadTokens); }
+
   Status MeasureFirstTokens(Evidence& evidence, ProgressBar& progress) {
-    WindowsPlan plan{.groups = {model_ + " first token"},
-                     .windows = {"alone", "beside"},
-                     .rounds = options_.windows};
-    plan.seed = options_.seed;
-    std::vector<std::vector<double>> values[2];
-    const auto measure = [&](const WindowPlace& place) -> Status {
-      values[place.window].resize(place.trial + 1);
-      LAGOON_ASSIGN_OR_RETURN(values[place.window][place.trial],
-                              place.window == 0 ? FirstTokens() : FirstTokensBeside());
-      progress.Step(plan.groups[0]);
-      return {};
+    const auto measure = [&](std::size_t window) -> Result<std::vector<double>> {
+      if (window == 2) return ReadPrompt();
+      return window == 0 ? FirstTokens() : FirstTokensBeside();
     };
-    HostProbe probe;
-    LAGOON_ASSIGN_OR_RETURN(const WindowsResult result, MeasureWindows(plan, probe, Now, measure));
-    evidence.AddWindows(result.summary);
-    std::vector<double> all[2], p50, tail;
-    for (const std::size_t trial : result.trials[0]) {
+    LAGOON_ASSIGN_OR_RETURN(
+        const auto measured,
+        InTurns<std::vector<double>>("first token", {"alone", "beside", "a long prompt"}, evidence,
+                                     progress, measure));
+    const auto& [values, clean] = measured;
+    std::vector<double> all[2], p50, tail, read;
+    for (std::size_t i = 0; i < values[0].size(); ++i) {
       for (int side = 0; side < 2; ++side) {
-        all[side].insert(all[side].end(), values[side][trial].begin(), values[side][trial].end());
+        all[side].insert(all[side].end(), values[side][i].begin(), values[side][i].end());
       }
-      p50.push_back(Median(values[1][trial]) / Median(values[0][trial]));
+      p50.push_back(Median(values[1][i]) / Median(values[0][i]));
+      read.push_back(ReadTokens() * 1000 / values[2][i].front());
     }
     const char* const sides[] = {"alone", "beside"};
     for (int side = 0; side < 2; ++side) {
@@ -390,10 +424,11 @@ class DecoderBenchmark {
                        Percentile(all[side], percent));
       }
     }
+    evidence.Add("prompt_tokens_per_second." + model_, read);
     evidence.Add("first_token_ratio_p50." + model_, p50);
     tail.push_back(Percentile(all[1], 99) / Percentile(all[0], 99));
     const std::string name = "first_token_ratio_p99." + model_;
-    evidence.Target(name, evidence.Add(name, tail), Bound::kAtMost, 1.1, result.Clean(0));
+    evidence.Target(name, evidence.Add(name, tail), Bound::kAtMost, 1.1, clean);
     return {};
   }
 
@@ -413,7 +448,7 @@ Status RunGenerate(const GenerateOptions& options, Report& report) {
   DeviceChoice choice;
   choice.workers = options.workers;
   LAGOON_ASSIGN_OR_RETURN(const ComputeDevice idle, OpenDevice(choice));
-  ProgressBar progress("bench generate", (options.genai.empty() ? 5 : 6) * options.windows *
+  ProgressBar progress("bench generate", (options.genai.empty() ? 6 : 7) * options.windows *
                                              static_cast<int>(options.models.size()));
   Evidence evidence(report, options.seed);
   for (const auto& [model, file] : options.models) {

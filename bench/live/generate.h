@@ -18,10 +18,11 @@ struct GenerateOptions {
   std::uint32_t workers = 0;  // 0: one per core
   std::int64_t rows = 2;      // requests that decode together
   std::int64_t context = 8192;
-  int prompt = 8;         // tokens in the prompt of a measured request
-  int tokens = 128;       // of such an answer
-  int background = 8000;  // tokens of a best-effort prompt beside real-time requests
-  int requests = 25;      // real-time requests of a window
+  int prompt = 8;           // tokens in the prompt of a measured request
+  int tokens = 128;         // of such an answer
+  std::int64_t chunk = 64;  // tokens of a prompt that are read at once; 0: one, by the decoder
+  int background = 8000;    // tokens of a best-effort prompt beside real-time requests
+  int requests = 25;        // real-time requests of a window
   int windows = 8;
   std::uint32_t seed = 1;
 };
@@ -37,6 +38,7 @@ struct GenerateOptions {
 ///                                    bytes_per_token; target: at least 0.85
 ///   tokens_per_second.M.genai        onnxruntime-genai on the same file, with as many threads
 ///   tokens_ratio_vs_genai.M          of one client
+///   prompt_tokens_per_second.M       tokens of a long prompt (at most 512) until its first token
 ///   first_token_ms_p50.M.alone, .beside, _p99   of a real-time prompt alone, and beside a
 ///                                    best-effort prompt that is being read
 ///   first_token_ratio_p50.M          beside over alone

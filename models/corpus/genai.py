@@ -121,8 +121,9 @@ def gated(w, i, x):
     return w.linear(f"{name}/down", w.node("Mul", [active, up], f"{name}/product"), shape.inner, shape.hidden)
 
 
-def decoder(shape, accuracy=4, past=None):
-    """`past`: one token behind so many, of one text; all shapes are fixed, and there is no mask."""
+def decoder(shape, accuracy=4, past=None, positions=False):
+    """`past`: one token behind so many, of one text; all shapes are fixed, and there is no mask. `positions`: learned
+    positions too, by an input position_ids."""
     w = Writer(shape, accuracy)
     if past is not None:
         w.weight("attention_mask", np.ones((1, past + 1), np.int64))
@@ -134,6 +135,10 @@ def decoder(shape, accuracy=4, past=None):
     x = w.microsoft("GatherBlockQuantized", [table[0], "input_ids", table[1]], "embed", bits=4, block_size=BLOCK,
                     gather_axis=0, quantize_axis=1)
     x = w.node("Mul", [x, w.weight("embed/factor", np.array(shape.hidden ** 0.5, np.float32))], "embed/scaled")
+    if positions:
+        learned = w.random.standard_normal((shape.positions, shape.hidden)).astype(np.float32)
+        places = w.node("Gather", [w.weight("embed/positions", learned), "position_ids"], "embed/places")
+        x = w.node("Add", [x, places], "embed/placed")
     normal = w.node("SimplifiedLayerNormalization", [x, w.norm_weight("layers.0/norm")], "layers.0/norm", axis=-1,
                     epsilon=1e-6, stash_type=1)
     for i in range(shape.layers):
@@ -146,14 +151,14 @@ def decoder(shape, accuracy=4, past=None):
             x = outputs[-1]
     levels, scales = w.blocks("lm_head", shape.vocabulary, shape.hidden)
     w.multiply("logits", normal, levels, scales, shape.hidden, shape.vocabulary)
-    return model_of(w, past)
+    return model_of(w, past, positions)
 
 
 def value(name, kind, dims):
     return helper.make_tensor_value_info(name, kind, dims)
 
 
-def model_of(w, past):
+def model_of(w, past, positions):
     shape = w.shape
     batch, rows, keys, total = (("batch_size", "sequence_length", "past_sequence_length", "total_sequence_length")
                                 if past is None else (1, 1, past, past + 1))
@@ -162,7 +167,8 @@ def model_of(w, past):
         return [value(f"{prefix}.{i}.{kind}", TensorProto.FLOAT, [batch, shape.key_heads, length, shape.head])
                 for i in range(shape.layers) for kind in ("key", "value")]
     mask = [value("attention_mask", TensorProto.INT64, [batch, total])] if past is None else []
-    inputs = [value("input_ids", TensorProto.INT64, [batch, rows]), *mask, *caches("past_key_values", keys)]
+    places = [value("position_ids", TensorProto.INT64, [batch, rows])] if positions else []
+    inputs = [value("input_ids", TensorProto.INT64, [batch, rows]), *mask, *places, *caches("past_key_values", keys)]
     outputs = [value("logits", TensorProto.FLOAT, [batch, rows, shape.vocabulary]), *caches("present", total)]
     return finish(w, inputs, outputs)
 

@@ -12,6 +12,7 @@ namespace {
 
 // A real model folds each of its constants a few times (cast, transpose, reshape, scale).
 constexpr std::size_t kWorkPerByte = 8;
+constexpr std::size_t kActivationsPerByte = 8;
 
 }  // namespace
 
@@ -45,6 +46,17 @@ Status ByteBudget::Charge(std::size_t bytes, std::string_view what) {
                             used_, max_bytes_));
   }
   used_ += bytes;
+  return {};
+}
+
+Status ByteBudget::ChargeActivation(std::size_t bytes, std::string_view what) {
+  if (bytes > max_bytes_ || (activations_ + bytes) / kActivationsPerByte > max_bytes_) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("{} needs {} bytes; the limit for one is {}, and for all together {} "
+                            "times as much, of which {} are taken",
+                            what, bytes, max_bytes_, kActivationsPerByte, activations_));
+  }
+  activations_ += bytes;
   return {};
 }
 

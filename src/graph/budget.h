@@ -23,6 +23,11 @@ class ByteBudget {
   /// 'w'").
   Status Charge(std::size_t bytes, std::string_view what);
 
+  /// Counts what a node computes anew. Such tensors share memory, and fusion leaves most of them
+  /// out, so that their sum may be a few times the memory limit, but none may be larger than the
+  /// limit. The memory that they take together is checked when it is planned (compile.cc).
+  Status ChargeActivation(std::size_t bytes, std::string_view what);
+
   /// Counts bytes that constant folding is about to read. This bounds the folding time; the limit
   /// is a few times the memory limit.
   Status ChargeWork(std::size_t bytes, std::string_view what);
@@ -32,6 +37,7 @@ class ByteBudget {
  private:
   std::size_t max_bytes_;
   std::size_t used_ = 0;
+  std::size_t activations_ = 0;
   std::size_t work_ = 0;
 };
 

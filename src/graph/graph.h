@@ -230,8 +230,8 @@ struct ImportOptions {
   /// Contents of graph inputs that are known when the model is loaded, by name. These inputs become
   /// constants. For shapes, axes and the like that a file declares as inputs.
   std::map<std::string, Constant> inputs;
-  /// Limit for the sum of all constants and all activations; a larger model is refused before
-  /// memory is allocated.
+  /// Limit for the sum of all constants, and for the memory that all activations take together; a
+  /// larger model is refused before memory is allocated.
   std::size_t max_bytes = std::size_t{8} << 30;
   /// Runs what Lagoon does not; null: that is refused.
   std::shared_ptr<EngineHost> engine = {};

@@ -170,5 +170,54 @@ TEST(AttentionForms, OperandsThatDivideOtherwiseAreReadMerged) {
   }
 }
 
+/// Attention of 4 heads, of which 2 share keys and values. `axis`: along which keys are repeated.
+/// 2: neighbouring heads share them, 1: they do not. `values`: of each head its own.
+void CheckShared(std::int64_t axis, bool values, bool shares) {
+  constexpr std::int64_t kShared = 2;
+  std::vector<Floats> results;
+  for (const bool fused : {true, false}) {
+    ModelBuilder m;
+    m.Input("q", {kBatch, 2 * kShared, kRows, kDepth}).Input("k", {kBatch, kShared, kKeys, kDepth});
+    m.Ints("axis", {axis}).Ints("wide", {kBatch, kShared, 2, kKeys, kDepth});
+    m.Ints("heads", {kBatch, 2 * kShared, kKeys, kDepth});
+    const auto repeat = [&](const std::string& from, const std::string& to) {
+      m.Add("Unsqueeze", {from, "axis"}, {to + "u"});
+      m.Add("Expand", {to + "u", "wide"}, {to + "w"});
+      m.Add("Reshape", {to + "w", "heads"}, {to});
+    };
+    m.Input("v", {kBatch, values ? 2 * kShared : kShared, kKeys, kDepth});
+    repeat("k", "ks");
+    if (!values) repeat("v", "vs");
+    m.Add("Transpose", {"ks"}, {"kt"}).Ints("perm", {0, 1, 3, 2});
+    m.Add("MatMul", {"q", "kt"}, {"s"});
+    m.Add("Softmax", {"s"}, {"p"}).Int("axis", -1);
+    m.Add("MatMul", {"p", values ? "v" : "vs"}, {"y"});
+    m.Output("y");
+    if (!fused) m.Output("p");
+    const Result<Graph> graph = m.Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    EXPECT_EQ(Ops(*graph).find("Attention") != std::string::npos, fused) << Ops(*graph);
+    EXPECT_EQ(Ops(*graph).find("Expand") == std::string::npos, fused && shares) << Ops(*graph);
+    const std::size_t of_v = values ? 2 * kShared : kShared;
+    const std::vector<Bytes> inputs{Numbers(kBatch * 2 * kShared * kRows * kDepth, 1),
+                                    Numbers(kBatch * kShared * kKeys * kDepth, 2),
+                                    Numbers(kBatch * of_v * kKeys * kDepth, 3)};
+    results.push_back(testing::FromBytes<float>(RunModel(m, inputs)[0]));
+  }
+  ASSERT_EQ(results[0].size(), results[1].size());
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    ASSERT_NEAR(results[0][i], results[1][i], 2e-6) << "element " << i;
+  }
+}
+
+TEST(AttentionForms, NeighbouringHeadsReadTheKeysThatTheyShareAsTheyAre) {
+  CheckShared(2, /*values=*/false, /*shares=*/true);
+}
+
+TEST(AttentionForms, OtherRepetitionsOfKeysAreComputed) {
+  CheckShared(1, /*values=*/false, /*shares=*/false);
+  CheckShared(2, /*values=*/true, /*shares=*/false);
+}
+
 }  // namespace
 }  // namespace lagoon

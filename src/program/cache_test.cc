@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -20,10 +21,10 @@ constexpr std::int64_t kTexts = 2, kHeads = 4, kKeyHeads = 2, kRoom = 6, kDepth 
 constexpr std::int64_t kColumns = (kHeads + 2 * kKeyHeads) * kDepth;
 const Dims kCache{kTexts, kKeyHeads, kRoom, kDepth};
 
-/// A token of each text behind its old ones. `more`: another node that reads the old keys.
-ModelBuilder Decoder(bool more = false) {
+/// New tokens of each text behind its old ones. `more`: another node that reads the old keys.
+ModelBuilder Decoder(bool more = false, std::int64_t tokens = 1) {
   ModelBuilder model(20);
-  model.Input("x", {kTexts, 1, kColumns}).Input("last", {kTexts}, onnx::TensorProto::INT32);
+  model.Input("x", {kTexts, tokens, kColumns}).Input("last", {kTexts}, onnx::TensorProto::INT32);
   model.Input("old_keys", kCache).Input("old_values", kCache);
   Floats cos, sin;
   for (int i = 0; i < kRoom * kDepth / 2; ++i) {
@@ -117,6 +118,63 @@ TEST(Cache, AConstantTokenIsNotWrittenWhenTheModelIsLoaded) {
   const std::vector<Bytes> outputs = testing::RunModel(model, {inputs[2], inputs[3]});
   EXPECT_EQ(outputs[1].size(), inputs[2].size());
   EXPECT_THAT(Replaced(model), ::testing::Each(""));
+}
+
+/// What a decoder makes of texts that fill the caches: the outputs of all tokens, by text, and the
+/// caches. It gets `tokens` at a time; the last ones may overlap those before.
+struct Texts {
+  std::vector<Floats> y;
+  Bytes keys, values;
+};
+Texts ReadTexts(std::int64_t tokens) {
+  const ModelBuilder model = Decoder(/*more=*/false, tokens);
+  const auto row = [](std::int64_t text, std::int64_t token) {
+    Floats row(kColumns);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = std::sin(static_cast<float>(text) + 1.3F * static_cast<float>(token) +
+                        0.3F * static_cast<float>(i));
+    }
+    return row;
+  };
+  constexpr std::int64_t kWidth = kHeads * kDepth;
+  Texts texts{std::vector<Floats>(kTexts, Floats(kRoom * kWidth)), {}, {}};
+  // What lies behind the tokens so far is no zero: nothing may depend on it.
+  texts.keys = ToBytes(Floats(kTexts * kKeyHeads * kRoom * kDepth, 1e4F));
+  texts.values = texts.keys;
+  for (std::int64_t used = 0; used < kRoom; used += tokens) {
+    const std::int64_t begin = std::min(used, kRoom - tokens);
+    Floats x;
+    for (std::int64_t text = 0; text < kTexts; ++text) {
+      for (std::int64_t i = 0; i < tokens; ++i) {
+        const Floats more = row(text, begin + i);
+        x.insert(x.end(), more.begin(), more.end());
+      }
+    }
+    const std::vector<std::int32_t> last(kTexts, static_cast<std::int32_t>(begin + tokens - 1));
+    const std::vector<Bytes> outputs =
+        testing::RunModel(model, {ToBytes(x), ToBytes(last), texts.keys, texts.values});
+    const Floats y = testing::FromBytes<float>(outputs[0]);
+    for (std::int64_t text = 0; text < kTexts; ++text) {
+      std::copy_n(y.begin() + text * tokens * kWidth, tokens * kWidth,
+                  texts.y[static_cast<std::size_t>(text)].begin() + begin * kWidth);
+    }
+    texts.keys = outputs[1];
+    texts.values = outputs[2];
+  }
+  return texts;
+}
+
+TEST(Cache, ChunksOfATextGiveWhatSingleTokensGive) {
+  const Texts single = ReadTexts(1);
+  for (const std::int64_t tokens : {2, 3, 4, 5, 6}) {  // 4 and 5: the last chunk overlaps
+    const Texts chunks = ReadTexts(tokens);
+    EXPECT_EQ(chunks.keys, single.keys) << tokens << " tokens";
+    EXPECT_EQ(chunks.values, single.values) << tokens << " tokens";
+    for (std::size_t text = 0; text < single.y.size(); ++text) {
+      EXPECT_THAT(chunks.y[text], ::testing::Pointwise(::testing::FloatNear(2e-6F), single.y[text]))
+          << tokens << " tokens";
+    }
+  }
 }
 
 }  // namespace

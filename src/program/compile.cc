@@ -37,6 +37,12 @@ Result<std::shared_ptr<LoadedPlan>> BuildPlan(LoweredProgram program, WeightStor
   LAGOON_ASSIGN_OR_RETURN(
       loaded->plan,
       LinkPlan(program, weights, device, {options.model, options.in_place, options.restart}));
+  if (const std::size_t most = options.import.max_bytes; loaded->plan.arena_bytes > most) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("its inputs, outputs and activations need {} bytes at a time, the "
+                            "limit is {}",
+                            loaded->plan.arena_bytes, most));
+  }
   LAGOON_RETURN_IF_ERROR(CheckPlan(loaded->plan, weights.chunks));
   loaded->weights = std::move(weights.chunks);
   return loaded;

@@ -57,6 +57,29 @@ std::optional<Permuted> PermutedOf(const GraphEditor& editor, ValueId value,
   }
 }
 
+/// How many neighbouring heads are repetitions of one, which an Expand makes along an axis of its
+/// own behind the heads, as decoders do with keys and values. 1: none.
+std::int64_t RepeatsOf(const GraphEditor& editor, const Permuted& x) {
+  const bool heads_first = x.order[0] == 0 && x.order[1] == 1;
+  const Node* const reshape = ComputedBy(editor, x.of, "Reshape");
+  if (reshape == nullptr || !heads_first || editor.value(x.of).dims != x.dims) return 1;
+  const Node* const expand = ComputedBy(editor, reshape->inputs[0], "Expand");
+  if (expand == nullptr) return 1;
+  const Dims& from = editor.value(expand->inputs[0]).dims;
+  const Dims& to = editor.value(expand->outputs[0]).dims;
+  if (from.size() != kRank + 1 || from[2] != 1 || from[1] * to[2] != x.dims[1]) return 1;
+  Dims repeated = from;
+  repeated[2] = to[2];
+  const bool splits_heads = std::equal(from.begin() + 3, from.end(), x.dims.begin() + 2);
+  return repeated == to && splits_heads && from[0] == x.dims[0] ? to[2] : 1;
+}
+
+/// The heads before they were repeated so many times.
+void TakeRepeated(const GraphEditor& editor, std::int64_t times, Permuted& x) {
+  x.of = ComputedBy(editor, ComputedBy(editor, x.of, "Reshape")->inputs[0], "Expand")->inputs[0];
+  x.dims[1] /= times;
+}
+
 void TakeScale(const GraphEditor& editor, ValueId& value, double& scale) {
   const Scaled scaled = ScaledOf(editor, value);
   value = scaled.of;
@@ -85,6 +108,7 @@ struct AttentionParts {
   AttentionScores scores;
   HeadSplit split;
   Permuted q, k, v;
+  std::int64_t sharing = 1;  // neighbouring heads that read the same keys and values
 };
 
 /// Batch and heads of q if no tensor of the scores says them: q may be a merged tensor.
@@ -103,7 +127,7 @@ std::optional<AttentionParts> ReadAttention(const GraphEditor& editor, const Nod
   if (softmax == nullptr) return std::nullopt;
   const std::optional<AttentionScores> scores = ReadAttentionScores(editor, softmax->inputs[0]);
   if (!scores) return std::nullopt;
-  AttentionParts parts{*scores, {}, {}, {}, {}};
+  AttentionParts parts{*scores, {}, {}, {}, {}, 1};
   ValueId q = scores->product->inputs[0], k = scores->product->inputs[1];
   for (ValueId* const side : {&q, &k}) TakeScale(editor, *side, parts.scores.scale);
   const bool merged = editor.value(q).dims.size() < kRank;
@@ -120,6 +144,11 @@ std::optional<AttentionParts> ReadAttention(const GraphEditor& editor, const Nod
   parts.k = *from_k;
   std::swap(parts.k.order[2], parts.k.order[3]);  // k is the transposed right operand
   parts.v = *from_v;
+  const std::int64_t times = RepeatsOf(editor, parts.k);
+  if (times > 1 && RepeatsOf(editor, parts.v) == times) {
+    parts.sharing = times;
+    for (Permuted* const x : {&parts.k, &parts.v}) TakeRepeated(editor, times, *x);
+  }
   return parts;
 }
 
@@ -144,7 +173,7 @@ void TryAttention(Graph& graph, GraphEditor& editor, std::size_t i, MaskSums& su
   if (node.op != "MatMul" || node.packed) return;
   const std::optional<AttentionParts> parts = ReadAttention(editor, node);
   if (!parts) return;
-  const auto& [scores, split, q, k, v] = *parts;
+  const auto& [scores, split, q, k, v, sharing] = *parts;
   const ValueId mask = MaskOf(graph, editor, scores, sums);
   node.op = "Attention";
   node.inputs = {q.of, k.of, v.of, mask, scores.keep};
@@ -158,6 +187,7 @@ void TryAttention(Graph& graph, GraphEditor& editor, std::size_t i, MaskSums& su
                      {"k_order", k.order},
                      {"v_order", v.order},
                      {"y_order", Order{0, 1, 2, 3}},
+                     {"sharing", sharing},
                      {"scale", static_cast<float>(scores.scale)},
                      {"kept", std::int64_t{scores.kept ? 1 : 0}},
                      {"fill", static_cast<float>(scores.fill)}};

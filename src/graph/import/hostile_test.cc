@@ -1,6 +1,7 @@
 // Files that try to crash the importer, to make it run for ever or to exhaust memory.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -197,12 +198,31 @@ TEST(HostileSize, ActivationsAreChargedTogether) {
   model.Input("x", {1, 1024}).Output("y");
   model.Add("Relu", {"x"}, {"a"});
   model.Add("Tanh", {"a"}, {"y"});
+  // The input and a Relu's output fit; the sum of what nodes compute is at most 8 times the limit.
   ImportOptions options;
-  options.max_bytes = 3 * 4096;
+  options.max_bytes = 4096;
   EXPECT_TRUE(model.Import(options).has_value());
-  options.max_bytes = 3 * 4096 - 1;
+  for (int i = 0; i < 6; ++i) {
+    model.Add("Tanh", {i == 0 ? "y" : fmt::format("t{}", i - 1)}, {fmt::format("t{}", i)});
+  }
+  model.Output("t5");
+  EXPECT_TRUE(model.Import(options).has_value());
+  model.Output("t6");
+  model.Add("Tanh", {"t5"}, {"t6"});
   EXPECT_THAT(MessageOf(model.Import(options), ErrorCode::kResourceExhausted),
-              AllOf(HasSubstr("'Tanh_1'"), HasSubstr("4096 bytes")));
+              AllOf(HasSubstr("4096 bytes"), HasSubstr("8 times as much")));
+}
+
+TEST(HostileSize, AnActivationIsNotLargerThanTheLimit) {
+  ModelBuilder model;
+  model.Input("x", {1, 1024}).Output("y").Ints("repeats", {2, 1});
+  model.Add("Tile", {"x", "repeats"}, {"y"});
+  ImportOptions options;
+  options.max_bytes = 8192;
+  EXPECT_TRUE(model.Import(options).has_value());
+  options.max_bytes = 8191;
+  EXPECT_THAT(MessageOf(model.Import(options), ErrorCode::kResourceExhausted),
+              HasSubstr("needs 8192 bytes; the limit for one is 8191"));
 }
 
 TEST(HostileSize, ActivationsThatGrowAreRefused) {

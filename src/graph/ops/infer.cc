@@ -196,7 +196,7 @@ Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
     if (!context.has_output(i)) continue;
     const Value& value = context.output(i);
     LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, context.Bytes(value.dims, value.type));
-    if (const Status charged = budget.Charge(bytes, "its output"); !charged) {
+    if (const Status charged = budget.ChargeActivation(bytes, "its output"); !charged) {
       return tl::unexpected(context.Named(charged.error()));
     }
   }

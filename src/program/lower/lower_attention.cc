@@ -73,6 +73,7 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   spec.k = k.view();
   spec.v = v.view();
   spec.y = out.view();
+  spec.sharing = static_cast<std::size_t>(node.Int("sharing", 1));
   spec.scale = node.Float("scale", 1);
   spec.kept = node.Int("kept", 1) != 0;
   spec.fill = node.Float("fill", 0);

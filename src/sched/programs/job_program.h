@@ -112,6 +112,8 @@ struct JobModel {
   std::vector<TensorSpec> outputs;
   /// By output: the input in whose place the model writes it, as decoders do with their caches.
   std::vector<std::optional<std::size_t>> replaces;
+  /// Measured time of one run alone on the device; 0: not known.
+  Nanoseconds standalone{0};
 };
 
 /// A model's tensors on the device, for one program alone (JobSetup::MakeInstance). Runs one at a
@@ -244,7 +246,7 @@ class JobProgram {
 };
 
 /// Raised with every change of this file that is not compatible with compiled libraries.
-inline constexpr std::uint32_t kJobProgramAbi = 3;
+inline constexpr std::uint32_t kJobProgramAbi = 4;
 
 }  // namespace lagoon
 

@@ -47,6 +47,7 @@ Status ProgramHostImpl::Open(ProgramHostOptions options_in, std::unique_ptr<JobP
     JobModel& model = models.emplace_back();
     model.index = static_cast<std::uint32_t>(models.size() - 1);
     const Plan& plan = hosted.loaded->plan;
+    model.standalone = plan.standalone;
     for (const PlanTensor& input : plan.inputs) model.inputs.push_back(input.spec);
     for (const PlanTensor& output : plan.outputs) {
       model.outputs.push_back(output.spec);

@@ -1,0 +1,258 @@
+#pragma once
+
+// How prompts get into caches before their tokens are decoded.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "chat_model.h"
+#include "sched/programs/job_program.h"
+
+namespace chat {
+
+/// A prompt that models read. A coroutine awaits what Step() returns until that is nothing. Then
+/// the caches and logits may be used until the prompt is destroyed.
+class Prompt {
+ public:
+  Prompt() = default;
+  virtual ~Prompt() = default;
+  Prompt(const Prompt&) = delete;
+  Prompt& operator=(const Prompt&) = delete;
+
+  virtual std::optional<JobWait> Step(JobContext& job) = 0;
+  /// Tokens that are read: the others, if any, are for `decode`.
+  virtual std::size_t read() const = 0;
+  /// Of the last token that is read.
+  virtual std::span<const float> logits() const = 0;
+  /// Each [1,h,n,d].
+  virtual std::vector<const void*> caches() const = 0;
+};
+
+/// By one run of a model for whole prompts.
+class WholePrompt final : public Prompt {
+ public:
+  WholePrompt(const JobModel& model, const Shape& shape, std::span<const std::int64_t> tokens)
+      : model_(model),
+        ids_(Size(shape.length)),
+        mask_(Size(shape.length)),
+        logits_(Size(shape.length * shape.vocabulary)),
+        caches_(shape.caches,
+                std::vector<float>(Size(shape.heads * shape.length * shape.head_size))),
+        read_(tokens.size()),
+        vocabulary_(Size(shape.vocabulary)) {
+    std::ranges::copy(tokens, ids_.begin());
+    std::fill_n(mask_.begin(), read_, 1);
+  }
+  std::optional<JobWait> Step(JobContext& job) override {
+    if (std::exchange(ran_, true)) return std::nullopt;
+    std::vector<void*> outputs{logits_.data()};
+    for (std::vector<float>& cache : caches_) outputs.push_back(cache.data());
+    return job.Run(model_, std::vector<const void*>{ids_.data(), mask_.data()}, outputs);
+  }
+  std::size_t read() const override { return read_; }
+  std::span<const float> logits() const override {
+    return std::span(logits_).subspan((read_ - 1) * vocabulary_, vocabulary_);
+  }
+  std::vector<const void*> caches() const override {
+    std::vector<const void*> caches;
+    for (const std::vector<float>& cache : caches_) caches.push_back(cache.data());
+    return caches;
+  }
+
+ private:
+  const JobModel& model_;
+  std::vector<std::int64_t> ids_, mask_;
+  std::vector<float> logits_;
+  std::vector<std::vector<float>> caches_;
+  const std::size_t read_, vocabulary_;
+  bool ran_ = false;
+};
+
+class ChunkedPrompt;
+
+/// Reads prompts in chunks of `ChunkModel::tokens`, by one instance: a chunk at a time, so that
+/// other work runs between two chunks. The instance has the caches of one prompt, the holder;
+/// another prompt whose turn comes first moves them to host memory.
+class ChunkReader {
+ public:
+  /// So many chunks of others may pass a prompt that waits.
+  static constexpr int kMostPassed = 16;
+
+  ChunkReader(const ChunkModel& chunk, const Shape& shape, JobInstance& own, Nanoseconds decode)
+      : chunk_(chunk),
+        shape_(shape),
+        own_(own),
+        decode_(decode),
+        ids_(Size(chunk.tokens)),
+        positions_(Size(chunk.tokens)),
+        mask_(Size(shape.length)),
+        logits_(Size((chunk.all_logits ? chunk.tokens : 1) * shape.vocabulary)) {}
+
+  /// How many tokens of a prompt chunks read; the rest is for `decode`, where that takes less time.
+  std::size_t Reads(std::size_t length) const {
+    const std::size_t tokens = Size(chunk_.tokens), rest = length % tokens;
+    if (length < tokens && !chunk_.all_logits) return 0;
+    const bool decodes = decode_ * static_cast<std::int64_t>(rest) < chunk_.model->standalone;
+    return decodes ? length - rest : length;
+  }
+
+ private:
+  friend class ChunkedPrompt;
+
+  // The prompt for the next chunk: with the fewest tokens left; before it one that others have
+  // passed too often. Of equals the one that came first.
+  inline const ChunkedPrompt* Next() const;
+
+  std::byte* cache(std::size_t i) const {
+    return own_.input(chunk_.model->inputs.size() - shape_.caches + i);
+  }
+  std::size_t cache_bytes() const {
+    return Size(shape_.heads * shape_.length * shape_.head_size) * sizeof(float);
+  }
+  // Runs `ids` behind `begin` tokens in the caches.
+  JobWait Run(JobContext& job, std::span<const std::int64_t> ids, std::size_t begin, bool last) {
+    std::ranges::fill(std::copy(ids.begin(), ids.end(), ids_.begin()), ids_.end(), 0);
+    for (std::size_t i = 0; i < positions_.size(); ++i) {
+      positions_[i] = static_cast<std::int64_t>(begin + i);
+    }
+    std::ranges::fill(mask_, 0);
+    std::fill_n(mask_.begin(), begin + ids_.size(), 1);
+    std::vector<const void*> inputs{ids_.data(), mask_.data()};
+    if (chunk_.positions) inputs.push_back(positions_.data());
+    inputs.resize(inputs.size() + shape_.caches);  // null: they lie in the instance
+    std::vector<void*> outputs(1 + shape_.caches);
+    if (last) outputs[0] = logits_.data();
+    return job.Run(own_, inputs, outputs);
+  }
+
+  const ChunkModel chunk_;
+  const Shape shape_;
+  JobInstance& own_;
+  const Nanoseconds decode_;             // of a run of `decode`, alone
+  JobSignal changed_;                    // a chunk has ended, or a prompt has gone
+  std::vector<ChunkedPrompt*> prompts_;  // that wait or are read, in the order of their arrival
+  const ChunkedPrompt* busy_ = nullptr;  // null: the next one may begin
+  ChunkedPrompt* holder_ = nullptr;      // null: nobody needs what lies in the caches
+  std::vector<std::int64_t> ids_, positions_, mask_;
+  std::vector<float> logits_;
+};
+
+/// A prompt of a ChunkReader. After its last chunk it keeps the reader until it is destroyed.
+class ChunkedPrompt final : public Prompt {
+ public:
+  ChunkedPrompt(ChunkReader& reader, std::span<const std::int64_t> tokens)
+      : reader_(reader), tokens_(tokens.first(reader.Reads(tokens.size()))) {
+    if (!tokens_.empty()) reader.prompts_.push_back(this);
+  }
+  ~ChunkedPrompt() override {
+    std::erase(reader_.prompts_, this);
+    if (reader_.holder_ == this) reader_.holder_ = nullptr;
+    if (reader_.busy_ == this) reader_.busy_ = nullptr;
+    reader_.changed_.Notify();
+  }
+  ChunkedPrompt(const ChunkedPrompt&) = delete;
+  ChunkedPrompt& operator=(const ChunkedPrompt&) = delete;
+
+  std::optional<JobWait> Step(JobContext& job) override {
+    if (state_ == State::kRuns) EndChunk();
+    if (used_ == tokens_.size()) return std::nullopt;
+    if (state_ == State::kWaits) {
+      if (reader_.busy_ != nullptr || reader_.Next() != this) return job.Wait(reader_.changed_);
+      Begin();
+      if (reader_.holder_ != nullptr && reader_.holder_ != this) return ParkHolder(job);
+    }
+    if (state_ == State::kParks) {
+      reader_.holder_ = nullptr;
+      parks_.reset();
+    }
+    if (state_ != State::kLoads && reader_.holder_ != this && used_ > 0) return Load(job);
+    reader_.holder_ = this;
+    return RunChunk(job);
+  }
+  std::size_t read() const override { return tokens_.size(); }
+  std::span<const float> logits() const override {
+    const std::size_t row = reader_.chunk_.all_logits ? used_ - 1 - begin_ : 0;
+    const std::size_t vocabulary = Size(reader_.shape_.vocabulary);
+    return std::span(reader_.logits_).subspan(row * vocabulary, vocabulary);
+  }
+  std::vector<const void*> caches() const override {
+    std::vector<const void*> caches;
+    for (std::size_t i = 0; i < reader_.shape_.caches; ++i) caches.push_back(reader_.cache(i));
+    return caches;
+  }
+
+ private:
+  friend class ChunkReader;
+  enum class State : std::uint8_t { kWaits, kParks, kLoads, kRuns };
+  using Caches = std::vector<std::vector<std::byte>>;
+
+  std::size_t left() const { return tokens_.size() - used_; }
+
+  void Begin() {
+    reader_.busy_ = this;
+    for (ChunkedPrompt* const other : reader_.prompts_) ++other->passed_;
+    passed_ = 0;
+  }
+  // The holder may be destroyed meanwhile: its memory is then this prompt's until the copies end.
+  JobWait ParkHolder(JobContext& job) {
+    state_ = State::kParks;
+    std::shared_ptr<Caches>& parked = reader_.holder_->parked_;
+    if (parked == nullptr) {
+      parked = std::make_shared<Caches>(reader_.shape_.caches,
+                                        std::vector<std::byte>(reader_.cache_bytes()));
+    }
+    parks_ = parked;
+    for (std::size_t i = 0; i < parks_->size(); ++i) {
+      job.CopyToHost((*parks_)[i].data(), reader_.cache(i), reader_.cache_bytes());
+    }
+    return job.All();
+  }
+  JobWait Load(JobContext& job) {
+    state_ = State::kLoads;
+    for (std::size_t i = 0; i < parked_->size(); ++i) {
+      job.CopyToDevice(reader_.cache(i), (*parked_)[i].data(), reader_.cache_bytes());
+    }
+    return job.All();
+  }
+  // A last chunk that is not full begins earlier, and computes some tokens once more; the only
+  // chunk of a short prompt is filled up behind it.
+  JobWait RunChunk(JobContext& job) {
+    state_ = State::kRuns;
+    const std::size_t size = reader_.ids_.size();
+    begin_ = left() >= size ? used_ : tokens_.size() - std::min(size, tokens_.size());
+    end_ = std::min(begin_ + size, tokens_.size());
+    return reader_.Run(job, tokens_.subspan(begin_, end_ - begin_), begin_, end_ == tokens_.size());
+  }
+  void EndChunk() {
+    used_ = end_;
+    if (used_ == tokens_.size()) return;
+    state_ = State::kWaits;
+    reader_.busy_ = nullptr;
+    reader_.changed_.Notify();
+  }
+
+  ChunkReader& reader_;
+  const std::span<const std::int64_t> tokens_;
+  State state_ = State::kWaits;
+  std::size_t used_ = 0;             // tokens whose entries are in the caches
+  std::size_t begin_ = 0, end_ = 0;  // of the present or last chunk
+  int passed_ = 0;                   // chunks of others since the last one of this prompt
+  std::shared_ptr<Caches> parked_;   // the caches, where another prompt is the holder
+  std::shared_ptr<Caches> parks_;    // another prompt's, while this one moves them
+};
+
+inline const ChunkedPrompt* ChunkReader::Next() const {
+  const ChunkedPrompt* next = nullptr;
+  for (const ChunkedPrompt* const prompt : prompts_) {
+    if (prompt->passed_ >= kMostPassed) return prompt;
+    if (next == nullptr || prompt->left() < next->left()) next = prompt;
+  }
+  return next;
+}
+
+}  // namespace chat
