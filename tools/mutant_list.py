@@ -83,7 +83,7 @@ GROUPS = {
                  sources_of("src/kernels/conv/bf16") + sources_of("src/kernels/elementwise"),
     "rotate-append": [f"src/kernels/{name}.cc" for name in ("sequence/rotate_append_test", "sequence/rotate_append", "checks", "cpu_level")] +
                      ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"],
-    "program-host": [f"src/sched/programs/{name}_test.cc" for name in ("program_answers", "program_host")] +
+    "program-host": [f"src/sched/programs/{name}_test.cc" for name in ("program_answers", "program_estimate", "program_host")] +
                     sources_of("src/sched/programs") + sorted({*LIBRARY, *SCHEDULING, "src/base/log.cc"}),
     "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
@@ -176,6 +176,7 @@ RESPONSE_RATIO = "src/policies/response_ratio.h"
 LAGOON = "src/policies/lagoon.h"
 DEFICIT = "src/policies/deficit.cc"
 PADDING = "src/sched/padding.cc"
+ESTIMATE = "src/sched/programs/program_estimate.cc"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
@@ -454,6 +455,31 @@ MUTANTS = [
      "const auto at = static_cast<std::size_t>(args.at[token]);", "const std::size_t at = 0 * args.at[token];", ["rotate-append"]),
     ("kept-input-copied", "an input that stays on the device is copied from nowhere", "src/sched/job_queue.h",
      "return plan == nullptr && inputs[input] == nullptr;", "return false;", ["program-host"]),
+    ("estimate-negative", "a job beyond its mean hides what else lies ahead of it", ESTIMATE,
+     "std::max(0.0, entry.mean - posted.of(kind))", "(entry.mean - posted.of(kind))", ["program-host"]),
+    ("estimate-of-cut-jobs", "jobs that were cancelled count as whole ones", "src/sched/programs/program_run.cc",
+     "  if (!failing_) {\n    services_.estimate.OnEnded(counts_);", "  services_.estimate.OnEnded(counts_);\n  if (!failing_) {", ["program-host"]),
+    ("estimate-without-others", "a kind that a job did not have keeps its mean", ESTIMATE,
+     "    entry.mean += (counts.of(kind) - entry.mean) / weight;",
+     "    if (counts.of(kind) > 0) entry.mean += (counts.of(kind) - entry.mean) / weight;", ["program-host"]),
+    ("estimate-unbounded-kinds", "kinds of operations are kept without a bound", ESTIMATE,
+     "return kinds_.size() < kMostKinds ? &kinds_[kind] : nullptr;", "return &kinds_[kind];", ["program-host"]),
+    ("estimate-of-first-kernel", "the operation that is posted counts as one that lies ahead", "src/sched/programs/program_run.cc",
+     "    counts_.Add(*operation.kind);\n", "", ["program-host"]),
+    ("ahead-forgotten", "what lies ahead of a job of a program does not count", "src/sched/mechanism.cc",
+     "  job.remaining += job.ahead;", "", ["program-host"]),
+    ("program-queue-in-order", "of a program's operations only the oldest may start", "src/sched/mechanism.cc",
+     "return job.plan == nullptr && before.plan == nullptr && before.ready_hook.is_linked();", "return false;", ["program-host"]),
+    ("packed-room-by-blocks", "packed, a real-time block still takes a unit", PADDING,
+     "width += packed ? (progress.blocks() + occupancy - 1) / occupancy : progress.blocks();", "width += progress.blocks();", ["sched"]),
+    ("packed-padding-by-units", "packed, padding has one block on a unit", "src/sched/padding.h",
+     "return units * (room.packed ? std::max(occupancy, 1U) : 1);", "return units;", ["sched"]),
+    ("bandwidth-of-others-forgotten", "jobs of padding do not see each other's bandwidth", PADDING,
+     "    part.bandwidth_left_ppm -= std::min(part.bandwidth_left_ppm, inside.bandwidth_ppm);", "", ["sched"]),
+    ("bandwidth-of-real-time-forgotten", "padding does not see the bandwidth of real-time work", PADDING,
+     "    bandwidth_ppm += beside->bandwidth_ppm;", "", ["sched"]),
+    ("bandwidth-not-asked", "padding takes any bandwidth", PADDING,
+     "  if (BandwidthInRoom(op, op.blocks, room) > room.bandwidth_left_ppm) return std::nullopt;", "", ["sched"]),
     ("unread-waits-for-ever", "a client that reads no answer keeps its place", "src/sched/programs/program_run.h",
      "const bool full = untaken_ == kMaxSent && !failing_ && !returned_;", "const bool full = false;", ["program-host"]),
     ("waits-for-polled-events", "a wait for many launches counts events that were polled before", DEVICE,
@@ -552,7 +578,7 @@ MUTANTS = [
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,
-     "    launch.max_claimants = UnitsIn(*room, *job.queue);\n", "", ["sched"]),
+     "    launch.max_claimants = BlocksAtOnce(*room, UnitsIn(*room, *job.queue),\n                                        job.instance->plan().ops[job.next_op].occupancy);\n", "", ["sched"]),
     ("rule-1-ignored", "a block longer than the room is padded", PADDING,
      "    if (TimeInRoom(op, version.blocks, block, room) >= left) continue;\n", "", ["sched"]),
     ("room-always-whole", "a block is padded that cannot end in what is left of the room", PADDING,

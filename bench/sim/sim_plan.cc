@@ -2,7 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lagoon::bench {
+namespace {
+
+// In millionths of the memory's bandwidth.
+std::uint32_t BandwidthOf(const BlockDemand& block, const GpuModel& gpu) {
+  if (block.time <= Nanoseconds(0)) return 0;
+  const double bytes_per_us =
+      static_cast<double>(block.memory_bytes) * 1000 / static_cast<double>(block.time.count());
+  const double part = bytes_per_us / static_cast<double>(gpu.constants.memory_bytes_per_us);
+  return static_cast<std::uint32_t>(std::min(part, 1.0) * 1e6);
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device) {
   auto loaded = std::make_shared<LoadedPlan>();
@@ -26,7 +40,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     } else if (i > 0) {
       op.deps = {i - 1};
     }
-    op.cost = {kernel.time, kernel.block.time};
+    op.cost = {kernel.time, kernel.block.time, BandwidthOf(kernel.block, device.gpu())};
     op.restart = kernel.restart;
     op.group_first = kernel.group_first;
     plan.ops.push_back(std::move(op));

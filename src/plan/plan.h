@@ -43,6 +43,9 @@ struct Relocation {
 struct OpCost {
   Nanoseconds kernel{0};  // standalone, from first claim to last commit, with all units
   Nanoseconds block{0};   // mean time of one block
+  /// Part of the device's memory bandwidth that one block takes while it runs, in millionths. 0:
+  /// not known.
+  std::uint32_t bandwidth_ppm = 0;
 };
 
 /// One way to cut an op into blocks.

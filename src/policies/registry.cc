@@ -38,7 +38,7 @@ struct Entry {
   std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
-  std::array<std::string_view, 7> parameters = {};  // names in SchedulerParameterTable()
+  std::array<std::string_view, 9> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -105,7 +105,8 @@ constexpr SchedulerConfig Admits(SchedulerConfig config) {
 
 constexpr std::string_view kAdmit = "admit_by_deadline", kDepth = "depth", kExtra = "extra_blocks",
                            kFairness = "fairness_threshold", kLend = "lend_units",
-                           kMost = "max_real_time_jobs", kPadding = "padding_kernels",
+                           kMost = "max_real_time_jobs", kPacked = "packed_padding",
+                           kBandwidth = "padding_bandwidth", kPadding = "padding_kernels",
                            kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
                            kPatience = "patience", kQuantum = "quantum_us";
 
@@ -151,15 +152,15 @@ constexpr Entry kSchedulers[] = {
               .padding_kernels = 1,
               .max_real_time_jobs = 1}),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPadding}},
+     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kPreempt}},
     {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kDepth, kExtra}},
     {"Shortest job first", Plain("sjf", By::kTotal), Make<OrderedPolicy>, {kAdmit, kDepth, kExtra}},
     {"Jobs take turns, of one kernel or of a time",

@@ -66,6 +66,12 @@ struct SchedulerConfig {
   /// Dynamic kernel padding (REEF 5): how many of a real-time job's next kernels to look ahead.
   /// Best-effort kernels may use the units that none of those kernels needs. 0: no padding.
   std::uint32_t padding_kernels = 0;
+  /// Padding and real-time kernels take units by the blocks that a unit holds at once. False: a
+  /// unit for each block, so that a real-time block has its unit for itself.
+  bool packed_padding = false;
+  /// Part of the device's memory bandwidth that real-time kernels and padding may ask for together
+  /// (REEF 7), where plans say what kernels ask for (OpCost::bandwidth_ppm). 0: no limit.
+  double padding_bandwidth = 0;
   /// Real-time jobs with incomplete kernels on the device at once (REEF 3.1: 1). 0: no limit.
   std::uint32_t max_real_time_jobs = 0;
   /// Best-effort jobs preempt one another, as real-time jobs preempt them: a job that is picked

@@ -11,10 +11,12 @@ constexpr int kWeight = 8;  // one observation moves the mean by 1/8 of the diff
 
 CostTable::CostTable(const Plan& plan) {
   kernels_.reserve(plan.ops.size());
+  Nanoseconds total{0};
   for (const PlanOp& op : plan.ops) {
     kernels_.push_back({op.cost.kernel, op.blocks, std::max(op.occupancy, 1u)});
-    total_ += op.cost.kernel;
+    total += op.cost.kernel;
   }
+  total_.store(total, std::memory_order_relaxed);
 }
 
 void CostTable::UseUnits(std::uint32_t units, std::uint32_t all) {
@@ -22,12 +24,13 @@ void CostTable::UseUnits(std::uint32_t units, std::uint32_t all) {
   const std::uint32_t before = units_ == 0 ? all : units_;
   units_ = units;
   if (units == before) return;
-  total_ = Nanoseconds(0);
+  Nanoseconds total{0};
   for (Kernel& kernel : kernels_) {
     const std::int64_t rounds = std::max<std::int64_t>(1, kernel.Rounds(before));
     kernel.time = kernel.time * std::max<std::int64_t>(1, kernel.Rounds(units)) / rounds;
-    total_ += kernel.time;
+    total += kernel.time;
   }
+  total_.store(total, std::memory_order_relaxed);
 }
 
 void CostTable::Observe(std::size_t op, Nanoseconds took) {
@@ -35,7 +38,7 @@ void CostTable::Observe(std::size_t op, Nanoseconds took) {
   Nanoseconds& kernel = kernels_[op].time;
   const Nanoseconds before = kernel;
   kernel = kernel == Nanoseconds(0) ? took : kernel + (took - kernel) / kWeight;
-  total_ += kernel - before;
+  total_.store(total() + (kernel - before), std::memory_order_relaxed);
 }
 
 }  // namespace lagoon

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -9,15 +10,15 @@
 namespace lagoon {
 
 /// Expected times of the kernels of one plan: those of the profile, refined by observation
-/// (Paella 6). Not thread-safe; allocates only in the constructor.
+/// (Paella 6). Not thread-safe, but for total(); allocates only in the constructor.
 class CostTable {
  public:
   explicit CostTable(const Plan& plan);
 
   /// Mean time of a kernel, from its first block to its last commit.
   Nanoseconds kernel(std::size_t op) const { return kernels_[op].time; }
-  /// Sum over all kernels.
-  Nanoseconds total() const { return total_; }
+  /// Sum over all kernels. Any thread.
+  Nanoseconds total() const { return total_.load(std::memory_order_relaxed); }
 
   /// The kernels run on `units` of the device's `all` units from now on. Scales their times by the
   /// number of rounds in which so many units run all blocks. Until the first call they run on all.
@@ -41,9 +42,9 @@ class CostTable {
     }
   };
 
-  std::vector<Kernel> kernels_;  // by op
-  Nanoseconds total_{0};
-  std::uint32_t units_ = 0;  // that the times are for; 0: all
+  std::vector<Kernel> kernels_;                     // by op
+  std::atomic<Nanoseconds> total_{Nanoseconds(0)};  // changed by one thread at a time
+  std::uint32_t units_ = 0;                         // that the times are for; 0: all
 };
 
 }  // namespace lagoon

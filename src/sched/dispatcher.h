@@ -111,6 +111,10 @@ class Dispatcher final : private DeviceListener {
   /// - kInvalidArgument when the spec does not fit its plan, or the plan is not of the queue.
   Result<JobId> Post(const JobSpec& spec);
 
+  /// Any thread, while the queue is there. Expected time of what such a job runs, alone on the
+  /// device: that of the profile, refined by observation. 0: not known.
+  Nanoseconds ExpectedTime(const JobSpec& spec) const;
+
   /// Any thread. The guards revoke the job's launches, and the job finishes as kCancelled unless it
   /// finished before. Unknown ids are ignored. May wait for the end of a round (kMaxCancels).
   void Cancel(JobId job);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "sched/dispatcher.h"
 
 namespace lagoon {
@@ -62,6 +63,7 @@ Status CheckParts(const JobParts& parts, const Plan& plan, const JobQueue& queue
 
 Status Check(const JobSpec& spec, const JobQueue& queue) {
   LAGOON_RETURN_IF_ERROR(CheckPlan(spec, queue));
+  LAGOON_CHECK(spec.ahead >= Nanoseconds(0));
   const Plan& plan = spec.instance != nullptr ? spec.instance->plan()
                      : spec.plan != nullptr   ? spec.plan->plan()
                                               : queue.first->plan();
@@ -110,6 +112,7 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->parts = spec.parts;
   job->continues = spec.continues;
   job->continued = spec.continued;
+  job->ahead = spec.ahead;
   job->instance = spec.instance;
   if (spec.instance == nullptr) {
     job->plan = spec.plan != nullptr ? spec.plan : queue.first.get();
@@ -137,6 +140,14 @@ Result<JobId> Dispatcher::Post(const JobSpec& spec) {
   Step();
   if (leaves != kNoDeadline) WakeTimerFor(leaves);
   return id;
+}
+
+Nanoseconds Dispatcher::ExpectedTime(const JobSpec& spec) const {
+  if (spec.costs != nullptr) return spec.costs->total();
+  if (spec.plan != nullptr) return spec.plan->costs().total();
+  const JobQueue* const queue = queues_.Find(spec.queue);
+  const bool first = queue != nullptr && queue->first != nullptr;
+  return first ? queue->first->costs().total() : Nanoseconds(0);
 }
 
 void Dispatcher::Push(std::unique_ptr<Job> owned) {

@@ -107,6 +107,10 @@ struct JobSpec {
   bool continues = false;
   /// It is such a job.
   bool continued = false;
+  /// At least 0: expected time of the jobs that the client will post for the same request after
+  /// this one (ProgramEstimate). Policies see it as a part of this job's time; admission by
+  /// deadline does not, as a mean is no promise.
+  Nanoseconds ahead{0};
 };
 
 /// What a full queue does.

@@ -57,6 +57,7 @@ struct Job : ScheduledJob {
   std::vector<void*> outputs;
   bool continues = false;           // JobSpec::continues
   bool continued = false;           // JobSpec::continued
+  Nanoseconds ahead{0};             // JobSpec::ahead
   const JobParts* parts = nullptr;  // null: tensors lie where `inputs` and `outputs` point
   JobResult result;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +23,16 @@ bool HasNothingToRun(const Job& job) {
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
   return plan.ops.empty() && job.inputs.empty() &&
          std::ranges::all_of(job.outputs, [](const void* output) { return output == nullptr; });
+}
+
+// Whether the policy may start a waiting job: the first of its queue, and after that one all that
+// follow it as long as they bring an instance of their own. Those are operations of job programs,
+// of which the policy chooses the one whose request is next (Paella 6).
+bool IsOffered(const Job& job) {
+  const auto at = job.queue->waiting.iterator_to(job);
+  if (at == job.queue->waiting.begin()) return true;
+  const Job& before = *std::prev(at);
+  return job.plan == nullptr && before.plan == nullptr && before.ready_hook.is_linked();
 }
 
 }  // namespace
@@ -161,6 +172,9 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   if (config_.admit_by_deadline && WouldBeLate(job)) {
     return Refuse(std::unique_ptr<Job>(&job), Outcome::kTooLate, finished);
   }
+  job.total += job.ahead;
+  job.remaining += job.ahead;
+  job.unsubmitted += job.ahead;
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   if (job.leaves != kNoDeadline) leaves_.insert(job);
@@ -192,7 +206,7 @@ bool Mechanism::WouldBeLate(Job& job) const {
     if (other.state == Job::State::kLeaving || &other == superseded) continue;
     if (SideBySide(other, job)) continue;
     if (policy_->Precedes(other, job)) {
-      ahead += other.remaining;
+      ahead += std::max(Nanoseconds(0), other.remaining - other.ahead);
     } else if (!revokes || other.job_class == JobClass::kRealTime) {
       ahead += std::max(Nanoseconds(0), other.remaining - other.unsubmitted);
     }
@@ -436,7 +450,7 @@ void Mechanism::SetNextOp(Job& job, std::size_t op) {
   for (; job.next_op < op; ++job.next_op) job.unsubmitted -= job.costs->kernel(job.next_op);
   for (; job.next_op > op; --job.next_op) job.unsubmitted += job.costs->kernel(job.next_op - 1);
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
-  if (op == plan.ops.size()) job.unsubmitted = Nanoseconds(0);
+  if (op == plan.ops.size()) job.unsubmitted = job.ahead;
   job.unsubmitted = std::max(Nanoseconds(0), job.unsubmitted);
   const auto end = std::ranges::upper_bound(plan.part_ends, op);
   job.part_ops = end == plan.part_ends.end() ? ~0u : *end - static_cast<std::uint32_t>(op);
@@ -445,7 +459,7 @@ void Mechanism::SetNextOp(Job& job, std::size_t op) {
 void Mechanism::UpdateReady(Job& job) {
   const auto ready = [&] {
     if (job.state == Job::State::kWaiting) {
-      return !job.queue->free_slots.empty() && &job.queue->waiting.front() == &job;
+      return !job.queue->free_slots.empty() && IsOffered(job);
     }
     if (job.state != Job::State::kActive) return false;
     if (job.launches > 0 && job.background != InBackground(job)) return false;  // until they retire
@@ -464,7 +478,10 @@ void Mechanism::UpdateReady(Job& job) {
 }
 
 void Mechanism::OfferNextWaiting(JobQueue& queue) {
-  if (!queue.waiting.empty()) UpdateReady(queue.waiting.front());
+  for (Job& job : queue.waiting) {
+    UpdateReady(job);
+    if (job.plan != nullptr) return;
+  }
 }
 
 }  // namespace lagoon

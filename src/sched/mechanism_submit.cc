@@ -227,11 +227,11 @@ bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
 
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
-  const std::optional<PaddingRoom> room = padding_.FindRoom(config_.padding_kernels);
+  const std::optional<PaddingRoom> room = padding_.FindRoom(
+      {config_.padding_kernels, config_.packed_padding, config_.padding_bandwidth});
   if (!room) return;
   const auto pad = [&](Job& job, std::uint32_t units) {
-    PaddingRoom own = *room;
-    own.units = units;
+    const PaddingRoom own = padding_.PartOf(*room, units, &job);
     const std::uint64_t before = stats_.padded_launches;
     Serve(job, ~0u, &own);
     return stats_.padded_launches > before;
@@ -242,9 +242,7 @@ void Mechanism::PadRealTime() {
     }
   }
   while (const std::uint32_t free = padding_.FreeUnits(*room)) {
-    PaddingRoom rest = *room;
-    rest.units = free;
-    Job* const job = padding_.Pick(rest, *policy_);
+    Job* const job = padding_.Pick(padding_.PartOf(*room, free, nullptr), *policy_);
     if (job == nullptr || !pad(*job, padding_.UnitsFor(*job, *room, free))) return;
   }
 }
@@ -344,7 +342,8 @@ void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
   if (room != nullptr) {
     launch.guards[0] = GuardOf(*room);
-    launch.max_claimants = UnitsIn(*room, *job.queue);
+    launch.max_claimants = BlocksAtOnce(*room, UnitsIn(*room, *job.queue),
+                                        job.instance->plan().ops[job.next_op].occupancy);
   } else if (spared) {
     launch.guards[0] = {&launch.progress->done_word(), launch.progress->done()};
     launch.max_claimants = 1;

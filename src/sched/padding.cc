@@ -20,6 +20,8 @@ PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
           .time = a.time + b.time,
           .begun = a.begun,
           .occupancy = std::max(a.occupancy, b.occupancy),
+          .packed = a.packed,
+          .bandwidth_ppm = std::max(a.bandwidth_ppm, b.bandwidth_ppm),
           .until = b.until,
           .records = b.records};
 }
@@ -33,14 +35,17 @@ bool Follows(const Instance& instance, std::size_t index) {
 // The room beside kernel `i` and the next kernels of which none depends on the one before: they may
 // run at the same time, so that their needs add up. `i` moves behind them. Zero units: they need
 // all units.
-PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, std::size_t& i) {
+PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, bool packed, std::size_t& i) {
   const std::vector<PlanOp>& ops = job.instance->plan().ops;
-  PaddingRoom room;
+  PaddingRoom room{.packed = packed};
   const std::uint32_t own = UnitsOf(*job.queue, units);
   std::uint32_t width = 0;
   do {
     const Progress& progress = job.instance->progress(i);
-    width += progress.blocks();
+    const std::uint32_t occupancy = std::max(ops[i].occupancy, 1U);
+    width += packed ? (progress.blocks() + occupancy - 1) / occupancy : progress.blocks();
+    room.bandwidth_ppm +=
+        std::uint64_t{std::min(progress.blocks(), own * occupancy)} * ops[i].cost.bandwidth_ppm;
     room.time += job.costs->kernel(i);
     room.occupancy = std::max(room.occupancy, ops[i].occupancy);
     room.until = &progress;
@@ -83,7 +88,14 @@ Nanoseconds TimeInRoom(const PlanOp& op, std::uint32_t blocks, Nanoseconds block
                        const PaddingRoom& room) {
   if (op.opaque != nullptr) return std::max(block, op.opaque->longest());
   if (op.restart == Restart::kByClaims) return block;
-  return block * ((blocks + room.units - 1) / room.units);
+  const std::uint32_t at_once = BlocksAtOnce(room, room.units, op.occupancy);
+  return block * ((blocks + at_once - 1) / at_once);
+}
+
+/// The memory bandwidth that the kernel takes in the room, in millionths of the device's.
+std::uint64_t BandwidthInRoom(const PlanOp& op, std::uint32_t blocks, const PaddingRoom& room) {
+  const std::uint32_t at_once = std::min(blocks, BlocksAtOnce(room, room.units, op.occupancy));
+  return std::uint64_t{at_once} * op.cost.bandwidth_ppm;
 }
 
 }  // namespace
@@ -94,11 +106,12 @@ std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue) {
   return std::min(room.units, share - std::min(share, room.taken));
 }
 
-std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels) {
+std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels,
+                                      bool packed) {
   const std::size_t end = std::min(job.instance->plan().ops.size(), job.first_incomplete + kernels);
   std::optional<PaddingRoom> room;
   for (std::size_t i = job.first_incomplete; i < end;) {
-    const PaddingRoom next = RoomBesideGroup(job, units, i);
+    const PaddingRoom next = RoomBesideGroup(job, units, packed, i);
     if (next.units == 0) break;
     const PaddingRoom joined = room ? Join(*room, next) : next;
     if (room && Use(joined) < Use(*room) + Use(next)) break;
@@ -110,6 +123,7 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room) {
   if (op.occupancy < room.occupancy) return std::nullopt;
+  if (BandwidthInRoom(op, op.blocks, room) > room.bandwidth_left_ppm) return std::nullopt;
   const Nanoseconds left = room.time - room.begun;
   if (op.versions.empty()) {
     const Nanoseconds time = TimeInRoom(op, op.blocks, op.cost.block, room);
@@ -147,20 +161,22 @@ bool ChooseVersion(Job& job, const PaddingRoom* room) {
   return true;
 }
 
-std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
+std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   const std::uint32_t units = device_.info().units;
   std::optional<PaddingRoom> room;
   std::uint32_t taken = 0;  // units that all real-time jobs need
+  std::uint64_t bandwidth_ppm = 0;
   for (const Job& job : active_) {
     if (job.job_class != JobClass::kRealTime || job.state != Job::State::kActive ||
         job.first_incomplete == job.instance->plan().ops.size()) {
       continue;
     }
-    std::optional<PaddingRoom> beside = RoomBeside(job, units, kernels);
+    std::optional<PaddingRoom> beside = RoomBeside(job, units, rules.kernels, rules.packed);
     if (!beside) return std::nullopt;
     // Padding that is submitted before the kernel can start begins with it.
     if (job.op_since != TimePoint{}) beside->begun = kRelaunch + (device_.Now() - job.op_since);
     taken += units - beside->units;
+    bandwidth_ppm += beside->bandwidth_ppm;
     const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
     if (!room || beside->time - beside->begun < room->time - room->begun) room = beside;
     room->occupancy = occupancy;
@@ -168,6 +184,11 @@ std::optional<PaddingRoom> Padding::FindRoom(std::uint32_t kernels) const {
   if (!room || taken >= units) return std::nullopt;
   room->units = units - taken;
   room->taken = taken;
+  room->bandwidth_ppm = bandwidth_ppm;
+  if (rules.bandwidth > 0) {
+    const auto most = static_cast<std::uint64_t>(rules.bandwidth * 1e6);
+    room->bandwidth_left_ppm = most - std::min(most, bandwidth_ppm);
+  }
   return room;
 }
 
@@ -193,8 +214,21 @@ std::uint32_t Padding::UnitsFor(const Job& job, const PaddingRoom& room, std::ui
   const Inside* const inside = Find(job);
   if (inside != nullptr && inside->until == room.until) return inside->units;
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
-  const std::uint32_t blocks = job.next_op < plan.ops.size() ? plan.ops[job.next_op].blocks : 1;
-  return std::min(free, std::max(blocks, 1U));
+  if (job.next_op >= plan.ops.size()) return std::min(free, 1U);
+  const PlanOp& op = plan.ops[job.next_op];
+  const std::uint32_t on_a_unit = BlocksAtOnce(room, 1, op.occupancy);
+  return std::min(free, std::max((op.blocks + on_a_unit - 1) / on_a_unit, 1U));
+}
+
+PaddingRoom Padding::PartOf(const PaddingRoom& room, std::uint32_t units, const Job* job) const {
+  PaddingRoom part = room;
+  part.units = units;
+  if (room.bandwidth_left_ppm == kNoBandwidthLimit) return part;
+  for (const Inside& inside : jobs_inside_) {
+    if (inside.until != room.until || inside.job == job) continue;
+    part.bandwidth_left_ppm -= std::min(part.bandwidth_left_ppm, inside.bandwidth_ppm);
+  }
+  return part;
 }
 
 const Padding::Inside* Padding::Find(const Job& job) const {
@@ -213,6 +247,10 @@ std::uint32_t Padding::FreeUnits(const PaddingRoom& room) const {
 void Padding::Add(Job& job, LaunchId launch, const PaddingRoom& room) {
   auto found = std::ranges::find(jobs_inside_, &job, &Inside::job);
   if (found == jobs_inside_.end()) found = jobs_inside_.insert(found, {.job = &job});
+  const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const std::uint64_t bandwidth_ppm = BandwidthInRoom(op, op.blocks, room);
+  const bool more = found->until == room.until;
+  found->bandwidth_ppm = more ? std::max(found->bandwidth_ppm, bandwidth_ppm) : bandwidth_ppm;
   ++found->kernels;
   found->units = room.units;
   found->until = room.until;

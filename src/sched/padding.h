@@ -2,6 +2,7 @@
 
 // Where best-effort kernels fit beside real-time ones (REEF 5).
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,13 +15,27 @@
 
 namespace lagoon {
 
+constexpr std::uint64_t kNoBandwidthLimit = ~std::uint64_t{0};
+
+/// How rooms are counted (SchedulerConfig::padding_kernels and what follows there).
+struct RoomRules {
+  std::uint32_t kernels = 1;  // to look ahead
+  bool packed = false;        // a unit is full with `occupancy` blocks, not with one
+  double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
+};
+
 /// Units that real-time work leaves free for a while.
 struct PaddingRoom {
   std::uint32_t units = 0;
-  std::uint32_t taken = 0;          // units that the real-time work needs
-  Nanoseconds time{0};              // expected duration
-  Nanoseconds begun{0};             // part of `time` that is over when padding can start
-  std::uint32_t occupancy = 0;      // the largest one of the real-time kernels
+  std::uint32_t taken = 0;      // units that the real-time work needs
+  Nanoseconds time{0};          // expected duration
+  Nanoseconds begun{0};         // part of `time` that is over when padding can start
+  std::uint32_t occupancy = 0;  // the largest one of the real-time kernels
+  bool packed = false;          // RoomRules::packed
+  /// Memory bandwidth in millionths of the device's: what the real-time kernels take, and what is
+  /// left for padding (no limit: all of it, however much is asked for).
+  std::uint64_t bandwidth_ppm = 0;
+  std::uint64_t bandwidth_left_ppm = kNoBandwidthLimit;
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
   const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` lies
 };
@@ -29,13 +44,20 @@ struct PaddingRoom {
 /// so that a share loses as many units as the device. 0: none.
 std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue);
 
+/// Most blocks of a kernel of `occupancy` that run on `units` units of the room at once.
+inline std::uint32_t BlocksAtOnce(const PaddingRoom& room, std::uint32_t units,
+                                  std::uint32_t occupancy) {
+  return units * (room.packed ? std::max(occupancy, 1U) : 1);
+}
+
 /// The room beside one active real-time job on a device of `units` units. Looks at the next
 /// `kernels` kernels of the job (REEF 5: one). Kernels that do not depend on the one before may run
 /// at the same time: they form a group, which may go beyond `kernels`, and the units that they need
 /// add up. The room spans the first group, and each next group as long as that group leaves units
 /// free and the longer room gives best-effort work no less unit time than a room for each group.
-/// nullopt: the first group needs all units, or no kernel is left.
-std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels);
+/// nullopt: the first group needs all units, or no kernel is left. `packed`: RoomRules::packed.
+std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels,
+                                      bool packed = false);
 
 /// The version of a best-effort kernel to run in the room; nullopt: the kernel does not fit.
 ///
@@ -43,6 +65,7 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 ///   run so far counts (OpaqueOp::longest).
 /// - Rule 2: a unit holds at least as many of its blocks as of the real-time kernels' blocks, so
 ///   that padding does not lower their occupancy.
+/// - Its blocks do not ask for more memory bandwidth than is left (REEF 7).
 ///
 /// Among the versions that fit, returns the one that ends soonest on the room's units (REEF 5.3).
 /// Versions without a measured block time do not count. `started`: the version in which blocks of
@@ -77,19 +100,23 @@ class Padding {
   /// The room that all active real-time jobs leave together: the units that none of them needs, for
   /// the shortest of their times. Looks at the next `kernels` kernels of each job. nullopt: no unit
   /// is left, or no real-time job has a kernel left.
-  std::optional<PaddingRoom> FindRoom(std::uint32_t kernels) const;
+  std::optional<PaddingRoom> FindRoom(const RoomRules& rules) const;
   /// The ready best-effort job to pad with: the policy's choice if its next kernel fits into the
   /// room, else the first job in the policy's order that fits, among the first 64. Null: none.
   Job* Pick(const PaddingRoom& room, Policy& policy) const;
   /// The units of the room for the next kernel of a job of which `free` are free: those that the
   /// job has in the room already, else as many as the kernel has blocks.
   std::uint32_t UnitsFor(const Job& job, const PaddingRoom& room, std::uint32_t free) const;
+  /// The room as a job sees it that gets `units` of its units: without the bandwidth that the other
+  /// jobs inside take. `job`: null if it is not known yet.
+  PaddingRoom PartOf(const PaddingRoom& room, std::uint32_t units, const Job* job) const;
 
   /// A job that has kernels in flight as padding.
   struct Inside {
     Job* job = nullptr;
     std::uint32_t kernels = 0;        // in flight as padding
     std::uint32_t units = 0;          // of the room, for the job alone
+    std::uint64_t bandwidth_ppm = 0;  // the most that a kernel of the job takes there
     const Progress* until = nullptr;  // PaddingRoom::until of the last kernel
   };
   /// They keep their places while no kernel retires.

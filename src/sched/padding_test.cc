@@ -40,8 +40,9 @@ class RoomTest : public ::testing::Test {
     job_.costs = &queue_->first->costs();
     job_.instance = instance_.get();
     job_.first_incomplete = first;
-    return RoomBeside(job_, units, kernels_);
+    return RoomBeside(job_, units, kernels_, packed_);
   }
+  bool packed_ = false;
   std::uint32_t kernels_ = 16;
   UnitRange share_;
   testing::FakeDevice device_;
@@ -112,6 +113,27 @@ TEST_F(RoomTest, IsBesideAsManyKernelsAsTheSchedulerSays) {
   ASSERT_TRUE(room);
   EXPECT_EQ(room->units, 3u);
   EXPECT_EQ(room->time, microseconds(50));
+}
+
+TEST_F(RoomTest, PackedItLeavesTheUnitsThatTheKernelDoesNotFill) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({9}));
+  plan->plan.ops[0].occupancy = 4;
+  EXPECT_FALSE(Room(plan, 8));
+  packed_ = true;
+  const auto room = Room(plan, 8);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->taken, 3u);
+  EXPECT_EQ(room->units, 5u);
+}
+
+TEST_F(RoomTest, KnowsWhatBandwidthItsKernelsTake) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({2, 2, 2}));
+  plan->plan.ops[0].cost.bandwidth_ppm = 100'000;
+  plan->plan.ops[1].cost.bandwidth_ppm = 70'000;
+  const auto room = Room(plan, 8);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->until, &instance_->progress(2));
+  EXPECT_EQ(room->bandwidth_ppm, 200'000u);  // the most at any time
 }
 
 TEST_F(RoomTest, HasTheHighestOccupancyOfItsKernels) {
@@ -281,6 +303,57 @@ TEST_F(PaddingTest, SeveralJobsShareARoomEachOnUnitsOfItsOwn) {  // REEF 5.2
   device_->RunAll();
   for (const Request* request : {&urgent_, &background_, &second, &third}) {
     EXPECT_EQ(request->result.outcome, Outcome::kDone);
+  }
+}
+
+// Eight real-time blocks fill two of the eight units, and twenty blocks of padding five.
+TEST_F(PaddingTest, PackedItHasAUnitForAsManyBlocksAsTheUnitHolds) {
+  SchedulerConfig config = kPadding;
+  for (const bool packed : {false, true}) {
+    config.packed_padding = packed;
+    Use(config, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/8);
+    auto wide = std::const_pointer_cast<LoadedPlan>(Chain({20}, microseconds(20)));
+    auto narrow = std::const_pointer_cast<LoadedPlan>(Chain({8}));
+    for (const auto& plan : {wide, narrow}) plan->plan.ops[0].occupancy = 4;
+    const QueueId background = AddQueue(JobClass::kBestEffort, wide);
+    const QueueId urgent = AddQueue(JobClass::kRealTime, narrow);
+    Request &first = Add(), &second = Add();
+    ASSERT_TRUE(Post(urgent, first));
+    ASSERT_TRUE(Post(background, second));
+    EXPECT_EQ(dispatcher_->Stats().padded_launches, packed ? 1u : 0u);
+    if (packed) {
+      EXPECT_EQ(device_->max_claimants(), 20u);
+    }
+    device_->RunAll();
+    EXPECT_EQ(second.result.outcome, Outcome::kDone);
+  }
+}
+
+// REEF 7. Real-time blocks take 0.4 of the bandwidth, the first job of padding 0.3, the second 0.2.
+TEST_F(PaddingTest, TakesNoMoreBandwidthThanIsAllowed) {
+  for (const auto& [most, padded] : {std::pair{0.0, 2u}, {0.6, 1u}, {0.8, 1u}, {0.95, 2u}}) {
+    SchedulerConfig config = kPadding;
+    config.padding_bandwidth = most;
+    Use(config, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/8);
+    const auto with = [](std::uint32_t blocks, Nanoseconds block, std::uint32_t ppm) {
+      auto plan = std::const_pointer_cast<LoadedPlan>(Chain({blocks}, block));
+      plan->plan.ops[0].cost.bandwidth_ppm = ppm;
+      return plan;
+    };
+    const QueueId greedy = AddQueue(JobClass::kBestEffort, with(2, microseconds(20), 150'000));
+    const QueueId modest = AddQueue(JobClass::kBestEffort, with(2, microseconds(20), 100'000));
+    const QueueId urgent = AddQueue(JobClass::kRealTime, with(4, microseconds(50), 100'000));
+    Request &first = Add(), &second = Add(), &third = Add();
+    ASSERT_TRUE(Post(urgent, first));
+    ASSERT_TRUE(Post(greedy, second));
+    ASSERT_TRUE(Post(modest, third));
+    EXPECT_EQ(dispatcher_->Stats().padded_launches, padded) << most;
+    device_->RunAll();
+    for (const Request* request : {&first, &second, &third}) {
+      EXPECT_EQ(request->result.outcome, Outcome::kDone);
+    }
   }
 }
 

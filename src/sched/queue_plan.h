@@ -34,7 +34,7 @@ class QueuePlan {
 
   /// The plan on the queue's instance of that number.
   PlanBinding& binding(std::size_t instance) const { return *bindings_[instance]; }
-  CostTable& costs() { return costs_; }
+  CostTable& costs() { return costs_; }  // any thread: its total()
 
  private:
   QueuePlan(QueueId queue, std::uint32_t number, const Plan& plan)

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sched/testing/program_host_fixture.h"
@@ -343,6 +344,113 @@ TEST_F(ProgramHostInVirtualTime, ARequestThatWouldBeLateSaysHowLongItWouldTake) 
   ASSERT_TRUE(late.finished());
   EXPECT_EQ(late.Await().outcome, Outcome::kTooLate);
   EXPECT_GT(late.Await().expected, std::chrono::microseconds(1));
+}
+
+/// Shortest remaining time first, one kernel on the device at a time.
+class SrptPolicy final : public Policy {
+  JobOrders orders() const override { return {By::kRemaining, By::kRemaining}; }
+  Decision Pick(const SchedulingView& view) override {
+    return Decision::RunOrWait(view.ready.First(), 1);
+  }
+};
+
+// Jobs of 10 steps of 100 us, of which two pause after `pause` steps until another one goes on.
+class ProgramsByRemainingTime : public ::testing::Test {
+ protected:
+  static constexpr int kSteps = 10;
+
+  ProgramsByRemainingTime() {
+    options_.name = "program";
+    options_.on_callers_thread = true;
+    auto program = std::make_unique<TestProgram>(
+        [this](JobContext& job) -> JobTask { return Steps(job, jobs_++); },
+        [this](JobSetup& setup) -> Status {
+          LAGOON_ASSIGN_OR_RETURN(kernel_, setup.LoadKernel("note", NoteBody, {}));
+          return {};
+        });
+    host_ = *ProgramHost::Create(options_, std::move(program), device_, *dispatcher_);
+  }
+
+  JobTask Steps(JobContext& job, std::size_t number) {
+    const int pause = pauses_.at(number);
+    if (pause < 0) {  // has the device while the others go on
+      job.Launch(kernel_, NoteArgs{}, 2);
+      go_on_.Notify();
+      co_return {};
+    }
+    for (int step = 1; step <= kSteps; ++step) {
+      if (pause > 0 && step == pause) co_await job.Wait(go_on_);
+      co_await job.Launch(kernel_, NoteArgs{}, 2);
+      steps_.emplace_back(number, step);
+    }
+    co_return {};
+  }
+
+  void Post(HostedRequest& request) {
+    JobSpec spec;
+    spec.client = &request;
+    ASSERT_TRUE(host_->Post(spec));
+  }
+  // A step takes 100 us: from its first block to its second one.
+  void RunAll() {
+    while (device_.RunBlock()) device_.Advance(std::chrono::microseconds(100));
+  }
+
+  FakeDevice device_;
+  std::unique_ptr<Dispatcher> dispatcher_ = std::make_unique<Dispatcher>(
+      device_, SchedulerConfig{.name = "srpt", .max_kernels = 1}, std::make_unique<SrptPolicy>());
+  ProgramHostOptions options_;
+  KernelHandle kernel_{};
+  JobSignal go_on_;
+  std::size_t jobs_ = 0;
+  std::vector<int> pauses_;                         // by job; -1: see Steps()
+  std::vector<std::pair<std::size_t, int>> steps_;  // job and step, in their order
+  std::unique_ptr<ProgramHost> host_;
+};
+
+// To the kernels alone both jobs look the same: a step of 100 us.
+TEST_F(ProgramsByRemainingTime, TheJobAtStepNineGoesBeforeTheOneAtStepTwo) {
+  pauses_ = {0, 2, 9, -1};
+  std::deque<HostedRequest> requests(4);
+  Post(requests[0]);  // from which the mean is known
+  RunAll();
+  ASSERT_TRUE(requests[0].finished());
+  Post(requests[1]);
+  RunAll();
+  Post(requests[2]);
+  RunAll();
+  steps_.clear();
+  Post(requests[3]);
+  RunAll();
+  for (HostedRequest& request : requests) EXPECT_TRUE(request.finished());
+  ASSERT_EQ(steps_.size(), 2u + 9u);
+  EXPECT_EQ(steps_[0], std::pair(std::size_t{2}, 9));
+  // The device goes on before the program's thread has posted the next step.
+  EXPECT_EQ(steps_[1], std::pair(std::size_t{1}, 2));
+  EXPECT_EQ(steps_[2], std::pair(std::size_t{2}, 10));
+}
+
+// Requests that a client gave up say nothing of how long a whole one takes.
+TEST_F(ProgramsByRemainingTime, OnlyJobsThatCameToTheirEndCount) {
+  pauses_ = {2, 0, 6, 9, -1};
+  std::deque<HostedRequest> requests(5);
+  JobSpec spec;
+  spec.client = &requests[0];
+  const Result<JobId> first = host_->Post(spec);
+  ASSERT_TRUE(first);
+  RunAll();
+  host_->Cancel(*first);
+  ASSERT_TRUE(requests[0].finished());
+  Post(requests[1]);
+  RunAll();
+  Post(requests[2]);
+  Post(requests[3]);
+  RunAll();
+  steps_.clear();
+  Post(requests[4]);
+  RunAll();
+  ASSERT_EQ(steps_.size(), 2u + 5u);
+  EXPECT_EQ(steps_[0], std::pair(std::size_t{3}, 9));
 }
 
 }  // namespace

@@ -117,7 +117,9 @@ JobWait ProgramRun::Launch(KernelHandle kernel, std::span<const std::byte> args,
     op.args.assign(args.begin(), args.end());
     op.occupancy = services_.device->Occupancy(kernel);
     op.cost.block = spec->block.time > Nanoseconds(0) ? spec->block.time : kUnknown;
-    return Issue(MakeCall(nullptr, std::move(plan), services_.CostsOf(kernel, blocks)), stream);
+    auto operation = MakeCall(nullptr, std::move(plan), services_.CostsOf(kernel, blocks));
+    operation->kind = ProgramEstimate::Of(kernel, blocks);
+    return Issue(std::move(operation), stream);
   };
   return FromProgram(launch, NoWait());
 }
@@ -164,6 +166,7 @@ JobWait ProgramRun::Run(const JobModel& model, std::span<const void* const> inpu
     operation->inputs.assign(inputs.begin(), inputs.end());
     operation->outputs.assign(outputs.begin(), outputs.end());
     operation->model = &hosted;
+    operation->kind = ProgramEstimate::OfModel(model.index);
     operation->spec.queue = hosted.queue;
     operation->spec.plan = hosted.queue_plan;
     return Issue(std::move(operation), stream);
@@ -187,6 +190,7 @@ JobWait ProgramRun::Run(JobInstance& instance, std::span<const void* const> inpu
     operation->outputs.assign(outputs.begin(), outputs.end());
     operation->hosted = &own;
     operation->model = &own.hosted;
+    operation->kind = ProgramEstimate::OfModel(own.model.index);
     operation->spec.queue = own.hosted.queue;
     operation->spec.instance = own.instance.get();
     operation->spec.costs = &own.costs;
@@ -296,6 +300,11 @@ JobWait ProgramRun::Refuse(std::string message) {
 void ProgramRun::Post(JobOperation& operation) {
   operation.posted = true;
   ++posted_;
+  if (operation.kind) {
+    NoteTime(operation);
+    counts_.Add(*operation.kind);
+  }
+  operation.spec.ahead = services_.estimate.Ahead(counts_);
   Result<JobId> id = services_.dispatcher->Post(operation.spec);
   if (id) {
     operation.id = *id;
@@ -307,12 +316,17 @@ void ProgramRun::Post(JobOperation& operation) {
   End(Outcome::kFailed, std::move(id).error());
 }
 
+void ProgramRun::NoteTime(const JobOperation& operation) {
+  services_.estimate.SetTime(*operation.kind, services_.dispatcher->ExpectedTime(operation.spec));
+}
+
 void ProgramRun::OnFinished(JobOperation& operation) {
   const std::unique_ptr<JobOperation> finished =
       std::move(operations_.extract(operation.number).mapped());
   --posted_;
   if (finished->hosted != nullptr) finished->hosted->runs = false;
   const JobResult& result = finished->result;
+  if (finished->kind) NoteTime(*finished);
   if (finished->model != nullptr && finished->model->ran) finished->model->ran(result);
   if (result_.first_block == TimePoint{}) result_.first_block = result.first_block;
   if (result_.inputs_copied == TimePoint{}) result_.inputs_copied = result.inputs_copied;
@@ -411,6 +425,7 @@ void ProgramRun::TakeResult() {
 
 void ProgramRun::Answer(TimePoint now) {
   if (!failing_) {
+    services_.estimate.OnEnded(counts_);
     result_.outcome = Outcome::kDone;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       if (client_outputs_[i] == nullptr) continue;  // not wanted

@@ -15,6 +15,7 @@
 #include "sched/cost_table.h"
 #include "sched/dispatcher.h"
 #include "sched/programs/job_program.h"
+#include "sched/programs/program_estimate.h"
 #include "sched/programs/program_host.h"
 #include "sched/programs/waitlist.h"
 
@@ -87,9 +88,10 @@ struct JobOperation final : JobClient {
 
   ProgramRun* job = nullptr;
   Waitlist::Op number = 0;
-  std::unique_ptr<Instance> instance;   // set for a kernel or copy; null for a model
-  HostedInstance* hosted = nullptr;     // set for a run on an instance of the program
-  const ProgramModel* model = nullptr;  // set for a run of a model
+  std::unique_ptr<Instance> instance;         // set for a kernel or copy; null for a model
+  HostedInstance* hosted = nullptr;           // set for a run on an instance of the program
+  const ProgramModel* model = nullptr;        // set for a run of a model
+  std::optional<ProgramEstimate::Kind> kind;  // none for a copy
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   JobSpec spec;
@@ -115,6 +117,7 @@ class JobServices {
   std::vector<JobModel> models;  // in the order of options.models
   QueueId queue{};               // where kernels and copies are posted
   CostTable* copy_costs = nullptr;
+  ProgramEstimate estimate;
   Device* device = nullptr;
   Dispatcher* dispatcher = nullptr;
 };
@@ -192,6 +195,7 @@ class ProgramRun final : public JobContext {
   bool MayIssue();
   JobWait NoWait() { return {*this, JobWait::Kind::kAll, 0}; }
   void Post(JobOperation& operation);
+  void NoteTime(const JobOperation& operation);
   void Resume(ProgramThread& thread);
   void TakeResult();
 
@@ -210,6 +214,7 @@ class ProgramRun final : public JobContext {
   Waitlist waitlist_;
   std::map<Waitlist::Op, std::unique_ptr<JobOperation>> operations_;  // incomplete operations
   std::size_t posted_ = 0;                                            // how many of them are posted
+  ProgramEstimate::Counts counts_;                                    // all that were posted
   std::uint64_t issued_ = 0;
   std::uint32_t untaken_ = 0;  // answers that were sent and not taken
   TimePoint full_since_;       // valid while these are the most
