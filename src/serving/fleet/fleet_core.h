@@ -23,6 +23,7 @@
 #include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
+#include "serving/fleet/sequence_pins.h"
 #include "serving/fleet/suspects.h"
 #include "serving/model/load_recorder.h"
 
@@ -58,6 +59,10 @@ struct FleetOptions {
 /// like it have ended members before (Suspects); it runs twice then, which changes nothing, as
 /// inference has no other effect than its answer. Each request is answered once. kNotFound of a
 /// server counts as kUnavailable: the model is on its way.
+///
+/// A sequence (sequence_batching) stays at the member where it began, and its requests are not sent
+/// to a second one: their states are there only. If that member is lost or serves the model no
+/// more, they are answered kUnavailable until the sequence begins anew.
 ///
 /// Models of a lost member without another replica get one by the next decision. A member that
 /// comes back offers what it has loaded again: models without a replica are served there, and other
@@ -166,6 +171,8 @@ class FleetCore final : public Inference,
     std::atomic<std::int64_t> most_rows{0};  // of a batch; 0: the model has no batch dimension
     std::atomic<std::int64_t> slo{0}, standalone{0};  // nanoseconds; 0: not known
     std::atomic<bool> tuned{false};                   // lagoon.share is "auto"
+    /// How long a sequence may have no request, in nanoseconds; 0: the model has no sequences.
+    std::atomic<std::int64_t> sequence_idle{0};
     /// What ResizeShare() was told last, with the version. Under share_mutex_.
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
@@ -187,6 +194,11 @@ class FleetCore final : public Inference,
   FleetRoutes::Look LookAt(const InferRequest& request) const;
   std::optional<Error> Refusal(const InferRequest& request);
   void CountArrival(const InferRequest& request);
+  /// Chooses the member of a request and counts it there; `flight` gets what it needs besides.
+  Result<FleetRoutes::Begun> Choose(const InferRequest& request, Flight& flight);
+  /// The same for a request of a sequence.
+  Result<FleetRoutes::Begun> ChooseFor(const InferRequest& request, Nanoseconds idle,
+                                       Flight& flight);
   void SendTo(const std::shared_ptr<Flight>& flight, std::size_t index);
   /// `lost`: as FleetLink::SentCallback has it.
   void Answered(const std::shared_ptr<Flight>& flight, std::size_t index,
@@ -246,6 +258,7 @@ class FleetCore final : public Inference,
   const std::string id_;  // server_id.h
   FleetRoutes routes_;    // the members' callbacks use it
   Suspects suspects_;
+  SequencePins sequences_;
   std::atomic<std::uint64_t> retries_{0};
   bool has_devices_ = false;  // immutable after Make
   mutable Mutex members_mutex_;

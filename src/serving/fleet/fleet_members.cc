@@ -327,6 +327,7 @@ void FleetCore::FollowMembers(TimePoint now) {
     if (slots_[index] != nullptr) slots_[index]->followed.store(ready_[index]);
   }
   Forget();
+  sequences_.Forget(now);
   Retire(strays, now);
 }
 

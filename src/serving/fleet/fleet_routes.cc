@@ -79,13 +79,26 @@ std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name, co
   Model* const model = &found->second;
   const std::optional<std::size_t> routed = Routed(*model, member, std::nullopt);
   if (!routed) return std::nullopt;
-  member = *routed;
-  Load& load = model->loads[member];
+  return Count(*model, *routed, alone);
+}
+
+std::optional<FleetRoutes::Begun> FleetRoutes::BeginAt(const std::string& name,
+                                                       std::size_t member) {
+  const MutexLock lock(mutex_);
+  const auto found = models_.find(name);
+  if (found == models_.end()) return std::nullopt;
+  Model& model = found->second;
+  if (Routed(model, member, std::nullopt) != member) return std::nullopt;
+  return Count(model, member, /*alone=*/true);
+}
+
+FleetRoutes::Begun FleetRoutes::Count(Model& model, std::size_t member, bool alone) {
+  Load& load = model.loads[member];
   ++load.in_flight;
   ++load.requests;
   const RequestHandle handle{next_++};
-  flights_[handle] = {.model = model, .load = &load, .member = member};
-  return Begun{handle, member, alone};
+  flights_[handle] = {.model = &model, .load = &load, .member = member};
+  return {handle, member, alone};
 }
 
 std::optional<std::size_t> FleetRoutes::Again(RequestHandle handle, const Look& look) {

@@ -78,6 +78,17 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     dims_ = std::move(dims);
   }
+  /// The models have sequences from now on, which never end by themselves.
+  void HaveSequences() {
+    const MutexLock lock(mutex_);
+    has_sequences_ = true;
+  }
+  /// The requests of a sequence that came here.
+  std::size_t RequestsOf(std::uint64_t sequence) const {
+    const MutexLock lock(mutex_);
+    const auto found = of_sequences_.find(sequence);
+    return found == of_sequences_.end() ? 0 : found->second;
+  }
   /// lagoon.share of all models from now on.
   void SetShareOfModels(const std::string& share) {
     const MutexLock lock(mutex_);
@@ -147,6 +158,9 @@ class FakeMember final : public Inference,
     inference::ModelConfig config;
     config.set_name(model);
     config.set_max_batch_size(4);
+    if (has_sequences_) {
+      config.mutable_sequence_batching()->set_max_sequence_idle_microseconds(3'600'000'000);
+    }
     (*config.mutable_parameters())["lagoon.slo_ms"].set_string_value("40");
     if (!share_.empty()) {
       (*config.mutable_parameters())["lagoon.share"].set_string_value(share_);
@@ -261,6 +275,7 @@ class FakeMember final : public Inference,
     {
       const MutexLock lock(mutex_);
       handle = RequestHandle{next_++};
+      ++of_sequences_[flight.request.sequence.number];
       at_once = at_once_ || lost_ || !loaded_.contains(flight.request.model);
       if (!at_once) flights_.emplace(handle, std::move(flight));
     }
@@ -315,6 +330,8 @@ class FakeMember final : public Inference,
 
   bool has_repository_ = true;
   mutable Mutex mutex_;
+  bool has_sequences_ GUARDED_BY(mutex_) = false;
+  std::map<std::uint64_t, std::size_t> of_sequences_ GUARDED_BY(mutex_);  // 0: of none
   std::set<std::string> loaded_ GUARDED_BY(mutex_);
   std::set<std::string> refused_ GUARDED_BY(mutex_);
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
