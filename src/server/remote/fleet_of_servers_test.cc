@@ -230,6 +230,31 @@ TEST_F(FleetOfServersTest, AMemberWithOtherShapesIsRefusedByName) {
   EXPECT_EQ(Replicas(), 1U);
 }
 
+TEST_F(FleetOfServersTest, WithoutAVersionTheHighestOfTheFleetAnswers) {
+  Open();
+  Placed old(std::set<std::string>{"m"}), fresh(std::set<std::string>{"m"});
+  old.core.SetVersion("9");
+  fresh.core.SetVersion("10");
+  ASSERT_TRUE(fleet_->Join({"old", old.address}));
+  ASSERT_TRUE(fleet_->Join({"fresh", fresh.address}));
+  AwaitReplicas(2);
+  InferRequest ninth = AskFor("m");
+  ninth.version = "9";
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = Infer(AskFor("m")).get();
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->version, "10");
+    const auto asked = Infer(ninth).get();
+    ASSERT_TRUE(asked) << asked.error().message;
+    EXPECT_EQ(asked->version, "9");
+  }
+  fresh.server.reset();
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = Infer(AskFor("m")).get();
+    return answer && answer->version == "9";
+  })) << "the highest one that is served now";
+}
+
 TEST_F(FleetOfServersTest, ThePlacerLoadsModelsAtServers) {
   Placed first(std::set<std::string>{}), second(std::set<std::string>{});
   Open({{"m", 10}, {"n", 10}});

@@ -32,6 +32,10 @@ std::shared_ptr<grpc::Channel> Connect(const RemoteOptions& options) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.poll_timeout));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.longest_reconnect));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A connection may become silent without an end: its ends then wait for ever.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.ping_period));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.poll_timeout));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   arguments.SetMaxReceiveMessageSize(kNoLimit);
   arguments.SetMaxSendMessageSize(kNoLimit);
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
@@ -65,7 +69,11 @@ RemoteCore::~RemoteCore() {
 
 void RemoteCore::Reported(Result<MemberReport> report) {
   MutexLock lock(mutex_);
-  if (!report) return Lose(report.error());
+  if (!report) {
+    unconnected_.reset();
+    return Lose(report.error());
+  }
+  if (const Status connected = CheckConnection(); !connected) return Lose(connected.error());
   if (!connected_) {
     spdlog::info("{}: connected", member_);
     // The channel of the requests connects at once too, and not after a pause of its own.
@@ -83,6 +91,19 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   for (const ModelStatistics& model : report_.models) others_[model.name] += model.pending;
   for (auto& [model, pending] : others_) pending -= std::min(pending, OwnOf(model));
   LearnNext();
+}
+
+Status RemoteCore::CheckConnection() {
+  if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+    unconnected_.reset();
+    return {};
+  }
+  const TimePoint now = Now();
+  if (!unconnected_) unconnected_ = now;
+  if (now - *unconnected_ <= options_.poll_timeout) return {};
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("it answers, but no connection for requests has come about for {} ms",
+                          Milliseconds(now - *unconnected_)));
 }
 
 void RemoteCore::Lose(const Error& error) {
@@ -196,6 +217,13 @@ bool RemoteCore::Serves(const std::string& model, const std::string& version) co
   if (!Admit()) return false;
   const Question* const question = QuestionOf(model, version);
   return question != nullptr && question->learned != nullptr;
+}
+
+std::string RemoteCore::Latest(const std::string& model) const {
+  MutexLock lock(mutex_);
+  const auto subject = subjects_.find(model);
+  if (subject == subjects_.end() || subject->second.versions.empty()) return {};
+  return subject->second.versions.back();
 }
 
 Status RemoteCore::Admit() const {

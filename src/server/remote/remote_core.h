@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -32,6 +33,10 @@ struct RemoteOptions {
   /// A member that does not answer a poll for so long is lost: its requests in flight are answered
   /// kUnavailable.
   Nanoseconds poll_timeout = std::chrono::seconds(2);
+  /// While requests are in flight, their connection is pinged so often (gRPC sends one ping in a
+  /// second at most). It is closed if a ping is not answered for `poll_timeout`: the requests on it
+  /// are lost.
+  Nanoseconds ping_period = std::chrono::seconds(1);
   // How long to wait before connecting again: the pause doubles with each try.
   Nanoseconds first_reconnect = std::chrono::milliseconds(100);
   Nanoseconds longest_reconnect = std::chrono::seconds(2);
@@ -91,6 +96,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   /// the member at the last poll.
   std::uint64_t QueueOf(const std::string& model) const override;
   bool Serves(const std::string& model, const std::string& version) const override;
+  std::string Latest(const std::string& model) const override;
   std::string Problem() const override;
   std::string Absence() const override;
   std::string Server() const override;
@@ -135,6 +141,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     return calls_.size() + changes_.size() + lessons_.size() + answering_ > 0;
   }
   void Reported(Result<MemberReport> report);
+  /// An error: the member answers polls, but requests have had no connection for `poll_timeout`.
+  Status CheckConnection() REQUIRES(mutex_);
   void Lose(const Error& error) REQUIRES(mutex_);
   /// Without rows that cannot be: the log names one.
   void DropOddRows(std::vector<ModelStatistics>& rows) REQUIRES(mutex_);
@@ -181,6 +189,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   bool draining_ GUARDED_BY(mutex_) = false;
   bool connected_ GUARDED_BY(mutex_) = false;  // the last poll was answered
   std::string silence_ GUARDED_BY(mutex_);     // why it was not
+  // Since when the member answers polls while channel_ has no connection; empty: it has one.
+  std::optional<TimePoint> unconnected_ GUARDED_BY(mutex_);
   MemberReport report_ GUARDED_BY(mutex_);     // of the last poll that was answered
   std::string refusal_ GUARDED_BY(mutex_);     // Refusal() at that poll
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;

@@ -30,6 +30,8 @@ class FleetLink {
   virtual std::uint64_t QueueOf(const std::string& model) const = 0;
   /// Whether the member can take requests for this version of the model; empty: for any.
   virtual bool Serves(const std::string& model, const std::string& version) const = 0;
+  /// The highest version of the model that the member has told of. Empty: it has told of none.
+  virtual std::string Latest(const std::string& model) const = 0;
   /// Why the member may not be of the fleet, whatever it serves. Empty: it may.
   virtual std::string Problem() const = 0;
   /// Why the member takes no requests now, as far as it is not Problem(). Empty: it takes some.

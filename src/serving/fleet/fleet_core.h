@@ -60,6 +60,9 @@ struct FleetOptions {
 /// inference has no other effect than its answer. Each request is answered once. kNotFound of a
 /// server counts as kUnavailable: the model is on its way.
 ///
+/// A request without a version goes to servers that have the highest version of the model that a
+/// ready one has.
+///
 /// A sequence (sequence_batching) stays at the member where it began, and its requests are not sent
 /// to a second one: their states are there only. If that member is lost or serves the model no
 /// more, they are answered kUnavailable until the sequence begins anew.

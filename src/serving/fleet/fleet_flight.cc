@@ -58,6 +58,7 @@ FleetRoutes::Look FleetCore::LookAt(const InferRequest& request) const {
     } else if (member->link != nullptr) {
       seen.ready = member->link->Serves(request.model, request.version);
       seen.queue = member->link->QueueOf(request.model);
+      if (request.version.empty()) seen.latest = member->link->Latest(request.model);
     } else {
       seen.ready = member->core->Ready();
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "serving/core/models.h"
 
 namespace lagoon {
 
@@ -40,12 +41,19 @@ FleetRoutes::Candidates FleetRoutes::CandidatesOf(Model& model) {
 std::optional<std::size_t> FleetRoutes::Choose(Candidates& among, const Look& look,
                                                std::optional<std::size_t> avoid) {
   std::optional<std::size_t> avoided;
+  std::vector<std::string> latest(among.members.size());
+  std::string highest;
   for (std::size_t i = 0; i < among.members.size(); ++i) {
     if (avoid == among.members[i]) avoided = i;
     if (!look) continue;
-    const Seen seen = look(among.members[i]);
+    Seen seen = look(among.members[i]);
     among.states[i].ready = seen.ready;
     among.states[i].queue = std::max(among.states[i].queue, seen.queue);
+    if (seen.ready && IsHigherVersion(seen.latest, highest)) highest = seen.latest;
+    latest[i] = std::move(seen.latest);
+  }
+  for (std::size_t i = 0; i < among.members.size(); ++i) {
+    if (!latest[i].empty() && latest[i] != highest) among.states[i].ready = false;
   }
   const auto picked = PickReplica(among.states, avoided, among.draws);
   if (!picked) return std::nullopt;

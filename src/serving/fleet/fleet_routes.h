@@ -45,6 +45,9 @@ class FleetRoutes {
   struct Seen {
     bool ready = true;
     std::uint64_t queue = 0;  // requests for the model there, also those of other clients
+    /// The highest version there, if the request takes the highest one. Replicas of a lower version
+    /// than a ready one has do not get the request. Empty: that of all members.
+    std::string latest = {};
   };
   /// Called without a lock. Null: all members are ready.
   using Look = std::function<Seen(std::size_t member)>;

@@ -78,6 +78,11 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     dims_ = std::move(dims);
   }
+  /// The only version of all models from now on; "1" before.
+  void SetVersion(const std::string& version) {
+    const MutexLock lock(mutex_);
+    version_ = version;
+  }
   /// The models have sequences from now on, which never end by themselves.
   void HaveSequences() {
     const MutexLock lock(mutex_);
@@ -127,16 +132,19 @@ class FakeMember final : public Inference,
     for (const std::string& model : loaded_) {
       ModelStatus row;
       row.name = model;
-      row.version = "1";
+      row.version = version_;
       row.state = lost_ ? ModelState::kUnavailable : ModelState::kReady;
       row.standalone = standalone_;
       rows.push_back(row);
     }
     return rows;
   }
-  Status ModelReady(const std::string& model, const std::string&) const override {
+  Status ModelReady(const std::string& model, const std::string& version) const override {
     const MutexLock lock(mutex_);
     if (lost_) return tl::unexpected<Error>(Away());
+    if (!version.empty() && version != version_) {
+      return Fail(ErrorCode::kNotFound, "model '" + model + "' has no version '" + version + "'");
+    }
     if (loaded_.contains(model)) return {};
     return Fail(ErrorCode::kUnavailable, "model '" + model + "' is not loaded");
   }
@@ -145,8 +153,8 @@ class FakeMember final : public Inference,
     LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
     ModelMetadata metadata;
     metadata.name = model;
-    metadata.versions = {"1"};
     const MutexLock lock(mutex_);
+    metadata.versions = {version_};
     metadata.inputs = {{"x", DataType::kFloat32, dims_}};
     metadata.outputs = {{"y", DataType::kFloat32, {1}}};
     return metadata;
@@ -176,7 +184,7 @@ class FakeMember final : public Inference,
       if (!model.empty() && model != name) continue;
       ModelStatistics row;
       row.name = name;
-      row.version = "1";
+      row.version = version_;
       const auto count = answered_.find(name);
       row.success.count = count == answered_.end() ? 0 : count->second;
       rows.push_back(row);
@@ -209,7 +217,7 @@ class FakeMember final : public Inference,
     for (const std::string& name : loaded_) {
       ModelShare row;
       row.model = name;
-      row.version = "1";
+      row.version = version_;
       if (const auto share = shares_.find(name); share != shares_.end()) {
         row.fixed = share->second.has_value();
         row.share = share->second.value_or(0.3);
@@ -314,15 +322,15 @@ class FakeMember final : public Inference,
     return std::exchange(flights_, {});
   }
   void Answer(Flight& flight) {
-    const Status ready = ModelReady(flight.request.model, "");
+    const Status ready = ModelReady(flight.request.model, flight.request.version);
     if (!ready) return flight.callback(tl::unexpected<Error>(ready.error()));
     InferResponse response;
     response.model = flight.request.model;
     response.id = flight.request.id;
-    response.version = "1";
     response.outputs.push_back({"y", DataType::kFloat32, {1}, UnfilledBytes(sizeof(float))});
     {
       const MutexLock lock(mutex_);
+      response.version = version_;
       ++answered_[flight.request.model];
     }
     flight.callback(std::move(response));
@@ -339,7 +347,7 @@ class FakeMember final : public Inference,
   std::map<RequestHandle, Flight> flights_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> answered_ GUARDED_BY(mutex_);
   std::vector<RequestHandle> cancelled_ GUARDED_BY(mutex_);
-  std::string share_ GUARDED_BY(mutex_);
+  std::string share_ GUARDED_BY(mutex_), version_ GUARDED_BY(mutex_) = "1";
   Dims dims_ GUARDED_BY(mutex_) = {1, 4};
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
