@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -27,6 +30,32 @@ TEST_F(FleetOfServersTest, MembersTellWhatTheyHave) {
   EXPECT_EQ(CodeOf(Infer(AskFor("nothing"))), ErrorCode::kNotFound);
   EXPECT_EQ(fleet_->Models().front().name, "twice");
   EXPECT_EQ(fleet_->Metadata("twice", "")->inputs[0].name, "x");
+}
+
+// One member accepts connections and never answers.
+TEST_F(FleetOfServersTest, AModelIsUnknownWhenAllMembersHaveToldWhatTheyHave) {
+  Open();
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(silent, generic, size), 0);
+  ASSERT_EQ(::listen(silent, 8), 0);
+  ASSERT_EQ(::getsockname(silent, generic, &size), 0);
+  ASSERT_TRUE(
+      fleet_->Join({"silent", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))}));
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  const auto early = Infer(AskFor("nothing")).get();
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(early.error().message, HasSubstr("member 'silent' has not told yet"));
+  AwaitReplicas(1);
+  EXPECT_TRUE(
+      Eventually([&] { return CodeOf(Infer(AskFor("nothing"))) == ErrorCode::kNotFound; }))
+      << "a member that does not answer holds nothing up for long";
+  ::close(silent);
 }
 
 TEST_F(FleetOfServersTest, ARequestOfALostMemberIsAnsweredOnceByAnother) {

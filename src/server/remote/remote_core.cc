@@ -219,6 +219,16 @@ bool RemoteCore::Serves(const std::string& model, const std::string& version) co
   return question != nullptr && question->learned != nullptr;
 }
 
+bool RemoteCore::Asked() const {
+  MutexLock lock(mutex_);
+  if (!connected_) return !silence_.empty();
+  return !refusal_.empty() || std::ranges::all_of(subjects_, [](const auto& subject) {
+    return std::ranges::all_of(subject.second.questions, [](const auto& question) {
+      return question.second.learned != nullptr || !question.second.error.empty();
+    });
+  });
+}
+
 std::string RemoteCore::Latest(const std::string& model) const {
   MutexLock lock(mutex_);
   const auto subject = subjects_.find(model);

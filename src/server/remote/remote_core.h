@@ -96,6 +96,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   /// the member at the last poll.
   std::uint64_t QueueOf(const std::string& model) const override;
   bool Serves(const std::string& model, const std::string& version) const override;
+  bool Asked() const override;
   std::string Latest(const std::string& model) const override;
   std::string Problem() const override;
   std::string Absence() const override;

@@ -30,6 +30,9 @@ class FleetLink {
   virtual std::uint64_t QueueOf(const std::string& model) const = 0;
   /// Whether the member can take requests for this version of the model; empty: for any.
   virtual bool Serves(const std::string& model, const std::string& version) const = 0;
+  /// Whether it is known what the member has, or that it does not tell: false for a moment when it
+  /// has just joined.
+  virtual bool Asked() const = 0;
   /// The highest version of the model that the member has told of. Empty: it has told of none.
   virtual std::string Latest(const std::string& model) const = 0;
   /// Why the member may not be of the fleet, whatever it serves. Empty: it may.

@@ -128,6 +128,13 @@ std::shared_ptr<FleetCore::Member> FleetCore::Serving(const std::string& model) 
 
 Error FleetCore::NoReplica(const std::string& model) const {
   if (Find(model) == nullptr) {
+    for (const auto& member : Members()) {
+      if (member->leaves.load() || member->asked.load()) continue;
+      return {ErrorCode::kUnavailable,
+              fmt::format("model {} is not known yet: member {} has not told yet what it has; try "
+                          "again in a second",
+                          Quoted(model), Quoted(member->name))};
+    }
     return {ErrorCode::kNotFound,
             fmt::format("Request for unknown model: {} is not found", Quoted(model))};
   }

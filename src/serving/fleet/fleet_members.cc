@@ -280,6 +280,7 @@ void FleetCore::Forget() {
 bool FleetCore::Follow(std::size_t index) {
   Member& member = *slots_[index];
   Inference& core = *member.core;
+  if (member.link == nullptr || member.link->Asked()) member.asked.store(true);
   // Asked first: what a member tells that comes back meanwhile may be from before.
   const bool there = core.Ready();
   const std::vector<ModelStatus> models = core.Models();
