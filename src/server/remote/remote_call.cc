@@ -47,8 +47,10 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
   if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
 }
 
-void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts) {
+void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts,
+                             std::size_t rows) {
   handle_ = handle;
+  rows_ = rows;
   counts_ = std::move(counts);
   reader_ = owner_.infer_.PrepareUnaryCall(&context_, kMethod, request_, &owner_.queue_.queue());
   reader_->StartCall();
@@ -78,7 +80,7 @@ void RemoteCore::Call::Done(bool /*ok*/) {
   }
   request_.Clear();  // the callback's owner may use the payload again
   if (answer) {
-    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, /*rows=*/1, std::nullopt});
+    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, rows_, std::nullopt});
   } else {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }

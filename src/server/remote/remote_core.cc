@@ -276,6 +276,14 @@ Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& m
   return rows;
 }
 
+std::size_t RemoteCore::RowsOf(const InferRequest& request) const {
+  const Question* const question = QuestionOf(request.model, request.version);
+  const bool batched = question != nullptr && question->learned != nullptr &&
+                       question->learned->metadata.max_batch > 0;
+  if (!batched || request.inputs.empty() || request.inputs.front().dims.empty()) return 1;
+  return static_cast<std::size_t>(std::max<std::int64_t>(request.inputs.front().dims[0], 1));
+}
+
 /// The counts of the version that is asked for, or of the latest one.
 const std::shared_ptr<RemoteCore::Counts>& RemoteCore::CountsOf(const InferRequest& request) {
   std::string version;
@@ -327,7 +335,9 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
       calls_.emplace(last_handle_, call.get());
       std::shared_ptr<Counts> counts = CountsOf(request);
       ++counts->in_flight;
-      call.release()->Start(last_handle_, std::move(counts));  // deletes itself when it is done
+      const std::size_t rows = RowsOf(request);
+      // It deletes itself when it is done.
+      call.release()->Start(last_handle_, std::move(counts), rows);
     }
   }
   if (!admitted) call->Refuse(std::move(admitted).error());

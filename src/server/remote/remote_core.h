@@ -63,7 +63,7 @@ struct RemoteOptions {
 /// model is kInternal; one of a version that the member has not told of is kUnavailable, as the
 /// member may have just loaded it. Statistics() counts the requests of this object, by model and
 /// version: that which was asked for, or the latest. All of the member's time counts as
-/// compute_infer, and inference_count counts requests, because their rows are not known here.
+/// compute_infer.
 class RemoteCore final : public Inference, public FleetLink, private RepositoryControl {
  public:
   static constexpr std::size_t kMostModels = 4096;
@@ -161,6 +161,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   Status CheckTold(const InferResponse& answer, const std::string& version,
                    std::span<const std::string> outputs, std::span<const std::string> classified)
       REQUIRES(mutex_);
+  /// The rows of the request, as the member's model has batches or has none.
+  std::size_t RowsOf(const InferRequest& request) const REQUIRES(mutex_);
   const std::shared_ptr<Counts>& CountsOf(const InferRequest& request) REQUIRES(mutex_);
   std::uint64_t OwnOf(const std::string& model) const REQUIRES(mutex_);
   /// A call leaves `calls_`; its answer follows, and then Answered().

@@ -111,6 +111,23 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   EXPECT_EQ(remote_->Problem(), "");
 }
 
+TEST_F(RemoteCoreTest, RowsAreCountedWhereTheModelHasBatches) {
+  const std::vector<float> pixels(3 * 3 * 2 * 2, 1.0F);
+  InferRequest batch = Twice();
+  batch.model = "pictures";
+  batch.inputs = {
+      {"x", DataType::kFloat32, {3, 3, 2, 2}, std::as_bytes(std::span(pixels))}};
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = Infer(batch).get();
+    ASSERT_TRUE(answer) << answer.error().message;
+  }
+  ModelStatistics row = remote_->Statistics("pictures", "1")->front();
+  EXPECT_EQ(row.inference_count, 6U);
+  EXPECT_EQ(row.execution_count, 2U);
+  ASSERT_TRUE(Infer(Twice()).get());
+  EXPECT_EQ(remote_->Statistics("twice", "1")->front().inference_count, 1U) << "it has no batches";
+}
+
 TEST_F(RemoteCoreTest, ModelsAreLoadedAndUnloadedAtTheMember) {
   server_.reset();
   model_control_ = admin_on_http_ = true;
