@@ -277,6 +277,15 @@ TEST_F(FleetOfServersTest, WithoutAVersionTheHighestOfTheFleetAnswers) {
     ASSERT_TRUE(asked) << asked.error().message;
     EXPECT_EQ(asked->version, "9");
   }
+  EXPECT_EQ(fleet_->Metadata("m", "9")->versions, (std::vector<std::string>{"9", "10"}));
+  EXPECT_EQ(fleet_->Metadata("m", "")->versions, (std::vector<std::string>{"9", "10"}));
+  for (const char* version : {"", "9", "10"}) {
+    EXPECT_TRUE(fleet_->ModelReady("m", version)) << version;
+    EXPECT_TRUE(fleet_->Config("m", version)) << version;
+    EXPECT_TRUE(fleet_->Statistics("m", version)) << version;
+  }
+  EXPECT_EQ(fleet_->ModelReady("m", "3").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(fleet_->Metadata("m", "3").error().code, ErrorCode::kNotFound);
   fresh.server.reset();
   EXPECT_TRUE(Eventually([&] {
     const auto answer = Infer(AskFor("m")).get();

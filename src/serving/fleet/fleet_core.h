@@ -83,7 +83,8 @@ struct FleetOptions {
 /// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
 /// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
-/// - ModelReady(), Metadata(), Config(): of the first member that serves the model.
+/// - ModelReady(), Metadata(), Config(): of the first member that serves the version, or the highest
+///   one if no version is asked for. The versions of Metadata() are those of all members.
 /// - Statistics(): sums over members, including replicas that were unloaded. A request that was
 ///   sent to two members counts at both. `share` and `most_rows` are the largest of a member.
 /// - schedulers(), shares(): of the devices of this process; null if there were none at the start.
@@ -226,7 +227,10 @@ class FleetCore final : public Inference,
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
   const LatencyModel& LatencyOf(Nanoseconds standalone);
-  std::shared_ptr<Member> Serving(const std::string& model) const;
+  Slots RoutedTo(const std::string& model) const;
+  /// The first member that serves the version; an empty one: the first that has the highest.
+  Result<std::shared_ptr<Member>> Serving(const std::string& model,
+                                          const std::string& version) const;
   Error NoReplica(const std::string& model) const;
 
   // PlacementHost: on the keeper's thread.
