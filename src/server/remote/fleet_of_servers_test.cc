@@ -293,6 +293,20 @@ TEST_F(FleetOfServersTest, WithoutAVersionTheHighestOfTheFleetAnswers) {
   })) << "the highest one that is served now";
 }
 
+TEST_F(FleetOfServersTest, AModelThatAServerLoadsAnewHasItsNewShapes) {
+  Open();
+  Placed one(std::set<std::string>{"m"});
+  ASSERT_TRUE(fleet_->Join({"one", one.address}));
+  AwaitReplicas(1);
+  EXPECT_EQ(fleet_->Metadata("m", "")->inputs[0].dims, (Dims{1, 4}));
+  one.core.SetShape({1, 8});
+  one.core.LoadModel("m", {}, [](const Status&) {});
+  EXPECT_TRUE(Eventually([&] {
+    const auto metadata = fleet_->Metadata("m", "");
+    return metadata && metadata->inputs[0].dims == Dims{1, 8};
+  }));
+}
+
 TEST_F(FleetOfServersTest, ThePlacerLoadsModelsAtServers) {
   Placed first(std::set<std::string>{}), second(std::set<std::string>{});
   Open({{"m", 10}, {"n", 10}});

@@ -82,11 +82,19 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   }
   connected_ = true;
   silence_.clear();
+  const bool is_other = !report_.server.empty() && report_.server != report->server;
+  const bool has_loaded = !report_.sign.empty() && report_.sign != report->sign;
+  if (is_other) {
+    spdlog::info("{}: another server answers there now", member_);
+    subjects_.clear();
+    made_.clear();
+  }
   report_ = *std::move(report);
   refusal_ = Refusal();
   DropOddRows(report_.models);
   ApplyChanges(report_.asked);
   TakeSubjects();
+  if (has_loaded) AskAgain();
   others_.clear();
   for (const ModelStatistics& model : report_.models) others_[model.name] += model.pending;
   for (auto& [model, pending] : others_) pending -= std::min(pending, OwnOf(model));

@@ -51,8 +51,9 @@ struct RemoteOptions {
 /// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
 /// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config are asked for in the
 /// background (Lesson) when the member has a model, once for each; a model serves when they are
-/// there. A member that did not answer is asked again after RemoteOptions::poll_timeout. No method
-/// but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
+/// there. They are asked for again when the member says that it has loaded a model, and what it has
+/// said is dropped when another server answers in its place. A member that did not answer is asked
+/// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
 /// changed at the member.
 ///
 /// A model that no server may have by its name (IsModelName) is ignored, and so are more than
@@ -125,6 +126,11 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     bool open = true;                        // the member is to be asked, at ask_at
     TimePoint ask_at{};
     std::string error;  // of the last answer
+    bool again = false;  // it is asked now, and was opened since
+    // An answer of the model was not as `learned` has it, and the member is asked again.
+    bool doubted = false;
+    // The member has told the same again: such answers are wrong.
+    bool confirmed = false;
   };
   /// A model that the member has.
   struct Subject {
@@ -157,7 +163,10 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   /// What the member is known to have said of the model. An error: nothing, and why.
   Result<std::shared_ptr<const Learned>> Known(const std::string& model,
                                                const std::string& version) const REQUIRES(mutex_);
+  /// Asks about all models again; what was told before holds until then.
+  void AskAgain() REQUIRES(mutex_);
   /// An error: the answer is not of the model as the member has told of it, which is asked again.
+  /// kUnavailable: the member may have loaded the model anew. kInternal: it has told the same again.
   Status CheckTold(const InferResponse& answer, const std::string& version,
                    std::span<const std::string> outputs, std::span<const std::string> classified)
       REQUIRES(mutex_);

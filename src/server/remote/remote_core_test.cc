@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "server/grpc/grpc_codec.h"
 #include "server/remote/testing/tcp_proxy.h"
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
@@ -422,7 +423,7 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
     response->set_name("twice");
     response->add_versions("1");
     auto& output = *response->add_outputs();
-    output.set_name("y");
+    output.set_name(loaded_anew ? "z" : "y");
     output.set_datatype("FP32");
     output.add_shape(-1);
     output.add_shape(1);
@@ -432,8 +433,11 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
                            inference::ModelConfigResponse*) override {
     return grpc::Status::OK;
   }
-  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+  grpc::Status ServerMetadata(grpc::ServerContext* context,
+                              const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
+    context->AddTrailingMetadata(kServerKey, fmt::format("{:016x}", server.load()));
+    context->AddTrailingMetadata(kModelsKey, fmt::format("{:016x}", sign.load()));
     return grpc::Status::OK;
   }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
@@ -451,6 +455,9 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
     *response = lie;
     return grpc::Status::OK;
   }
+
+  std::atomic<int> server = 1, sign = 1;
+  std::atomic<bool> loaded_anew = false;  // its output is "z" now
 
   inference::ModelInferResponse lie;
 };
@@ -500,7 +507,10 @@ class RemoteCoreOfALiar : public ::testing::Test {
   }
   void ExpectWrong(const std::string& what, ErrorCode code = ErrorCode::kInternal,
                    const std::string& version = "") {
-    const auto answer = Ask(version);
+    auto answer = Ask(version);
+    // While the member is asked whether it has loaded the model anew.
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    while (!answer && answer.error().code != code && Now() < until) answer = Ask(version);
     ASSERT_FALSE(answer) << what;
     EXPECT_EQ(answer.error().code, code) << answer.error().message;
     EXPECT_THAT(answer.error().message, HasSubstr("member 'liar' at 127.0.0.1:"));
@@ -533,6 +543,38 @@ TEST_F(RemoteCoreOfALiar, AnAnswerThatIsNotOfTheModelIsAnError) {
   ExpectWrong("as FP32 [1,2]");
   Answer("y", {1});
   ExpectWrong("as FP32 [1], and");
+}
+
+TEST_F(RemoteCoreOfALiar, WhatAModelIsIsAskedAgainWhenItsAnswersChange) {
+  EXPECT_TRUE(Ask());
+  member_.loaded_anew = true;
+  Answer("z", {1, 1});
+  const auto first = Ask();
+  ASSERT_FALSE(first);
+  EXPECT_EQ(first.error().code, ErrorCode::kUnavailable) << first.error().message;
+  EXPECT_THAT(first.error().message, HasSubstr("asked whether it has loaded the model anew"));
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (!Ask() && Now() < until) std::this_thread::yield();
+  EXPECT_TRUE(Ask());
+}
+
+TEST_F(RemoteCoreOfALiar, WhatAModelIsIsAskedAgainWhenItIsLoadedAnewOrTheServerIsAnotherOne) {
+  const auto outputs_become = [&](const std::string& name) {
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    for (;;) {
+      const auto metadata = remote_->Metadata("twice", "");
+      if (metadata && metadata->outputs[0].name == name) return true;
+      if (Now() > until) return false;
+      std::this_thread::yield();
+    }
+  };
+  EXPECT_TRUE(outputs_become("y"));
+  member_.loaded_anew = true;
+  member_.sign = 2;
+  EXPECT_TRUE(outputs_become("z"));
+  member_.loaded_anew = false;
+  member_.server = 2;
+  EXPECT_TRUE(outputs_become("y"));
 }
 
 // A member that has just loaded a version may answer with it before a poll tells of it.

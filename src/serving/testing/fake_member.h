@@ -135,6 +135,7 @@ class FakeMember final : public Inference,
       row.version = version_;
       row.state = lost_ ? ModelState::kUnavailable : ModelState::kReady;
       row.standalone = standalone_;
+      row.load_ms = static_cast<double>(changes_.size());  // other after each load
       rows.push_back(row);
     }
     return rows;
