@@ -44,16 +44,14 @@ TEST_F(FleetOfServersTest, AModelIsUnknownWhenAllMembersHaveToldWhatTheyHave) {
   ASSERT_EQ(::bind(silent, generic, size), 0);
   ASSERT_EQ(::listen(silent, 8), 0);
   ASSERT_EQ(::getsockname(silent, generic, &size), 0);
-  ASSERT_TRUE(
-      fleet_->Join({"silent", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))}));
+  ASSERT_TRUE(fleet_->Join({"silent", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))}));
   ASSERT_TRUE(fleet_->Join({"a", a_.address}));
   const auto early = Infer(AskFor("nothing")).get();
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(early.error().message, HasSubstr("member 'silent' has not told yet"));
   AwaitReplicas(1);
-  EXPECT_TRUE(
-      Eventually([&] { return CodeOf(Infer(AskFor("nothing"))) == ErrorCode::kNotFound; }))
+  EXPECT_TRUE(Eventually([&] { return CodeOf(Infer(AskFor("nothing"))) == ErrorCode::kNotFound; }))
       << "a member that does not answer holds nothing up for long";
   ::close(silent);
 }
@@ -305,6 +303,71 @@ TEST_F(FleetOfServersTest, AModelThatAServerLoadsAnewHasItsNewShapes) {
     const auto metadata = fleet_->Metadata("m", "");
     return metadata && metadata->inputs[0].dims == Dims{1, 8};
   }));
+}
+
+TEST_F(FleetOfServersTest, DecoupledModelsAreRefusedByName) {
+  Open();
+  a_.core.List({"count"});
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  std::string message;
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = Infer(AskFor("count")).get();
+    if (answer) return false;
+    message = answer.error().message;
+    return answer.error().code == ErrorCode::kUnimplemented;
+  }));
+  EXPECT_THAT(message, HasSubstr("'count' is decoupled"));
+  EXPECT_THAT(message, HasSubstr("send to member 'a' at " + a_.address + " itself"));
+  EXPECT_EQ(fleet_->ModelReady("count", "").error().code, ErrorCode::kUnimplemented);
+  for (const ModelStatus& model : fleet_->Models()) {
+    EXPECT_EQ(model.state == ModelState::kReady, model.name == "twice") << model.name;
+  }
+}
+
+TEST_F(FleetOfServersTest, AModelThatAServerHasUnloadedOrMayNotServeIsUnavailable) {
+  Open();
+  Placed narrow(std::set<std::string>{"m", "n"}), wide(std::set<std::string>{"m", "only"});
+  wide.core.SetShape({1, 8});
+  ASSERT_TRUE(fleet_->Join({"narrow", narrow.address}));
+  AwaitReplicas(2);
+  narrow.core.UnloadModel("n", [](const Status&) {});
+  const auto says = [&](const std::string& model, const std::string& what) {
+    const auto answer = Infer(AskFor(model)).get();
+    return !answer && answer.error().code == ErrorCode::kUnavailable &&
+           answer.error().message.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(Eventually([&] { return says("n", "of member 'narrow': it has unloaded"); }));
+  ASSERT_TRUE(fleet_->Join({"wide", wide.address}));
+  EXPECT_TRUE(Eventually([&] { return says("only", "of member 'wide': it has model 'm' as"); }));
+  EXPECT_EQ(CodeOf(Infer(AskFor("never"))), ErrorCode::kNotFound);
+}
+
+TEST_F(FleetOfServersTest, ATextThatIsNoVersionIsInvalid) {
+  Open();
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  for (const char* version : {"x", "0", "-1", "1.0"}) {
+    const Status ready = fleet_->ModelReady("twice", version);
+    ASSERT_FALSE(ready) << version;
+    EXPECT_EQ(ready.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(ready.error().message, HasSubstr("is no whole number from 1"));
+    EXPECT_EQ(fleet_->Metadata("twice", version).error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(fleet_->Config("twice", version).error().code, ErrorCode::kInvalidArgument);
+    InferRequest request = AskFor("twice");
+    request.version = version;
+    EXPECT_EQ(CodeOf(Infer(std::move(request))), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(fleet_->ModelReady("nothing", "x").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FleetOfServersTest, ASupersededRequestIsNotSentAgain) {
+  OpenTwo();
+  for (Fake* member : {&a_, &b_}) {
+    member->core.FailWith({ErrorCode::kUnavailable, fmt::format("model 'twice': {}", kSuperseded)});
+  }
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kUnavailable);
+  EXPECT_EQ(Retries(), 0U);
 }
 
 TEST_F(FleetOfServersTest, ThePlacerLoadsModelsAtServers) {

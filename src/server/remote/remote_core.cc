@@ -224,7 +224,7 @@ bool RemoteCore::Serves(const std::string& model, const std::string& version) co
   MutexLock lock(mutex_);
   if (!Admit()) return false;
   const Question* const question = QuestionOf(model, version);
-  return question != nullptr && question->learned != nullptr;
+  return question != nullptr && question->learned != nullptr && !question->learned->decoupled;
 }
 
 bool RemoteCore::Asked() const {
@@ -337,6 +337,12 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
       admitted =
           Fail(ErrorCode::kUnavailable, fmt::format("{}: {} requests are in flight, the limit",
                                                     member_, options_.most_in_flight));
+    }
+    if (admitted) {
+      const auto known = Known(request.model, request.version);
+      if (!known && known.error().code == ErrorCode::kUnimplemented) {
+        admitted = tl::unexpected<Error>(known.error());
+      }
     }
     if (admitted) {
       handle = RequestHandle{++last_handle_};

@@ -56,6 +56,8 @@ struct RemoteOptions {
 /// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
 /// changed at the member.
 ///
+/// A decoupled model does not serve through this object: kUnimplemented.
+///
 /// A model that no server may have by its name (IsModelName) is ignored, and so are more than
 /// kMostModels.
 ///
@@ -120,12 +122,13 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   struct Learned {
     ModelMetadata metadata;
     inference::ModelConfig config;
+    bool decoupled = false;  // it has any number of answers, and does not serve here
   };
   struct Question {
     std::shared_ptr<const Learned> learned;  // null: not yet
     bool open = true;                        // the member is to be asked, at ask_at
     TimePoint ask_at{};
-    std::string error;  // of the last answer
+    std::string error;   // of the last answer
     bool again = false;  // it is asked now, and was opened since
     // An answer of the model was not as `learned` has it, and the member is asked again.
     bool doubted = false;
@@ -160,7 +163,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void Learn(const Key& key, Result<Learned> learned) REQUIRES(mutex_);
   const Question* QuestionOf(const std::string& model, const std::string& version) const
       REQUIRES(mutex_);
-  /// What the member is known to have said of the model. An error: nothing, and why.
+  /// What the member is known to have said of the model. An error: nothing, and why, or the model is
+  /// decoupled.
   Result<std::shared_ptr<const Learned>> Known(const std::string& model,
                                                const std::string& version) const REQUIRES(mutex_);
   /// Asks about all models again; what was told before holds until then.
@@ -203,8 +207,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   std::string silence_ GUARDED_BY(mutex_);     // why it was not
   // Since when the member answers polls while channel_ has no connection; empty: it has one.
   std::optional<TimePoint> unconnected_ GUARDED_BY(mutex_);
-  MemberReport report_ GUARDED_BY(mutex_);     // of the last poll that was answered
-  std::string refusal_ GUARDED_BY(mutex_);     // Refusal() at that poll
+  MemberReport report_ GUARDED_BY(mutex_);  // of the last poll that was answered
+  std::string refusal_ GUARDED_BY(mutex_);  // Refusal() at that poll
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Call*> calls_ GUARDED_BY(mutex_);
   std::size_t answering_ GUARDED_BY(mutex_) = 0;  // calls whose callbacks run

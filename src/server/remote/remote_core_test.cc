@@ -116,8 +116,7 @@ TEST_F(RemoteCoreTest, RowsAreCountedWhereTheModelHasBatches) {
   const std::vector<float> pixels(3 * 3 * 2 * 2, 1.0F);
   InferRequest batch = Twice();
   batch.model = "pictures";
-  batch.inputs = {
-      {"x", DataType::kFloat32, {3, 3, 2, 2}, std::as_bytes(std::span(pixels))}};
+  batch.inputs = {{"x", DataType::kFloat32, {3, 3, 2, 2}, std::as_bytes(std::span(pixels))}};
   for (int i = 0; i < 2; ++i) {
     const auto answer = Infer(batch).get();
     ASSERT_TRUE(answer) << answer.error().message;
@@ -433,8 +432,7 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
                            inference::ModelConfigResponse*) override {
     return grpc::Status::OK;
   }
-  grpc::Status ServerMetadata(grpc::ServerContext* context,
-                              const inference::ServerMetadataRequest*,
+  grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
     context->AddTrailingMetadata(kServerKey, fmt::format("{:016x}", server.load()));
     context->AddTrailingMetadata(kModelsKey, fmt::format("{:016x}", sign.load()));

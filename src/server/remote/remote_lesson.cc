@@ -53,7 +53,8 @@ Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
   if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
   LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, ParseMetadata(metadata_));
   metadata.max_batch = config_.config().max_batch_size();
-  return Learned{std::move(metadata), std::move(*config_.mutable_config())};
+  const bool decoupled = config_.config().model_transaction_policy().decoupled();
+  return Learned{std::move(metadata), std::move(*config_.mutable_config()), decoupled};
 }
 
 void RemoteCore::Lesson::Done(bool /*ok*/) {
@@ -181,13 +182,14 @@ void RemoteCore::Learn(const Key& key, Result<Learned> learned) {
   }
   const std::shared_ptr<const Learned> before = question->second.learned;
   const bool same = before != nullptr && SameOutputs(before->metadata, learned->metadata);
-  question->second = {.learned = std::make_shared<const Learned>(*std::move(learned)),
-                      .open = question->second.again,
-                      .ask_at = {},
-                      .error = {},
-                      .again = false,
-                      .doubted = false,
-                      .confirmed = same && (question->second.doubted || question->second.confirmed)};
+  question->second = {
+      .learned = std::make_shared<const Learned>(*std::move(learned)),
+      .open = question->second.again,
+      .ask_at = {},
+      .error = {},
+      .again = false,
+      .doubted = false,
+      .confirmed = same && (question->second.doubted || question->second.confirmed)};
 }
 
 const RemoteCore::Question* RemoteCore::QuestionOf(const std::string& model,
@@ -209,6 +211,12 @@ Result<std::shared_ptr<const RemoteCore::Learned>> RemoteCore::Known(
   };
   if (question == nullptr) {
     return Fail(ErrorCode::kNotFound, fmt::format("model {}: not at {}", shown(), member_));
+  }
+  if (question->learned != nullptr && question->learned->decoupled) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("model {} is decoupled, it has any number of answers, and the front of "
+                            "a fleet of servers does not pass these on: send to {} itself",
+                            shown(), member_));
   }
   if (question->learned != nullptr) return question->learned;
   return Fail(ErrorCode::kUnavailable,

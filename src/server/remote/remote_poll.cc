@@ -74,7 +74,8 @@ std::optional<Result<MemberReport>> RemotePoll::Outcome() {
   if (step_ == Step::kMetadata) TakeIds();
   if (step_ != Step::kStatistics) return std::nullopt;
   return MemberReport{
-      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, sign_, asked_};
+      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, sign_,
+      asked_};
 }
 
 void RemotePoll::TakeIds() {

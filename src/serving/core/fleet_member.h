@@ -7,12 +7,17 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serving/core/fleet_control.h"
 #include "serving/core/inference.h"
 
 namespace lagoon {
+
+/// The end of the message of a request (kUnavailable) whose place a newer request has taken
+/// (newest_wins).
+inline constexpr std::string_view kSuperseded = "superseded by a newer request";
 
 /// How a fleet sends to another server, which may be lost while it computes. Any thread may call
 /// any method.

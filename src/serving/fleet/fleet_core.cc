@@ -117,6 +117,14 @@ std::vector<ModelStatus> FleetCore::Models() const {
   return JoinStatuses(all);
 }
 
+Status FleetCore::CheckVersion(const std::string& model, const std::string& version) const {
+  const bool may_be = IsVersion(version) && version.find_first_not_of('0') != version.npos;
+  if (version.empty() || may_be || Find(model) == nullptr) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("model {}: version {} is no whole number from 1", Quoted(model),
+                          Quoted(version)));
+}
+
 /// The members to which requests for the model go, the first one first.
 FleetCore::Slots FleetCore::RoutedTo(const std::string& model) const {
   Slots members;
@@ -128,6 +136,7 @@ FleetCore::Slots FleetCore::RoutedTo(const std::string& model) const {
 
 Result<std::shared_ptr<FleetCore::Member>> FleetCore::Serving(const std::string& model,
                                                               const std::string& version) const {
+  LAGOON_RETURN_IF_ERROR(CheckVersion(model, version));
   std::shared_ptr<Member> best;
   std::string latest;
   std::optional<Error> lacks;  // a member has the model, in other versions
@@ -147,6 +156,10 @@ Result<std::shared_ptr<FleetCore::Member>> FleetCore::Serving(const std::string&
 
 Error FleetCore::NoReplica(const std::string& model) const {
   if (Find(model) == nullptr) {
+    for (const auto& member : Members()) {
+      if (member->leaves.load()) continue;
+      if (std::optional<Error> told = member->Told(model)) return *std::move(told);
+    }
     for (const auto& member : Members()) {
       if (member->leaves.load() || member->asked.load()) continue;
       return {ErrorCode::kUnavailable,

@@ -78,7 +78,8 @@ struct FleetOptions {
 ///
 /// The fleet knows a model as long as a member has it: one that is lost has what it had, and its
 /// shapes hold. When the last one has told that it has the model no more, or has left, the fleet
-/// forgets the model and its counts, unless FleetOptions::models has it.
+/// forgets the model and its counts, unless FleetOptions::models has it. Models of which a member
+/// has told, and that are not served, are kUnavailable, not kNotFound.
 ///
 /// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
@@ -156,6 +157,10 @@ class FleetCore final : public Inference,
       return problem;
     }
     void SetProblem(const std::string& text);
+    /// Notes what a server says of its models.
+    void Tell(const std::vector<ModelStatus>& models);
+    /// Why the model, of which the server has told, does not serve; empty: it has never told of it.
+    std::optional<Error> Told(const std::string& model) const;
 
     GpuView room;            // what a placer may use of it
     std::uint64_t joined{};  // counted: a later one has a larger number
@@ -166,6 +171,8 @@ class FleetCore final : public Inference,
     std::atomic<bool> asked{false};
     mutable Mutex mutex;
     std::string problem GUARDED_BY(mutex);
+    // The models of which it has told so far. kNotFound: it had the model when it told last.
+    std::map<std::string, Error> told GUARDED_BY(mutex);
   };
   using Slots = std::vector<std::shared_ptr<Member>>;
 
@@ -199,6 +206,8 @@ class FleetCore final : public Inference,
   // Requests.
   FleetRoutes::Look LookAt(const InferRequest& request) const;
   std::optional<Error> Refusal(const InferRequest& request);
+  /// kInvalidArgument: the fleet has the model, and the text can be no version.
+  Status CheckVersion(const std::string& model, const std::string& version) const;
   void CountArrival(const InferRequest& request);
   /// Chooses the member of a request and counts it there; `flight` gets what it needs besides.
   Result<FleetRoutes::Begun> Choose(const InferRequest& request, Flight& flight);

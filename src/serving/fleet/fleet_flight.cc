@@ -29,6 +29,9 @@ class WatchedStream final : public AnswerStream {
   const std::shared_ptr<std::atomic<bool>> given_;
 };
 
+/// Whether no other member should be asked: a newer request has taken the place of this one.
+bool IsFinal(const Error& error) { return error.message.ends_with(kSuperseded); }
+
 }  // namespace
 
 /// A request that the fleet has taken and not answered. It belongs to the thread that sends or ends
@@ -107,6 +110,7 @@ Result<FleetRoutes::Begun> FleetCore::Choose(const InferRequest& request, Flight
   if (std::optional<Error> refusal = Refusal(request)) {
     return tl::unexpected<Error>(*std::move(refusal));
   }
+  LAGOON_RETURN_IF_ERROR(CheckVersion(request.model, request.version));
   if (request.sequence.has_id()) {
     const KnownPtr known = Find(request.model);
     const Nanoseconds idle(known == nullptr ? 0 : known->sequence_idle.load());
@@ -221,7 +225,7 @@ void FleetCore::Answered(const std::shared_ptr<Flight>& flight, std::size_t inde
       // The fleet has the model. It has left this member, and the routes do not say so yet.
       result.error().code = ErrorCode::kUnavailable;
     }
-    if (!result && result.error().code == ErrorCode::kUnavailable) {
+    if (!result && result.error().code == ErrorCode::kUnavailable && !IsFinal(result.error())) {
       if (const auto next = Again(*flight, index, lost)) {
         retries_.fetch_add(1);
         return SendTo(flight, *next);

@@ -70,7 +70,7 @@ class SequencePins {
   struct Entry {
     Pin pin;
     Nanoseconds idle{0};
-    TimePoint used;              // the last answer
+    TimePoint used;             // the last answer
     std::size_t in_flight = 0;  // requests of this beginning
   };
 
