@@ -59,6 +59,8 @@ inline constexpr const char* kAnsweredKey = "lagoon-answered";
 /// the ids of the fronts that a request to the server may come to, with commas.
 inline constexpr const char* kServerKey = "lagoon-server";
 inline constexpr const char* kFrontsKey = "lagoon-fronts";
+/// Beside them: 16 hexadecimal digits that change when a model is loaded or unloaded.
+inline constexpr const char* kModelsKey = "lagoon-models";
 /// A parameter of a ModelInfer that fronts have sent on: InferRequest::via.
 inline constexpr const char* kViaParameter = "lagoon_via";
 

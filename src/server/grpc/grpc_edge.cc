@@ -23,6 +23,9 @@ namespace {
 // A client that vanished without closing is noticed after this time and the timeout of the ping.
 constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
+// The front of a fleet pings every second (RemoteOptions::ping_period). gRPC ends connections of
+// clients that ping more often than this.
+constexpr int kShortestPingPeriodMs = 10;
 // Large enough for a tensor of some 600 KB in one piece, instead of forty frames and several rounds
 // of window updates.
 constexpr int kStreamWindow = 4 << 20;
@@ -48,6 +51,8 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
                              static_cast<int>(options.idle_timeout.count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kShortestPingPeriodMs);
 }
 
 /// The id of the server: that of its fleet, which sends the id on with requests.

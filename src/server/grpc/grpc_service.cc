@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "server/extensions/server_settings.h"
@@ -53,6 +57,17 @@ Result<LoadOverride> OverrideOf(const RepositoryParameters& parameters) {
   return with;
 }
 
+/// 16 hexadecimal digits of all that is told of the models. The time of a load tells two loads of
+/// a model apart.
+std::string SignOf(const std::vector<ModelStatus>& models) {
+  std::string text;
+  for (const ModelStatus& model : models) {
+    fmt::format_to(std::back_inserter(text), "{}:{}:{}:{}\n", model.name, model.version,
+                   static_cast<int>(model.state), model.load_ms);
+  }
+  return fmt::format("{:016x}", std::hash<std::string>()(text));
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* GrpcService::ServerLive(Context* context,
@@ -85,6 +100,7 @@ grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       inference::ServerMetadataResponse* response) {
   FillServerMetadata({options_.model_control, regions_.on()}, *response);
   context->AddTrailingMetadata(kServerKey, options_.id);
+  context->AddTrailingMetadata(kModelsKey, SignOf(core_.Models()));
   if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
     context->AddTrailingMetadata(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));
   }

@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -27,6 +30,30 @@ TEST_F(FleetOfServersTest, MembersTellWhatTheyHave) {
   EXPECT_EQ(CodeOf(Infer(AskFor("nothing"))), ErrorCode::kNotFound);
   EXPECT_EQ(fleet_->Models().front().name, "twice");
   EXPECT_EQ(fleet_->Metadata("twice", "")->inputs[0].name, "x");
+}
+
+// One member accepts connections and never answers.
+TEST_F(FleetOfServersTest, AModelIsUnknownWhenAllMembersHaveToldWhatTheyHave) {
+  Open();
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(silent, generic, size), 0);
+  ASSERT_EQ(::listen(silent, 8), 0);
+  ASSERT_EQ(::getsockname(silent, generic, &size), 0);
+  ASSERT_TRUE(fleet_->Join({"silent", fmt::format("127.0.0.1:{}", ntohs(address.sin_port))}));
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  const auto early = Infer(AskFor("nothing")).get();
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(early.error().message, HasSubstr("member 'silent' has not told yet"));
+  AwaitReplicas(1);
+  EXPECT_TRUE(Eventually([&] { return CodeOf(Infer(AskFor("nothing"))) == ErrorCode::kNotFound; }))
+      << "a member that does not answer holds nothing up for long";
+  ::close(silent);
 }
 
 TEST_F(FleetOfServersTest, ARequestOfALostMemberIsAnsweredOnceByAnother) {
@@ -228,6 +255,119 @@ TEST_F(FleetOfServersTest, AMemberWithOtherShapesIsRefusedByName) {
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(Infer(AskFor("m")).get());
   EXPECT_EQ(Device("narrow").problem, "");
   EXPECT_EQ(Replicas(), 1U);
+}
+
+TEST_F(FleetOfServersTest, WithoutAVersionTheHighestOfTheFleetAnswers) {
+  Open();
+  Placed old(std::set<std::string>{"m"}), fresh(std::set<std::string>{"m"});
+  old.core.SetVersion("9");
+  fresh.core.SetVersion("10");
+  ASSERT_TRUE(fleet_->Join({"old", old.address}));
+  ASSERT_TRUE(fleet_->Join({"fresh", fresh.address}));
+  AwaitReplicas(2);
+  InferRequest ninth = AskFor("m");
+  ninth.version = "9";
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = Infer(AskFor("m")).get();
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->version, "10");
+    const auto asked = Infer(ninth).get();
+    ASSERT_TRUE(asked) << asked.error().message;
+    EXPECT_EQ(asked->version, "9");
+  }
+  EXPECT_EQ(fleet_->Metadata("m", "9")->versions, (std::vector<std::string>{"9", "10"}));
+  EXPECT_EQ(fleet_->Metadata("m", "")->versions, (std::vector<std::string>{"9", "10"}));
+  for (const char* version : {"", "9", "10"}) {
+    EXPECT_TRUE(fleet_->ModelReady("m", version)) << version;
+    EXPECT_TRUE(fleet_->Config("m", version)) << version;
+    EXPECT_TRUE(fleet_->Statistics("m", version)) << version;
+  }
+  EXPECT_EQ(fleet_->ModelReady("m", "3").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(fleet_->Metadata("m", "3").error().code, ErrorCode::kNotFound);
+  fresh.server.reset();
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = Infer(AskFor("m")).get();
+    return answer && answer->version == "9";
+  })) << "the highest one that is served now";
+}
+
+TEST_F(FleetOfServersTest, AModelThatAServerLoadsAnewHasItsNewShapes) {
+  Open();
+  Placed one(std::set<std::string>{"m"});
+  ASSERT_TRUE(fleet_->Join({"one", one.address}));
+  AwaitReplicas(1);
+  EXPECT_EQ(fleet_->Metadata("m", "")->inputs[0].dims, (Dims{1, 4}));
+  one.core.SetShape({1, 8});
+  one.core.LoadModel("m", {}, [](const Status&) {});
+  EXPECT_TRUE(Eventually([&] {
+    const auto metadata = fleet_->Metadata("m", "");
+    return metadata && metadata->inputs[0].dims == Dims{1, 8};
+  }));
+}
+
+TEST_F(FleetOfServersTest, DecoupledModelsAreRefusedByName) {
+  Open();
+  a_.core.List({"count"});
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  std::string message;
+  EXPECT_TRUE(Eventually([&] {
+    const auto answer = Infer(AskFor("count")).get();
+    if (answer) return false;
+    message = answer.error().message;
+    return answer.error().code == ErrorCode::kUnimplemented;
+  }));
+  EXPECT_THAT(message, HasSubstr("'count' is decoupled"));
+  EXPECT_THAT(message, HasSubstr("send to member 'a' at " + a_.address + " itself"));
+  EXPECT_EQ(fleet_->ModelReady("count", "").error().code, ErrorCode::kUnimplemented);
+  for (const ModelStatus& model : fleet_->Models()) {
+    EXPECT_EQ(model.state == ModelState::kReady, model.name == "twice") << model.name;
+  }
+}
+
+TEST_F(FleetOfServersTest, AModelThatAServerHasUnloadedOrMayNotServeIsUnavailable) {
+  Open();
+  Placed narrow(std::set<std::string>{"m", "n"}), wide(std::set<std::string>{"m", "only"});
+  wide.core.SetShape({1, 8});
+  ASSERT_TRUE(fleet_->Join({"narrow", narrow.address}));
+  AwaitReplicas(2);
+  narrow.core.UnloadModel("n", [](const Status&) {});
+  const auto says = [&](const std::string& model, const std::string& what) {
+    const auto answer = Infer(AskFor(model)).get();
+    return !answer && answer.error().code == ErrorCode::kUnavailable &&
+           answer.error().message.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(Eventually([&] { return says("n", "of member 'narrow': it has unloaded"); }));
+  ASSERT_TRUE(fleet_->Join({"wide", wide.address}));
+  EXPECT_TRUE(Eventually([&] { return says("only", "of member 'wide': it has model 'm' as"); }));
+  EXPECT_EQ(CodeOf(Infer(AskFor("never"))), ErrorCode::kNotFound);
+}
+
+TEST_F(FleetOfServersTest, ATextThatIsNoVersionIsInvalid) {
+  Open();
+  ASSERT_TRUE(fleet_->Join({"a", a_.address}));
+  AwaitReplicas(1);
+  for (const char* version : {"x", "0", "-1", "1.0"}) {
+    const Status ready = fleet_->ModelReady("twice", version);
+    ASSERT_FALSE(ready) << version;
+    EXPECT_EQ(ready.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(ready.error().message, HasSubstr("is no whole number from 1"));
+    EXPECT_EQ(fleet_->Metadata("twice", version).error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(fleet_->Config("twice", version).error().code, ErrorCode::kInvalidArgument);
+    InferRequest request = AskFor("twice");
+    request.version = version;
+    EXPECT_EQ(CodeOf(Infer(std::move(request))), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(fleet_->ModelReady("nothing", "x").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FleetOfServersTest, ASupersededRequestIsNotSentAgain) {
+  OpenTwo();
+  for (Fake* member : {&a_, &b_}) {
+    member->core.FailWith({ErrorCode::kUnavailable, fmt::format("model 'twice': {}", kSuperseded)});
+  }
+  EXPECT_EQ(CodeOf(Infer(AskFor("twice"))), ErrorCode::kUnavailable);
+  EXPECT_EQ(Retries(), 0U);
 }
 
 TEST_F(FleetOfServersTest, ThePlacerLoadsModelsAtServers) {

@@ -52,8 +52,10 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
   if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
 }
 
-void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts) {
+void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts,
+                             std::size_t rows) {
   handle_ = handle;
+  rows_ = rows;
   counts_ = std::move(counts);
   owner_.infer_.UnaryCall(&context_, kMethod, {}, &request_, &answer_,
                           [this](grpc::Status status) { Done(std::move(status)); });
@@ -83,7 +85,7 @@ void RemoteCore::Call::Done(grpc::Status status) {
   }
   request_.Clear();  // the callback's owner may use the payload again
   if (answer) {
-    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, /*rows=*/1, std::nullopt});
+    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, rows_, std::nullopt});
   } else {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }

@@ -22,8 +22,8 @@ class RemoteCore::Call final {
 
   /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
   /// the thread that ends the call. The call has `handle` among the owner's calls, and
-  /// is one of `counts`.
-  void Start(std::uint64_t handle, std::shared_ptr<Counts> counts);
+  /// is one of `counts`, of so many rows.
+  void Start(std::uint64_t handle, std::shared_ptr<Counts> counts, std::size_t rows);
   /// Answers without having sent the request. In place of Start().
   void Refuse(Error error);
   // End the call early; Done() follows. With the owner's lock, so that the call is not deleted.
@@ -56,6 +56,7 @@ class RemoteCore::Call final {
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
+  std::size_t rows_ = 1;
   std::shared_ptr<Counts> counts_;  // also of the owner
   const std::string model_, version_, id_;
   const std::vector<std::string> outputs_;

@@ -32,6 +32,10 @@ std::shared_ptr<grpc::Channel> Connect(const RemoteOptions& options) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.poll_timeout));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.longest_reconnect));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A connection may become silent without an end: its ends then wait for ever.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.ping_period));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.poll_timeout));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   arguments.SetMaxReceiveMessageSize(kNoLimit);
   arguments.SetMaxSendMessageSize(kNoLimit);
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
@@ -64,7 +68,11 @@ RemoteCore::~RemoteCore() {
 
 void RemoteCore::Reported(Result<MemberReport> report) {
   MutexLock lock(mutex_);
-  if (!report) return Lose(report.error());
+  if (!report) {
+    unconnected_.reset();
+    return Lose(report.error());
+  }
+  if (const Status connected = CheckConnection(); !connected) return Lose(connected.error());
   if (!connected_) {
     spdlog::info("{}: connected", member_);
     // The channel of the requests connects at once too, and not after a pause of its own.
@@ -73,15 +81,36 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   }
   connected_ = true;
   silence_.clear();
+  const bool is_other = !report_.server.empty() && report_.server != report->server;
+  const bool has_loaded = !report_.sign.empty() && report_.sign != report->sign;
+  if (is_other) {
+    spdlog::info("{}: another server answers there now", member_);
+    subjects_.clear();
+    made_.clear();
+  }
   report_ = *std::move(report);
   refusal_ = Refusal();
   DropOddRows(report_.models);
   ApplyChanges(report_.asked);
   TakeSubjects();
+  if (has_loaded) AskAgain();
   others_.clear();
   for (const ModelStatistics& model : report_.models) others_[model.name] += model.pending;
   for (auto& [model, pending] : others_) pending -= std::min(pending, OwnOf(model));
   LearnNext();
+}
+
+Status RemoteCore::CheckConnection() {
+  if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+    unconnected_.reset();
+    return {};
+  }
+  const TimePoint now = Now();
+  if (!unconnected_) unconnected_ = now;
+  if (now - *unconnected_ <= options_.poll_timeout) return {};
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("it answers, but no connection for requests has come about for {} ms",
+                          Milliseconds(now - *unconnected_)));
 }
 
 void RemoteCore::Lose(const Error& error) {
@@ -194,7 +223,24 @@ bool RemoteCore::Serves(const std::string& model, const std::string& version) co
   MutexLock lock(mutex_);
   if (!Admit()) return false;
   const Question* const question = QuestionOf(model, version);
-  return question != nullptr && question->learned != nullptr;
+  return question != nullptr && question->learned != nullptr && !question->learned->decoupled;
+}
+
+bool RemoteCore::Asked() const {
+  MutexLock lock(mutex_);
+  if (!connected_) return !silence_.empty();
+  return !refusal_.empty() || std::ranges::all_of(subjects_, [](const auto& subject) {
+    return std::ranges::all_of(subject.second.questions, [](const auto& question) {
+      return question.second.learned != nullptr || !question.second.error.empty();
+    });
+  });
+}
+
+std::string RemoteCore::Latest(const std::string& model) const {
+  MutexLock lock(mutex_);
+  const auto subject = subjects_.find(model);
+  if (subject == subjects_.end() || subject->second.versions.empty()) return {};
+  return subject->second.versions.back();
 }
 
 Status RemoteCore::Admit() const {
@@ -235,6 +281,14 @@ Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& m
     add(told.name, told.version);  // it has had no request
   }
   return rows;
+}
+
+std::size_t RemoteCore::RowsOf(const InferRequest& request) const {
+  const Question* const question = QuestionOf(request.model, request.version);
+  const bool batched = question != nullptr && question->learned != nullptr &&
+                       question->learned->metadata.max_batch > 0;
+  if (!batched || request.inputs.empty() || request.inputs.front().dims.empty()) return 1;
+  return static_cast<std::size_t>(std::max<std::int64_t>(request.inputs.front().dims[0], 1));
 }
 
 /// The counts of the version that is asked for, or of the latest one.
@@ -284,11 +338,19 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
                                                     member_, options_.most_in_flight));
     }
     if (admitted) {
+      const auto known = Known(request.model, request.version);
+      if (!known && known.error().code == ErrorCode::kUnimplemented) {
+        admitted = tl::unexpected<Error>(known.error());
+      }
+    }
+    if (admitted) {
       handle = RequestHandle{++last_handle_};
       calls_.emplace(last_handle_, call.get());
       std::shared_ptr<Counts> counts = CountsOf(request);
       ++counts->in_flight;
-      call.release()->Start(last_handle_, std::move(counts));  // deletes itself when it is done
+      const std::size_t rows = RowsOf(request);
+      // It deletes itself when it is done.
+      call.release()->Start(last_handle_, std::move(counts), rows);
     }
   }
   if (!admitted) call->Refuse(std::move(admitted).error());

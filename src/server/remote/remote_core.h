@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -31,6 +32,10 @@ struct RemoteOptions {
   /// A member that does not answer a poll for so long is lost: its requests in flight are answered
   /// kUnavailable.
   Nanoseconds poll_timeout = std::chrono::seconds(2);
+  /// While requests are in flight, their connection is pinged so often (gRPC sends one ping in a
+  /// second at most). It is closed if a ping is not answered for `poll_timeout`: the requests on it
+  /// are lost.
+  Nanoseconds ping_period = std::chrono::seconds(1);
   // How long to wait before connecting again: the pause doubles with each try.
   Nanoseconds first_reconnect = std::chrono::milliseconds(100);
   Nanoseconds longest_reconnect = std::chrono::seconds(2);
@@ -45,10 +50,13 @@ struct RemoteOptions {
 /// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
 /// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config are asked for in the
 /// background (Lesson) when the member has a model, once for each; a model serves when they are
-/// there. A member that did not answer is asked again after RemoteOptions::poll_timeout. No method
-/// but Drain() blocks. Answers come on the threads of gRPC that receive them, so that a request
-/// waits for no other thread. Of the facets it may have a repository: the member's device is seen
-/// and changed at the member.
+/// there. They are asked for again when the member says that it has loaded a model, and what it has
+/// said is dropped when another server answers in its place. A member that did not answer is asked
+/// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Answers come on the
+/// threads of gRPC that receive them, so that a request waits for no other thread. Of the facets it
+/// may have a repository: the member's device is seen and changed at the member.
+///
+/// A decoupled model does not serve through this object: kUnimplemented.
 ///
 /// A model that no server may have by its name (IsModelName) is ignored, and so are more than
 /// kMostModels.
@@ -58,7 +66,7 @@ struct RemoteOptions {
 /// model is kInternal; one of a version that the member has not told of is kUnavailable, as the
 /// member may have just loaded it. Statistics() counts the requests of this object, by model and
 /// version: that which was asked for, or the latest. All of the member's time counts as
-/// compute_infer, and inference_count counts requests, because their rows are not known here.
+/// compute_infer.
 class RemoteCore final : public Inference, public FleetLink, private RepositoryControl {
  public:
   static constexpr std::size_t kMostModels = 4096;
@@ -91,6 +99,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   /// the member at the last poll.
   std::uint64_t QueueOf(const std::string& model) const override;
   bool Serves(const std::string& model, const std::string& version) const override;
+  bool Asked() const override;
+  std::string Latest(const std::string& model) const override;
   std::string Problem() const override;
   std::string Absence() const override;
   std::string Server() const override;
@@ -112,12 +122,18 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   struct Learned {
     ModelMetadata metadata;
     inference::ModelConfig config;
+    bool decoupled = false;  // it has any number of answers, and does not serve here
   };
   struct Question {
     std::shared_ptr<const Learned> learned;  // null: not yet
     bool open = true;                        // the member is to be asked, at ask_at
     TimePoint ask_at{};
-    std::string error;  // of the last answer
+    std::string error;   // of the last answer
+    bool again = false;  // it is asked now, and was opened since
+    // An answer of the model was not as `learned` has it, and the member is asked again.
+    bool doubted = false;
+    // The member has told the same again: such answers are wrong.
+    bool confirmed = false;
   };
   /// A model that the member has.
   struct Subject {
@@ -135,6 +151,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     return calls_.size() + changes_.size() + lessons_.size() + answering_ > 0;
   }
   void Reported(Result<MemberReport> report);
+  /// An error: the member answers polls, but requests have had no connection for `poll_timeout`.
+  Status CheckConnection() REQUIRES(mutex_);
   void Lose(const Error& error) REQUIRES(mutex_);
   /// Without rows that cannot be: the log names one.
   void DropOddRows(std::vector<ModelStatistics>& rows) REQUIRES(mutex_);
@@ -145,13 +163,19 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void Learn(const Key& key, Result<Learned> learned) REQUIRES(mutex_);
   const Question* QuestionOf(const std::string& model, const std::string& version) const
       REQUIRES(mutex_);
-  /// What the member is known to have said of the model. An error: nothing, and why.
+  /// What the member is known to have said of the model. An error: nothing, and why, or the model is
+  /// decoupled.
   Result<std::shared_ptr<const Learned>> Known(const std::string& model,
                                                const std::string& version) const REQUIRES(mutex_);
+  /// Asks about all models again; what was told before holds until then.
+  void AskAgain() REQUIRES(mutex_);
   /// An error: the answer is not of the model as the member has told of it, which is asked again.
+  /// kUnavailable: the member may have loaded the model anew. kInternal: it has told the same again.
   Status CheckTold(const InferResponse& answer, const std::string& version,
                    std::span<const std::string> outputs, std::span<const std::string> classified)
       REQUIRES(mutex_);
+  /// The rows of the request, as the member's model has batches or has none.
+  std::size_t RowsOf(const InferRequest& request) const REQUIRES(mutex_);
   const std::shared_ptr<Counts>& CountsOf(const InferRequest& request) REQUIRES(mutex_);
   std::uint64_t OwnOf(const std::string& model) const REQUIRES(mutex_);
   /// A call leaves `calls_`; its answer follows, and then Answered().
@@ -180,8 +204,10 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   bool draining_ GUARDED_BY(mutex_) = false;
   bool connected_ GUARDED_BY(mutex_) = false;  // the last poll was answered
   std::string silence_ GUARDED_BY(mutex_);     // why it was not
-  MemberReport report_ GUARDED_BY(mutex_);     // of the last poll that was answered
-  std::string refusal_ GUARDED_BY(mutex_);     // Refusal() at that poll
+  // Since when the member answers polls while channel_ has no connection; empty: it has one.
+  std::optional<TimePoint> unconnected_ GUARDED_BY(mutex_);
+  MemberReport report_ GUARDED_BY(mutex_);  // of the last poll that was answered
+  std::string refusal_ GUARDED_BY(mutex_);  // Refusal() at that poll
   std::uint64_t last_handle_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::uint64_t, Call*> calls_ GUARDED_BY(mutex_);
   std::size_t answering_ GUARDED_BY(mutex_) = 0;  // calls whose callbacks run

@@ -11,7 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "server/grpc/grpc_codec.h"
 #include "server/io_pool.h"
+#include "server/remote/testing/tcp_proxy.h"
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
 
@@ -127,6 +129,22 @@ TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   EXPECT_EQ(remote_->Statistics("twice", "1")->front().success.count, 1U);
   EXPECT_TRUE(remote_->Statistics("twice", "2")->empty());
   EXPECT_EQ(remote_->Problem(), "");
+}
+
+TEST_F(RemoteCoreTest, RowsAreCountedWhereTheModelHasBatches) {
+  const std::vector<float> pixels(3 * 3 * 2 * 2, 1.0F);
+  InferRequest batch = Twice();
+  batch.model = "pictures";
+  batch.inputs = {{"x", DataType::kFloat32, {3, 3, 2, 2}, std::as_bytes(std::span(pixels))}};
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = Infer(batch).get();
+    ASSERT_TRUE(answer) << answer.error().message;
+  }
+  ModelStatistics row = remote_->Statistics("pictures", "1")->front();
+  EXPECT_EQ(row.inference_count, 6U);
+  EXPECT_EQ(row.execution_count, 2U);
+  ASSERT_TRUE(Infer(Twice()).get());
+  EXPECT_EQ(remote_->Statistics("twice", "1")->front().inference_count, 1U) << "it has no batches";
 }
 
 TEST_F(RemoteCoreTest, ModelsAreLoadedAndUnloadedAtTheMember) {
@@ -330,6 +348,53 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
 }
 
+// A firewall that forgets a connection, or a cable: no end of the connection is told.
+TEST_F(RemoteCoreTest, ASilentConnectionOfRequestsIsFoundWhileThePollsAreAnswered) {
+  TcpProxy proxy(server_->grpc_port());
+  RemoteOptions options;
+  options.address = fmt::format("127.0.0.1:{}", proxy.port());
+  options.poll_period = std::chrono::milliseconds(10);
+  RemoteCore remote(queue_, options);
+  EXPECT_TRUE(Eventually([&] { return Has(remote, 3); }));
+  const auto send = [&](InferRequest request) {
+    auto promise = std::make_shared<std::promise<std::optional<std::pair<ErrorCode, bool>>>>();
+    remote.Send(request, [promise](const Result<InferResponse>& result, bool lost) {
+      std::optional<std::pair<ErrorCode, bool>> error;
+      if (!result) error = {result.error().code, lost};
+      promise->set_value(error);
+    });
+    return promise->get_future();
+  };
+  std::vector<float> pixels(3 * 224 * 224, 1.0F);
+  InferRequest large = Twice();
+  large.model = "image";
+  large.inputs = {
+      {"pixels", DataType::kFloat32, {1, 3, 224, 224}, std::as_bytes(std::span(pixels))}};
+  ASSERT_EQ(send(large).get(), std::nullopt) << "it makes its connection the busiest";
+  core_.Hold();
+  auto held = send(Twice());
+  EXPECT_TRUE(Eventually([&] { return proxy.Pings() >= 5; })) << "the member endures pings";
+  core_.Release();
+  EXPECT_EQ(held.get(), std::nullopt);
+  core_.Hold();
+  auto hangs = send(Twice());
+  EXPECT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  proxy.Silence();
+  const auto in_time = std::chrono::seconds(20);
+  ASSERT_EQ(hangs.wait_for(in_time), std::future_status::ready);
+  EXPECT_EQ(hangs.get(), std::pair(ErrorCode::kUnavailable, true));
+  core_.Release();
+  // Polls go on, and no new connection of requests comes about.
+  EXPECT_TRUE(Eventually([&] { return !remote.Ready(); }));
+  EXPECT_THAT(remote.Absence(), HasSubstr("no connection for requests"));
+  auto refused = send(Twice());
+  ASSERT_EQ(refused.wait_for(in_time), std::future_status::ready);
+  EXPECT_EQ(refused.get(), std::pair(ErrorCode::kUnavailable, false));
+  proxy.Speak();
+  EXPECT_TRUE(Eventually([&] { return Has(remote, 3); }));
+  EXPECT_EQ(send(Twice()).get(), std::nullopt);
+}
+
 /// A member that says that it fails when it has got a request, and keeps the request.
 class StuckMember final : public inference::GRPCInferenceService::Service {
  public:
@@ -389,7 +454,7 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
     response->set_name("twice");
     response->add_versions("1");
     auto& output = *response->add_outputs();
-    output.set_name("y");
+    output.set_name(loaded_anew ? "z" : "y");
     output.set_datatype("FP32");
     output.add_shape(-1);
     output.add_shape(1);
@@ -399,8 +464,10 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
                            inference::ModelConfigResponse*) override {
     return grpc::Status::OK;
   }
-  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+  grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
+    context->AddTrailingMetadata(kServerKey, fmt::format("{:016x}", server.load()));
+    context->AddTrailingMetadata(kModelsKey, fmt::format("{:016x}", sign.load()));
     return grpc::Status::OK;
   }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
@@ -418,6 +485,9 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
     *response = lie;
     return grpc::Status::OK;
   }
+
+  std::atomic<int> server = 1, sign = 1;
+  std::atomic<bool> loaded_anew = false;  // its output is "z" now
 
   inference::ModelInferResponse lie;
 };
@@ -467,7 +537,10 @@ class RemoteCoreOfALiar : public ::testing::Test {
   }
   void ExpectWrong(const std::string& what, ErrorCode code = ErrorCode::kInternal,
                    const std::string& version = "") {
-    const auto answer = Ask(version);
+    auto answer = Ask(version);
+    // While the member is asked whether it has loaded the model anew.
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    while (!answer && answer.error().code != code && Now() < until) answer = Ask(version);
     ASSERT_FALSE(answer) << what;
     EXPECT_EQ(answer.error().code, code) << answer.error().message;
     EXPECT_THAT(answer.error().message, HasSubstr("member 'liar' at 127.0.0.1:"));
@@ -499,6 +572,38 @@ TEST_F(RemoteCoreOfALiar, AnAnswerThatIsNotOfTheModelIsAnError) {
   ExpectWrong("as FP32 [1,2]");
   Answer("y", {1});
   ExpectWrong("as FP32 [1], and");
+}
+
+TEST_F(RemoteCoreOfALiar, WhatAModelIsIsAskedAgainWhenItsAnswersChange) {
+  EXPECT_TRUE(Ask());
+  member_.loaded_anew = true;
+  Answer("z", {1, 1});
+  const auto first = Ask();
+  ASSERT_FALSE(first);
+  EXPECT_EQ(first.error().code, ErrorCode::kUnavailable) << first.error().message;
+  EXPECT_THAT(first.error().message, HasSubstr("asked whether it has loaded the model anew"));
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (!Ask() && Now() < until) std::this_thread::yield();
+  EXPECT_TRUE(Ask());
+}
+
+TEST_F(RemoteCoreOfALiar, WhatAModelIsIsAskedAgainWhenItIsLoadedAnewOrTheServerIsAnotherOne) {
+  const auto outputs_become = [&](const std::string& name) {
+    const TimePoint until = Now() + std::chrono::seconds(10);
+    for (;;) {
+      const auto metadata = remote_->Metadata("twice", "");
+      if (metadata && metadata->outputs[0].name == name) return true;
+      if (Now() > until) return false;
+      std::this_thread::yield();
+    }
+  };
+  EXPECT_TRUE(outputs_become("y"));
+  member_.loaded_anew = true;
+  member_.sign = 2;
+  EXPECT_TRUE(outputs_become("z"));
+  member_.loaded_anew = false;
+  member_.server = 2;
+  EXPECT_TRUE(outputs_become("y"));
 }
 
 // A member that has just loaded a version may answer with it before a poll tells of it.

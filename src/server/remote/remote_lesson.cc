@@ -13,6 +13,16 @@
 #include "server/remote/remote_codec.h"
 
 namespace lagoon {
+namespace {
+
+/// Whether answers of a model look the same by both.
+bool SameOutputs(const ModelMetadata& a, const ModelMetadata& b) {
+  return std::ranges::equal(a.outputs, b.outputs, [](const TensorSpec& x, const TensorSpec& y) {
+    return x.name == y.name && x.type == y.type && x.dims == y.dims;
+  });
+}
+
+}  // namespace
 
 grpc::ClientContext& RemoteCore::Lesson::Renew() {
   context_.emplace();
@@ -44,7 +54,8 @@ Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
   if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
   LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, ParseMetadata(metadata_));
   metadata.max_batch = config_.config().max_batch_size();
-  return Learned{std::move(metadata), std::move(*config_.mutable_config())};
+  const bool decoupled = config_.config().model_transaction_policy().decoupled();
+  return Learned{std::move(metadata), std::move(*config_.mutable_config()), decoupled};
 }
 
 void RemoteCore::Lesson::Done() {
@@ -124,6 +135,18 @@ void RemoteCore::TakeSubjects() {
   });
 }
 
+void RemoteCore::AskAgain() {
+  for (auto& [name, subject] : subjects_) {
+    for (auto& [version, question] : subject.questions) {
+      question.again = learning_;
+      question.confirmed = false;
+      if (question.open) continue;
+      question.open = true;
+      question.ask_at = Now();  // models of which nothing is known yet come first
+    }
+  }
+}
+
 void RemoteCore::LearnNext() {
   if (learning_ || draining_ || !connected_ || !refusal_.empty()) return;
   TimePoint first = Now();
@@ -137,6 +160,7 @@ void RemoteCore::LearnNext() {
   }
   if (!next) return;
   learning_ = true;
+  subjects_.at(next->first).questions.at(next->second).again = false;
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): deletes itself when it is done
   auto* const lesson = new Lesson(*this, *next, {});
   lessons_.insert(lesson);
@@ -157,10 +181,16 @@ void RemoteCore::Learn(const Key& key, Result<Learned> learned) {
     question->second.ask_at = Now() + options_.poll_timeout;
     return;
   }
-  question->second = {.learned = std::make_shared<const Learned>(*std::move(learned)),
-                      .open = false,
-                      .ask_at = {},
-                      .error = {}};
+  const std::shared_ptr<const Learned> before = question->second.learned;
+  const bool same = before != nullptr && SameOutputs(before->metadata, learned->metadata);
+  question->second = {
+      .learned = std::make_shared<const Learned>(*std::move(learned)),
+      .open = question->second.again,
+      .ask_at = {},
+      .error = {},
+      .again = false,
+      .doubted = false,
+      .confirmed = same && (question->second.doubted || question->second.confirmed)};
 }
 
 const RemoteCore::Question* RemoteCore::QuestionOf(const std::string& model,
@@ -182,6 +212,12 @@ Result<std::shared_ptr<const RemoteCore::Learned>> RemoteCore::Known(
   };
   if (question == nullptr) {
     return Fail(ErrorCode::kNotFound, fmt::format("model {}: not at {}", shown(), member_));
+  }
+  if (question->learned != nullptr && question->learned->decoupled) {
+    return Fail(ErrorCode::kUnimplemented,
+                fmt::format("model {} is decoupled, it has any number of answers, and the front of "
+                            "a fleet of servers does not pass these on: send to {} itself",
+                            shown(), member_));
   }
   if (question->learned != nullptr) return question->learned;
   return Fail(ErrorCode::kUnavailable,
@@ -213,13 +249,18 @@ Status RemoteCore::CheckTold(const InferResponse& answer, const std::string& ver
   }
   if (checked) return {};
   // The member may have loaded the model anew.
+  const bool confirmed = QuestionOf(answer.model, version)->confirmed;
   for (auto& [key, question] : subjects_.at(answer.model).questions) {
+    question.doubted = true;
     if (question.open) continue;
     question.open = true;
     question.ask_at = {};
   }
   LearnNext();
-  return checked;
+  if (confirmed || checked.error().code == ErrorCode::kUnavailable) return checked;
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("{}; the member is asked whether it has loaded the model anew",
+                          checked.error().message));
 }
 
 Result<ModelMetadata> RemoteCore::Metadata(const std::string& model,

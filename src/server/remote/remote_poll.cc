@@ -73,11 +73,13 @@ std::optional<Result<MemberReport>> RemotePoll::Outcome() {
   if (step_ == Step::kMetadata) TakeIds();
   if (step_ != Step::kStatistics) return std::nullopt;
   return MemberReport{
-      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, asked_};
+      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, sign_,
+      asked_};
 }
 
 void RemotePoll::TakeIds() {
   server_.clear();
+  sign_.clear();
   fronts_.clear();
   const auto& metadata = context_->GetServerTrailingMetadata();
   const auto text = [&](const char* key) {
@@ -86,6 +88,7 @@ void RemotePoll::TakeIds() {
                                    : std::string_view(found->second.data(), found->second.length());
   };
   if (IsServerId(text(kServerKey))) server_ = text(kServerKey);
+  if (IsServerId(text(kModelsKey))) sign_ = text(kModelsKey);  // it has the same form
   for (std::string_view ids = text(kFrontsKey); fronts_.size() < kMostFronts;) {
     const std::string_view id = ids.substr(0, ids.find(','));
     if (!IsServerId(id)) break;

@@ -22,6 +22,7 @@ struct MemberReport {
   std::string version;                  // of Lagoon there
   std::string server;                   // its id (server_id.h); empty: it has none
   std::vector<std::string> fronts;      // FleetControl::Fronts() of it
+  std::string sign;                     // changes when it loads a model anew (kModelsKey)
   TimePoint asked{};                    // when this object asked for `models`
 };
 
@@ -72,8 +73,9 @@ class RemotePoll final {
   bool ended_ GUARDED_BY(mutex_) = false;
   Step step_ GUARDED_BY(mutex_) = Step::kMetadata;
   TimePoint asked_ GUARDED_BY(mutex_){};   // for the statistics
-  std::string server_ GUARDED_BY(mutex_);  // MemberReport has these two
+  std::string server_ GUARDED_BY(mutex_);  // MemberReport has these three
   std::vector<std::string> fronts_ GUARDED_BY(mutex_);
+  std::string sign_ GUARDED_BY(mutex_);
   std::optional<grpc::Alarm> alarm_ GUARDED_BY(mutex_);  // of the pause, one for each
   std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
   grpc::Status status_ GUARDED_BY(mutex_);

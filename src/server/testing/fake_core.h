@@ -224,6 +224,7 @@ class FakeCore final : public Inference,
     LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, Metadata(model, version));
     inference::ModelConfig config = config_;
     config.set_max_batch_size(static_cast<int>(metadata.max_batch));
+    if (model == "count") config.mutable_model_transaction_policy()->set_decoupled(true);
     return config;
   }
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,

@@ -7,12 +7,17 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serving/core/fleet_control.h"
 #include "serving/core/inference.h"
 
 namespace lagoon {
+
+/// The end of the message of a request (kUnavailable) whose place a newer request has taken
+/// (newest_wins).
+inline constexpr std::string_view kSuperseded = "superseded by a newer request";
 
 /// How a fleet sends to another server, which may be lost while it computes. Any thread may call
 /// any method.
@@ -30,6 +35,11 @@ class FleetLink {
   virtual std::uint64_t QueueOf(const std::string& model) const = 0;
   /// Whether the member can take requests for this version of the model; empty: for any.
   virtual bool Serves(const std::string& model, const std::string& version) const = 0;
+  /// Whether it is known what the member has, or that it does not tell: false for a moment when it
+  /// has just joined.
+  virtual bool Asked() const = 0;
+  /// The highest version of the model that the member has told of. Empty: it has told of none.
+  virtual std::string Latest(const std::string& model) const = 0;
   /// Why the member may not be of the fleet, whatever it serves. Empty: it may.
   virtual std::string Problem() const = 0;
   /// Why the member takes no requests now, as far as it is not Problem(). Empty: it takes some.

@@ -22,6 +22,11 @@ bool IsModelName(std::string_view name);
 /// Whether the text may name the version of a model: digits.
 bool IsVersion(std::string_view text);
 
+/// Whether version `a` is higher than `b`. Both are versions, or empty: lower than all.
+inline bool IsHigherVersion(std::string_view a, std::string_view b) {
+  return a.size() != b.size() ? a.size() > b.size() : a > b;
+}
+
 /// Triton's statistics of one stage.
 struct StageStatistics {
   std::uint64_t count = 0;

@@ -117,17 +117,56 @@ std::vector<ModelStatus> FleetCore::Models() const {
   return JoinStatuses(all);
 }
 
-/// The first member that serves the model; null if there is none.
-std::shared_ptr<FleetCore::Member> FleetCore::Serving(const std::string& model) const {
+Status FleetCore::CheckVersion(const std::string& model, const std::string& version) const {
+  const bool may_be = IsVersion(version) && version.find_first_not_of('0') != version.npos;
+  if (version.empty() || may_be || Find(model) == nullptr) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("model {}: version {} is no whole number from 1", Quoted(model),
+                          Quoted(version)));
+}
+
+/// The members to which requests for the model go, the first one first.
+FleetCore::Slots FleetCore::RoutedTo(const std::string& model) const {
+  Slots members;
   for (const FleetRoute& route : routes_.Of(model)) {
-    std::shared_ptr<Member> member = MemberAt(route.member);
-    if (member != nullptr && member->core->ModelReady(model, "")) return member;
+    if (auto member = MemberAt(route.member)) members.push_back(std::move(member));
   }
-  return nullptr;
+  return members;
+}
+
+Result<std::shared_ptr<FleetCore::Member>> FleetCore::Serving(const std::string& model,
+                                                              const std::string& version) const {
+  LAGOON_RETURN_IF_ERROR(CheckVersion(model, version));
+  std::shared_ptr<Member> best;
+  std::string latest;
+  std::optional<Error> lacks;  // a member has the model, in other versions
+  for (const auto& member : RoutedTo(model)) {
+    if (const Status ready = member->core->ModelReady(model, version); !ready) {
+      if (!lacks && member->core->ModelReady(model, "")) lacks = ready.error();
+      continue;
+    }
+    std::string highest = member->link == nullptr ? "" : member->link->Latest(model);
+    if (best != nullptr && (!version.empty() || !IsHigherVersion(highest, latest))) continue;
+    best = member;
+    latest = std::move(highest);
+  }
+  if (best != nullptr) return best;
+  return tl::unexpected<Error>(lacks ? *std::move(lacks) : NoReplica(model));
 }
 
 Error FleetCore::NoReplica(const std::string& model) const {
   if (Find(model) == nullptr) {
+    for (const auto& member : Members()) {
+      if (member->leaves.load()) continue;
+      if (std::optional<Error> told = member->Told(model)) return *std::move(told);
+    }
+    for (const auto& member : Members()) {
+      if (member->leaves.load() || member->asked.load()) continue;
+      return {ErrorCode::kUnavailable,
+              fmt::format("model {} is not known yet: member {} has not told yet what it has; try "
+                          "again in a second",
+                          Quoted(model), Quoted(member->name))};
+    }
     return {ErrorCode::kNotFound,
             fmt::format("Request for unknown model: {} is not found", Quoted(model))};
   }
@@ -137,23 +176,31 @@ Error FleetCore::NoReplica(const std::string& model) const {
 }
 
 Status FleetCore::ModelReady(const std::string& model, const std::string& version) const {
-  const std::shared_ptr<Member> member = Serving(model);
-  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return member->core->ModelReady(model, version);
+  LAGOON_RETURN_IF_ERROR(Serving(model, version));
+  return {};
 }
 
 Result<ModelMetadata> FleetCore::Metadata(const std::string& model,
                                           const std::string& version) const {
-  const std::shared_ptr<Member> member = Serving(model);
-  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return member->core->Metadata(model, version);
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<Member> serving, Serving(model, version));
+  LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, serving->core->Metadata(model, version));
+  for (const auto& member : RoutedTo(model)) {
+    const Result<ModelMetadata> other = member->core->Metadata(model, "");
+    if (!other) continue;
+    for (const std::string& also : other->versions) {
+      if (std::ranges::count(metadata.versions, also) == 0) metadata.versions.push_back(also);
+    }
+  }
+  std::ranges::sort(metadata.versions, [](const std::string& a, const std::string& b) {
+    return IsHigherVersion(b, a);
+  });
+  return metadata;
 }
 
 Result<inference::ModelConfig> FleetCore::Config(const std::string& model,
                                                  const std::string& version) const {
-  const std::shared_ptr<Member> member = Serving(model);
-  if (member == nullptr) return tl::unexpected<Error>(NoReplica(model));
-  return member->core->Config(model, version);
+  LAGOON_ASSIGN_OR_RETURN(const std::shared_ptr<Member> serving, Serving(model, version));
+  return serving->core->Config(model, version);
 }
 
 Result<std::vector<ModelStatistics>> FleetCore::Statistics(const std::string& model,

@@ -23,6 +23,7 @@
 #include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
+#include "serving/fleet/sequence_pins.h"
 #include "serving/fleet/suspects.h"
 #include "serving/model/load_recorder.h"
 
@@ -59,6 +60,13 @@ struct FleetOptions {
 /// inference has no other effect than its answer. Each request is answered once. kNotFound of a
 /// server counts as kUnavailable: the model is on its way.
 ///
+/// A request without a version goes to servers that have the highest version of the model that a
+/// ready one has.
+///
+/// A sequence (sequence_batching) stays at the member where it began, and its requests are not sent
+/// to a second one: their states are there only. If that member is lost or serves the model no
+/// more, they are answered kUnavailable until the sequence begins anew.
+///
 /// Models of a lost member without another replica get one by the next decision. A member that
 /// comes back offers what it has loaded again: models without a replica are served there, and other
 /// replicas are unloaded.
@@ -70,12 +78,14 @@ struct FleetOptions {
 ///
 /// The fleet knows a model as long as a member has it: one that is lost has what it had, and its
 /// shapes hold. When the last one has told that it has the model no more, or has left, the fleet
-/// forgets the model and its counts, unless FleetOptions::models has it.
+/// forgets the model and its counts, unless FleetOptions::models has it. Models of which a member
+/// has told, and that are not served, are kUnavailable, not kNotFound.
 ///
 /// What the methods of Inference and of its facets say of a fleet:
 /// - Ready(): at least one member is ready, and the fleet is not draining.
 /// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
-/// - ModelReady(), Metadata(), Config(): of the first member that serves the model.
+/// - ModelReady(), Metadata(), Config(): of the first member that serves the version, or the highest
+///   one if no version is asked for. The versions of Metadata() are those of all members.
 /// - Statistics(): sums over members, including replicas that were unloaded. A request that was
 ///   sent to two members counts at both. `share` and `most_rows` are the largest of a member.
 /// - schedulers(), shares(): of the devices of this process; null if there were none at the start.
@@ -147,14 +157,22 @@ class FleetCore final : public Inference,
       return problem;
     }
     void SetProblem(const std::string& text);
+    /// Notes what a server says of its models.
+    void Tell(const std::vector<ModelStatus>& models);
+    /// Why the model, of which the server has told, does not serve; empty: it has never told of it.
+    std::optional<Error> Told(const std::string& model) const;
 
     GpuView room;            // what a placer may use of it
     std::uint64_t joined{};  // counted: a later one has a larger number
     std::atomic<bool> leaves{false}, refused{false};
     /// The keeper has seen what it serves since it was away last.
     std::atomic<bool> followed{false};
+    /// The keeper has seen what it has, or that it does not tell, at least once.
+    std::atomic<bool> asked{false};
     mutable Mutex mutex;
     std::string problem GUARDED_BY(mutex);
+    // The models of which it has told so far. kNotFound: it had the model when it told last.
+    std::map<std::string, Error> told GUARDED_BY(mutex);
   };
   using Slots = std::vector<std::shared_ptr<Member>>;
 
@@ -166,6 +184,8 @@ class FleetCore final : public Inference,
     std::atomic<std::int64_t> most_rows{0};  // of a batch; 0: the model has no batch dimension
     std::atomic<std::int64_t> slo{0}, standalone{0};  // nanoseconds; 0: not known
     std::atomic<bool> tuned{false};                   // lagoon.share is "auto"
+    /// How long a sequence may have no request, in nanoseconds; 0: the model has no sequences.
+    std::atomic<std::int64_t> sequence_idle{0};
     /// What ResizeShare() was told last, with the version. Under share_mutex_.
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
@@ -186,7 +206,14 @@ class FleetCore final : public Inference,
   // Requests.
   FleetRoutes::Look LookAt(const InferRequest& request) const;
   std::optional<Error> Refusal(const InferRequest& request);
+  /// kInvalidArgument: the fleet has the model, and the text can be no version.
+  Status CheckVersion(const std::string& model, const std::string& version) const;
   void CountArrival(const InferRequest& request);
+  /// Chooses the member of a request and counts it there; `flight` gets what it needs besides.
+  Result<FleetRoutes::Begun> Choose(const InferRequest& request, Flight& flight);
+  /// The same for a request of a sequence.
+  Result<FleetRoutes::Begun> ChooseFor(const InferRequest& request, Nanoseconds idle,
+                                       Flight& flight);
   void SendTo(const std::shared_ptr<Flight>& flight, std::size_t index);
   /// `lost`: as FleetLink::SentCallback has it.
   void Answered(const std::shared_ptr<Flight>& flight, std::size_t index,
@@ -209,7 +236,10 @@ class FleetCore final : public Inference,
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
   const LatencyModel& LatencyOf(Nanoseconds standalone);
-  std::shared_ptr<Member> Serving(const std::string& model) const;
+  Slots RoutedTo(const std::string& model) const;
+  /// The first member that serves the version; an empty one: the first that has the highest.
+  Result<std::shared_ptr<Member>> Serving(const std::string& model,
+                                          const std::string& version) const;
   Error NoReplica(const std::string& model) const;
 
   // PlacementHost: on the keeper's thread.
@@ -246,6 +276,7 @@ class FleetCore final : public Inference,
   const std::string id_;  // server_id.h
   FleetRoutes routes_;    // the members' callbacks use it
   Suspects suspects_;
+  SequencePins sequences_;
   std::atomic<std::uint64_t> retries_{0};
   bool has_devices_ = false;  // immutable after Make
   mutable Mutex members_mutex_;

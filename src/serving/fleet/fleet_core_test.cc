@@ -106,20 +106,21 @@ class FleetCoreTest : public ::testing::Test {
     RequestHandle handle{};
     std::future<Result<InferResponse>> answer;
   };
-  Sent Send(const std::string& model) {
+  Sent Send(const std::string& model, SequencePart sequence = {}) {
     auto promise = std::make_shared<std::promise<Result<InferResponse>>>();
     Sent sent;
     sent.answer = promise->get_future();
     InferRequest request;
     request.model = model;
     request.id = "r";
+    request.sequence = std::move(sequence);
     sent.handle = fleet_->Infer(std::move(request), [promise](Result<InferResponse> answer) {
       promise->set_value(std::move(answer));
     });
     return sent;
   }
-  std::optional<ErrorCode> Ask(const std::string& model) {
-    const auto answer = Send(model).answer.get();
+  std::optional<ErrorCode> Ask(const std::string& model, SequencePart sequence = {}) {
+    const auto answer = Send(model, std::move(sequence)).answer.get();
     if (answer) return std::nullopt;
     message_ = answer.error().message;
     return answer.error().code;
@@ -163,6 +164,46 @@ TEST_F(FleetCoreTest, RequestsGoToTheMembersThatServeTheirModels) {
   EXPECT_EQ(fleet_->Config("b", "")->name(), "b");
   EXPECT_TRUE(fleet_->ModelReady("a", ""));
   EXPECT_EQ(fleet_->ModelReady("absent", "").error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(FleetCoreTest, ASequenceStaysAtTheMemberWhereItBegan) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  for (FakeMember* fake : fakes_) fake->HaveSequences();
+  AwaitDecisions(2);
+  std::size_t of_first = 0;
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    EXPECT_EQ(Ask("a", {.number = number, .text = {}, .start = true}), std::nullopt) << message_;
+  }
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(Ask("a", {.number = number, .text = {}}), std::nullopt);
+    EXPECT_EQ(Ask("a", {.number = number, .text = {}, .end = true}), std::nullopt) << message_;
+    EXPECT_EQ(fakes_[0]->RequestsOf(number) % 7, 0U) << number;
+    EXPECT_EQ(fakes_[0]->RequestsOf(number) + fakes_[1]->RequestsOf(number), 7U);
+    of_first += fakes_[0]->RequestsOf(number) / 7;
+    EXPECT_EQ(Ask("a", {.number = number, .text = {}}), ErrorCode::kInvalidArgument) << "ended";
+  }
+  EXPECT_GT(of_first, 0U);
+  EXPECT_LT(of_first, 20U);
+  EXPECT_THAT(message_, HasSubstr("sequence 20 to model 'a' must specify the START flag"));
+}
+
+TEST_F(FleetCoreTest, ASequenceOfALostMemberIsRefusedUntilItBeginsAnew) {
+  Make({{"a"}, {"a"}}, {{"a", 10}});
+  for (FakeMember* fake : fakes_) fake->HaveSequences();
+  AwaitDecisions(2);
+  ASSERT_EQ(Ask("a", {.number = 7, .text = {}, .start = true}), std::nullopt);
+  const std::size_t first = fakes_[0]->RequestsOf(7) == 1 ? 0 : 1;
+  FakeMember& other = *fakes_[1 - first];
+  fakes_[first]->Lose();
+  EXPECT_EQ(Ask("a", {.number = 7, .text = {}}), ErrorCode::kUnavailable);
+  AwaitDecisions(2);
+  EXPECT_EQ(Ask("a", {.number = 7, .text = {}, .end = true}), ErrorCode::kUnavailable);
+  EXPECT_THAT(message_, HasSubstr("sequence 7 began at member '" + std::to_string(first)));
+  EXPECT_EQ(other.RequestsOf(7), 0U) << "it has no states of the sequence";
+  EXPECT_EQ(fleet_->ReadFleet().retries, 0U);
+  EXPECT_EQ(Ask("a", {.number = 7, .text = {}, .start = true}), std::nullopt) << message_;
+  EXPECT_EQ(Ask("a", {.number = 7, .text = {}}), std::nullopt) << message_;
+  EXPECT_EQ(other.RequestsOf(7), 2U);
 }
 
 TEST_F(FleetCoreTest, AMoveLoadsSwitchesAnswersAndUnloadsInThisOrder) {

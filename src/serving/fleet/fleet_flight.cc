@@ -30,6 +30,9 @@ class WatchedStream final : public AnswerStream {
   const std::shared_ptr<std::atomic<bool>> given_;
 };
 
+/// Whether no other member should be asked: a newer request has taken the place of this one.
+bool IsFinal(const Error& error) { return error.message.ends_with(kSuperseded); }
+
 }  // namespace
 
 /// A request that the fleet has taken and not answered. It belongs to the thread that sends or ends
@@ -39,6 +42,13 @@ struct FleetCore::Flight {
   InferCallback callback;
   RequestHandle handle{};
   bool kept = false;  // `request` is whole, so that it can be sent again
+  /// Of a request that belongs to a sequence.
+  struct Sequence {
+    SequenceName name;
+    SequencePins::Beginning beginning{};
+    bool end = false;
+  };
+  std::optional<Sequence> sequence = std::nullopt;
   /// Whether an answer before the last one was given.
   std::shared_ptr<std::atomic<bool>> given = std::make_shared<std::atomic<bool>>(false);
 };
@@ -52,6 +62,7 @@ FleetRoutes::Look FleetCore::LookAt(const InferRequest& request) const {
     } else if (member->link != nullptr) {
       seen.ready = member->link->Serves(request.model, request.version);
       seen.queue = member->link->QueueOf(request.model);
+      if (request.version.empty()) seen.latest = member->link->Latest(request.model);
     } else {
       seen.ready = member->core->Ready();
     }
@@ -96,22 +107,78 @@ void FleetCore::CountArrival(const InferRequest& request) {
                       Now());
 }
 
+Result<FleetRoutes::Begun> FleetCore::Choose(const InferRequest& request, Flight& flight) {
+  if (std::optional<Error> refusal = Refusal(request)) {
+    return tl::unexpected<Error>(*std::move(refusal));
+  }
+  LAGOON_RETURN_IF_ERROR(CheckVersion(request.model, request.version));
+  if (request.sequence.has_id()) {
+    const KnownPtr known = Find(request.model);
+    const Nanoseconds idle(known == nullptr ? 0 : known->sequence_idle.load());
+    if (idle > Nanoseconds(0)) return ChooseFor(request, idle, flight);
+  }
+  const auto begun = routes_.Begin(request.model, LookAt(request));
+  if (!begun) return tl::unexpected<Error>(NoReplica(request.model));
+  flight.kept = !begun->alone;
+  return *begun;
+}
+
+Result<FleetRoutes::Begun> FleetCore::ChooseFor(const InferRequest& request, Nanoseconds idle,
+                                                Flight& flight) {
+  SequenceName name = SequenceOf(request);
+  const std::string shown = name.text.empty() ? std::to_string(name.number) : Quoted(name.text);
+  std::optional<FleetRoutes::Begun> begun;
+  std::optional<SequencePins::Pin> pin;
+  if (request.sequence.start) {
+    begun = routes_.Begin(request.model, LookAt(request));
+    if (!begun) return tl::unexpected<Error>(NoReplica(request.model));
+    SequencePins::Place place{.member = begun->member, .joined = 0, .name = {}};
+    if (const auto member = MemberAt(begun->member)) {
+      place.joined = member->joined;
+      place.name = member->name;
+    }
+    Result<SequencePins::Pin> pinned = sequences_.Begin(name, place, idle, Now());
+    if (!pinned) {
+      routes_.End(begun->handle);
+      return tl::unexpected<Error>(std::move(pinned).error());
+    }
+    pin = *std::move(pinned);
+  } else {
+    pin = sequences_.Continue(name);
+    if (!pin) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("inference request for sequence {} to model {} must specify the "
+                              "START flag on the first request of the sequence",
+                              shown, Quoted(request.model)));
+    }
+    const auto member = MemberAt(pin->place.member);
+    const bool is_there = member != nullptr && member->joined == pin->place.joined;
+    if (is_there && !member->out()) begun = routes_.BeginAt(request.model, pin->place.member);
+    if (!begun) {
+      sequences_.Answered(name, pin->beginning, /*last=*/false, Now());
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("model {}: sequence {} began at member {}, which is lost or does not "
+                              "serve the model now: begin the sequence anew",
+                              Quoted(request.model), shown, Quoted(pin->place.name)));
+    }
+  }
+  flight.sequence = {std::move(name), pin->beginning, request.sequence.end};
+  return *begun;
+}
+
 RequestHandle FleetCore::Infer(InferRequest request, InferCallback callback) {
   CountArrival(request);
-  std::optional<Error> refusal = Refusal(request);
-  std::optional<FleetRoutes::Begun> begun;
-  if (!refusal) {
-    begun = routes_.Begin(request.model, LookAt(request));
-    if (!begun) refusal = NoReplica(request.model);
-  }
-  if (refusal) {
+  const auto flight = std::make_shared<Flight>();
+  Result<FleetRoutes::Begun> begun = Choose(request, *flight);
+  if (!begun) {
     request.payload.reset();
-    callback(tl::unexpected<Error>(*std::move(refusal)));
+    callback(tl::unexpected<Error>(std::move(begun).error()));
     return RequestHandle{};
   }
   const RequestHandle handle = begun->handle;
-  const auto flight = std::make_shared<Flight>(
-      Flight{std::move(request), std::move(callback), handle, /*kept=*/!begun->alone});
+  flight->request = std::move(request);
+  flight->callback = std::move(callback);
+  flight->handle = handle;
   if (flight->request.stream != nullptr) {
     flight->request.stream =
         std::make_shared<WatchedStream>(std::move(flight->request.stream), flight->given);
@@ -159,12 +226,15 @@ void FleetCore::Answered(const std::shared_ptr<Flight>& flight, std::size_t inde
       // The fleet has the model. It has left this member, and the routes do not say so yet.
       result.error().code = ErrorCode::kUnavailable;
     }
-    if (!result && result.error().code == ErrorCode::kUnavailable) {
+    if (!result && result.error().code == ErrorCode::kUnavailable && !IsFinal(result.error())) {
       if (const auto next = Again(*flight, index, lost)) {
         retries_.fetch_add(1);
         return SendTo(flight, *next);
       }
     }
+  }
+  if (const auto& part = flight->sequence) {
+    sequences_.Answered(part->name, part->beginning, result && part->end, Now());
   }
   flight->request.payload.reset();
   const InferCallback callback = std::move(flight->callback);
@@ -179,6 +249,7 @@ std::optional<std::size_t> FleetCore::Again(const Flight& flight, std::size_t in
   }
   if (draining_.load()) return std::nullopt;
   if (flight.given->load()) return std::nullopt;
+  if (flight.sequence) return std::nullopt;
   return routes_.Again(flight.handle, LookAt(flight.request));
 }
 

@@ -53,6 +53,26 @@ void FleetCore::Member::SetProblem(const std::string& text) {
   }
 }
 
+void FleetCore::Member::Tell(const std::vector<ModelStatus>& models) {
+  for (const ModelStatus& status : models) {
+    const Status ready = core->ModelReady(status.name, status.version);
+    const MutexLock lock(mutex);
+    if (told.size() >= kMostModels && !told.contains(status.name)) return;
+    told[status.name] = ready ? Error{ErrorCode::kNotFound, ""} : ready.error();
+  }
+}
+
+std::optional<Error> FleetCore::Member::Told(const std::string& model) const {
+  const MutexLock lock(mutex);
+  const auto found = told.find(model);
+  if (found == told.end()) return std::nullopt;
+  if (found->second.code != ErrorCode::kNotFound) return found->second;
+  const std::string why =
+      problem.empty() ? "it has unloaded the model or does not answer" : problem;
+  return Error{ErrorCode::kUnavailable, fmt::format("model {} is not served now: of member {}: {}",
+                                                    Quoted(model), Quoted(name), why)};
+}
+
 FleetCore::Slots FleetCore::AllSlots() const {
   const MutexLock lock(members_mutex_);
   return members_;
@@ -280,9 +300,11 @@ void FleetCore::Forget() {
 bool FleetCore::Follow(std::size_t index) {
   Member& member = *slots_[index];
   Inference& core = *member.core;
+  if (member.link == nullptr || member.link->Asked()) member.asked.store(true);
   // Asked first: what a member tells that comes back meanwhile may be from before.
   const bool there = core.Ready();
   const std::vector<ModelStatus> models = core.Models();
+  if (member.link != nullptr) member.Tell(models);
   const bool away = member.link != nullptr && !member.link->Absence().empty();
   if (!away) member.SetProblem(ProblemOf(index, models));
   shares_[index] = {};
@@ -327,6 +349,7 @@ void FleetCore::FollowMembers(TimePoint now) {
     if (slots_[index] != nullptr) slots_[index]->followed.store(ready_[index]);
   }
   Forget();
+  sequences_.Forget(now);
   Retire(strays, now);
 }
 

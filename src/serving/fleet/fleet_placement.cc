@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "serving/config/model_config.pb.h"
+#include "serving/config/sequence_settings.h"
 #include "serving/core/repository_control.h"
 #include "serving/fleet/fleet_core.h"
 #include "serving/fleet/fleet_sums.h"
@@ -20,6 +21,8 @@ namespace {
 
 // Times of a row are told apart if they differ by so much: measured ones scatter by more.
 constexpr double kSameTime = 1.05;
+// Of what a server tells; a sequence may have no request for a day at most.
+constexpr std::uint64_t kMostIdleMicroseconds = 86'400'000'000;
 
 /// The granules of the device and the rows of a batch that a replica has now. Models without a
 /// share count as if they had even parts of what the others leave.
@@ -54,11 +57,20 @@ Nanoseconds MillisecondsOf(const inference::ModelConfig& config, const std::stri
   return Nanoseconds(static_cast<std::int64_t>(value * 1e6));
 }
 
+/// How long a sequence of the model may have no request; 0: it has no sequences.
+Nanoseconds SequenceIdleOf(const inference::ModelConfig& config) {
+  if (!config.has_sequence_batching()) return Nanoseconds(0);
+  const auto micros = static_cast<std::int64_t>(
+      std::min(config.sequence_batching().max_sequence_idle_microseconds(), kMostIdleMicroseconds));
+  return micros > 0 ? std::chrono::microseconds(micros) : SequenceSettings().idle;
+}
+
 }  // namespace
 
 void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& status) {
   if (const Result<inference::ModelConfig> config = core.Config(status.name, status.version)) {
     known.most_rows = config->max_batch_size();
+    known.sequence_idle = SequenceIdleOf(*config).count();
     Nanoseconds slo = MillisecondsOf(*config, "lagoon.slo_ms");
     if (slo == Nanoseconds(0)) slo = MillisecondsOf(*config, "lagoon.deadline_ms");
     known.slo = slo.count();
@@ -196,6 +208,9 @@ std::set<FleetCore::Replica> FleetCore::Load(const Places& wanted) {
     const std::string& device = slots_[replica.second]->name;
     if (loaded) {
       ++loads_;
+      ModelStatus status;
+      status.name = replica.first;
+      Learn(*Find(replica.first), *slots_[replica.second]->core, status);
       spdlog::info("fleet: model '{}' is loaded on '{}'", replica.first, device);
       continue;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "serving/core/models.h"
 
 namespace lagoon {
 
@@ -40,12 +41,19 @@ FleetRoutes::Candidates FleetRoutes::CandidatesOf(Model& model) {
 std::optional<std::size_t> FleetRoutes::Choose(Candidates& among, const Look& look,
                                                std::optional<std::size_t> avoid) {
   std::optional<std::size_t> avoided;
+  std::vector<std::string> latest(among.members.size());
+  std::string highest;
   for (std::size_t i = 0; i < among.members.size(); ++i) {
     if (avoid == among.members[i]) avoided = i;
     if (!look) continue;
-    const Seen seen = look(among.members[i]);
+    Seen seen = look(among.members[i]);
     among.states[i].ready = seen.ready;
     among.states[i].queue = std::max(among.states[i].queue, seen.queue);
+    if (seen.ready && IsHigherVersion(seen.latest, highest)) highest = seen.latest;
+    latest[i] = std::move(seen.latest);
+  }
+  for (std::size_t i = 0; i < among.members.size(); ++i) {
+    if (!latest[i].empty() && latest[i] != highest) among.states[i].ready = false;
   }
   const auto picked = PickReplica(among.states, avoided, among.draws);
   if (!picked) return std::nullopt;
@@ -79,13 +87,26 @@ std::optional<FleetRoutes::Begun> FleetRoutes::Begin(const std::string& name, co
   Model* const model = &found->second;
   const std::optional<std::size_t> routed = Routed(*model, member, std::nullopt);
   if (!routed) return std::nullopt;
-  member = *routed;
-  Load& load = model->loads[member];
+  return Count(*model, *routed, alone);
+}
+
+std::optional<FleetRoutes::Begun> FleetRoutes::BeginAt(const std::string& name,
+                                                       std::size_t member) {
+  const MutexLock lock(mutex_);
+  const auto found = models_.find(name);
+  if (found == models_.end()) return std::nullopt;
+  Model& model = found->second;
+  if (Routed(model, member, std::nullopt) != member) return std::nullopt;
+  return Count(model, member, /*alone=*/true);
+}
+
+FleetRoutes::Begun FleetRoutes::Count(Model& model, std::size_t member, bool alone) {
+  Load& load = model.loads[member];
   ++load.in_flight;
   ++load.requests;
   const RequestHandle handle{next_++};
-  flights_[handle] = {.model = model, .load = &load, .member = member};
-  return Begun{handle, member, alone};
+  flights_[handle] = {.model = &model, .load = &load, .member = member};
+  return {handle, member, alone};
 }
 
 std::optional<std::size_t> FleetRoutes::Again(RequestHandle handle, const Look& look) {

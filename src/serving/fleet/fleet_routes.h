@@ -45,6 +45,9 @@ class FleetRoutes {
   struct Seen {
     bool ready = true;
     std::uint64_t queue = 0;  // requests for the model there, also those of other clients
+    /// The highest version there, if the request takes the highest one. Replicas of a lower version
+    /// than a ready one has do not get the request. Empty: that of all members.
+    std::string latest = {};
   };
   /// Called without a lock. Null: all members are ready.
   using Look = std::function<Seen(std::size_t member)>;
@@ -57,6 +60,8 @@ class FleetRoutes {
   /// Chooses a replica for a request and counts it there. If none is ready it is the first one,
   /// whose answer says why. Empty: the model has no replica.
   std::optional<Begun> Begin(const std::string& model, const Look& look = {});
+  /// Counts a request at this member, which its sequence needs. Empty: no route leads there.
+  std::optional<Begun> BeginAt(const std::string& model, std::size_t member);
   /// Chooses another replica for a request that its member has not answered, and counts it there.
   /// Empty: the request was cancelled, has been to two members, or no other replica is ready.
   std::optional<std::size_t> Again(RequestHandle handle, const Look& look = {});
@@ -104,6 +109,8 @@ class FleetRoutes {
     std::array<double, 2> draws{};
   };
   Candidates CandidatesOf(Model& model) REQUIRES(mutex_);
+  /// Counts a request at the replica.
+  Begun Count(Model& model, std::size_t member, bool alone) REQUIRES(mutex_);
   /// `avoid`: a member. Empty: no other replica is ready.
   static std::optional<std::size_t> Choose(Candidates& among, const Look& look,
                                            std::optional<std::size_t> avoid);

@@ -162,6 +162,22 @@ TEST(FleetRoutes, AReplicaThatLosesItsRouteWhileItIsChosenGetsNothing) {
   EXPECT_FALSE(routes.Begin("m", moved_to({})));
 }
 
+TEST(FleetRoutes, OnlyTheHighestVersionOfReadyMembersIsChosen) {
+  FleetRoutes routes;
+  routes.Set("m", {{0, 1}, {1, 1}, {2, 1}, {3, 1}});
+  const std::vector<std::string> latest{"9", "10", "10", "11"};
+  const auto look = [&latest](std::size_t member) {
+    return FleetRoutes::Seen{.ready = member != 3, .latest = latest[member]};
+  };
+  for (int i = 0; i < 20; ++i) {
+    const auto begun = routes.Begin("m", look);
+    ASSERT_TRUE(begun);
+    EXPECT_TRUE(begun->member == 1 || begun->member == 2) << begun->member;
+    EXPECT_EQ(routes.Again(begun->handle, look), 3 - begun->member);
+    routes.End(begun->handle);
+  }
+}
+
 TEST(FleetRoutes, AMemberLeavesWhenItsRequestsAreAnswered) {
   FleetRoutes routes;
   routes.Set("m", {{0, 1}});

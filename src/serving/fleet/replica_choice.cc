@@ -18,11 +18,12 @@ class Choice {
 
   bool empty() const { return usable_ == 0; }
 
-  std::size_t Draw(double draw) const {
-    double left = draw * total_;
-    std::size_t last = 0;  // rounding may leave a little at the end
+  /// `except`: a replica that was drawn before. It is drawn again if there is no other one.
+  std::size_t Draw(double draw, std::optional<std::size_t> except = std::nullopt) const {
+    double left = draw * (total_ - (except ? Weight(*except) : 0));
+    std::size_t last = except.value_or(0);  // rounding may leave a little at the end
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
-      if (!Usable(i) || Weight(i) <= 0) continue;
+      if (!Usable(i) || Weight(i) <= 0 || except == i) continue;
       last = i;
       left -= Weight(i);
       if (left < 0) break;
@@ -52,7 +53,7 @@ std::optional<std::size_t> PickReplica(std::span<const ReplicaState> replicas,
   const Choice choice(replicas, avoid);
   if (choice.empty()) return std::nullopt;
   const std::size_t first = choice.Draw(draws[0]);
-  const std::size_t second = choice.Draw(draws[1]);
+  const std::size_t second = choice.Draw(draws[1], first);
   return choice.Load(second) < choice.Load(first) ? second : first;
 }
 

@@ -35,7 +35,9 @@ TEST(PickReplica, TakesTheShorterQueueOfTheTwoDrawn) {
   const std::vector<ReplicaState> replicas = {{0.5, 9, true}, {0.5, 3, true}};
   EXPECT_EQ(PickReplica(replicas, {}, {0.1, 0.9}), 1U);
   EXPECT_EQ(PickReplica(replicas, {}, {0.9, 0.1}), 1U);
-  EXPECT_EQ(PickReplica(replicas, {}, {0.1, 0.2}), 0U);  // both draws are the first replica
+  EXPECT_EQ(PickReplica(replicas, {}, {0.1, 0.2}), 1U);  // the second draw is of the others
+  const auto picks = Picks(replicas, 1000);
+  EXPECT_EQ(picks[0], 0) << "of two replicas the busier one gets nothing";
 }
 
 TEST(PickReplica, ComparesQueuesByFraction) {

@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "program/parts.h"
+#include "serving/core/fleet_member.h"
 #include "serving/request/ensemble_run.h"
 #include "serving/request/flights.h"
 #include "serving/request/sequences.h"
@@ -344,8 +345,7 @@ Error OutcomeError(const JobResult& result, const std::string& model) {
     case Outcome::kExpired:
       return TimeoutError(model);
     case Outcome::kSuperseded:
-      return {ErrorCode::kUnavailable,
-              fmt::format("model '{}': superseded by a newer request", model)};
+      return {ErrorCode::kUnavailable, fmt::format("model '{}': {}", model, kSuperseded)};
     case Outcome::kTooLate:
       return {
           ErrorCode::kUnavailable,

@@ -78,6 +78,22 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     dims_ = std::move(dims);
   }
+  /// The only version of all models from now on; "1" before.
+  void SetVersion(const std::string& version) {
+    const MutexLock lock(mutex_);
+    version_ = version;
+  }
+  /// The models have sequences from now on, which never end by themselves.
+  void HaveSequences() {
+    const MutexLock lock(mutex_);
+    has_sequences_ = true;
+  }
+  /// The requests of a sequence that came here.
+  std::size_t RequestsOf(std::uint64_t sequence) const {
+    const MutexLock lock(mutex_);
+    const auto found = of_sequences_.find(sequence);
+    return found == of_sequences_.end() ? 0 : found->second;
+  }
   /// lagoon.share of all models from now on.
   void SetShareOfModels(const std::string& share) {
     const MutexLock lock(mutex_);
@@ -116,16 +132,20 @@ class FakeMember final : public Inference,
     for (const std::string& model : loaded_) {
       ModelStatus row;
       row.name = model;
-      row.version = "1";
+      row.version = version_;
       row.state = lost_ ? ModelState::kUnavailable : ModelState::kReady;
       row.standalone = standalone_;
+      row.load_ms = static_cast<double>(changes_.size());  // other after each load
       rows.push_back(row);
     }
     return rows;
   }
-  Status ModelReady(const std::string& model, const std::string&) const override {
+  Status ModelReady(const std::string& model, const std::string& version) const override {
     const MutexLock lock(mutex_);
     if (lost_) return tl::unexpected<Error>(Away());
+    if (!version.empty() && version != version_) {
+      return Fail(ErrorCode::kNotFound, "model '" + model + "' has no version '" + version + "'");
+    }
     if (loaded_.contains(model)) return {};
     return Fail(ErrorCode::kUnavailable, "model '" + model + "' is not loaded");
   }
@@ -134,8 +154,8 @@ class FakeMember final : public Inference,
     LAGOON_RETURN_IF_ERROR(ModelReady(model, version));
     ModelMetadata metadata;
     metadata.name = model;
-    metadata.versions = {"1"};
     const MutexLock lock(mutex_);
+    metadata.versions = {version_};
     metadata.inputs = {{"x", DataType::kFloat32, dims_}};
     metadata.outputs = {{"y", DataType::kFloat32, {1}}};
     return metadata;
@@ -147,6 +167,9 @@ class FakeMember final : public Inference,
     inference::ModelConfig config;
     config.set_name(model);
     config.set_max_batch_size(4);
+    if (has_sequences_) {
+      config.mutable_sequence_batching()->set_max_sequence_idle_microseconds(3'600'000'000);
+    }
     (*config.mutable_parameters())["lagoon.slo_ms"].set_string_value("40");
     if (!share_.empty()) {
       (*config.mutable_parameters())["lagoon.share"].set_string_value(share_);
@@ -162,7 +185,7 @@ class FakeMember final : public Inference,
       if (!model.empty() && model != name) continue;
       ModelStatistics row;
       row.name = name;
-      row.version = "1";
+      row.version = version_;
       const auto count = answered_.find(name);
       row.success.count = count == answered_.end() ? 0 : count->second;
       rows.push_back(row);
@@ -195,7 +218,7 @@ class FakeMember final : public Inference,
     for (const std::string& name : loaded_) {
       ModelShare row;
       row.model = name;
-      row.version = "1";
+      row.version = version_;
       if (const auto share = shares_.find(name); share != shares_.end()) {
         row.fixed = share->second.has_value();
         row.share = share->second.value_or(0.3);
@@ -261,6 +284,7 @@ class FakeMember final : public Inference,
     {
       const MutexLock lock(mutex_);
       handle = RequestHandle{next_++};
+      ++of_sequences_[flight.request.sequence.number];
       at_once = at_once_ || lost_ || !loaded_.contains(flight.request.model);
       if (!at_once) flights_.emplace(handle, std::move(flight));
     }
@@ -299,15 +323,15 @@ class FakeMember final : public Inference,
     return std::exchange(flights_, {});
   }
   void Answer(Flight& flight) {
-    const Status ready = ModelReady(flight.request.model, "");
+    const Status ready = ModelReady(flight.request.model, flight.request.version);
     if (!ready) return flight.callback(tl::unexpected<Error>(ready.error()));
     InferResponse response;
     response.model = flight.request.model;
     response.id = flight.request.id;
-    response.version = "1";
     response.outputs.push_back({"y", DataType::kFloat32, {1}, UnfilledBytes(sizeof(float))});
     {
       const MutexLock lock(mutex_);
+      response.version = version_;
       ++answered_[flight.request.model];
     }
     flight.callback(std::move(response));
@@ -315,6 +339,8 @@ class FakeMember final : public Inference,
 
   bool has_repository_ = true;
   mutable Mutex mutex_;
+  bool has_sequences_ GUARDED_BY(mutex_) = false;
+  std::map<std::uint64_t, std::size_t> of_sequences_ GUARDED_BY(mutex_);  // 0: of none
   std::set<std::string> loaded_ GUARDED_BY(mutex_);
   std::set<std::string> refused_ GUARDED_BY(mutex_);
   std::vector<std::string> changes_ GUARDED_BY(mutex_);
@@ -322,7 +348,7 @@ class FakeMember final : public Inference,
   std::map<RequestHandle, Flight> flights_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> answered_ GUARDED_BY(mutex_);
   std::vector<RequestHandle> cancelled_ GUARDED_BY(mutex_);
-  std::string share_ GUARDED_BY(mutex_);
+  std::string share_ GUARDED_BY(mutex_), version_ GUARDED_BY(mutex_) = "1";
   Dims dims_ GUARDED_BY(mutex_) = {1, 4};
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
