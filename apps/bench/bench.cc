@@ -150,9 +150,9 @@ void AddContention(CLI::App& parent) {
 void AddOverhead(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::OverheadOptions>();
-  CLI::App* command =
-      AddBenchmark(parent, "overhead", "Time that the server adds to a request over HTTP, gRPC and shared memory",
-                   *common, false);
+  CLI::App* command = AddBenchmark(
+      parent, "overhead",
+      "Time that the server adds to a request over HTTP, gRPC and shared memory", *common, false);
   command->add_option("--model", options->model, "Model")->capture_default_str();
   AddWorkers(*command, options->workers);
   AddRequests(*command, options->requests);

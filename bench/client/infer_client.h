@@ -32,8 +32,8 @@ struct ClientTarget {
   int port = 0;
   std::string model;
   std::vector<std::string> outputs = {};  // empty: all
-  /// Over gRPC only: inputs lie in a region of shared memory, and each of `outputs` is written there
-  /// (64 KiB each at most).
+  /// Over gRPC only: inputs lie in a region of shared memory, and each of `outputs` is written
+  /// there (64 KiB each at most).
   bool shared_memory = false;
 };
 

@@ -117,7 +117,8 @@ TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   message = Request("FP32", {1});
   message->add_raw_input_contents("1234");
   message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
-  EXPECT_THAT(error(message).message, HasSubstr("contents field must not be specified when using raw_input_contents for"));
+  EXPECT_THAT(error(message).message,
+              HasSubstr("contents field must not be specified when using raw_input_contents for"));
 
   message = Request("FP99", {1});
   EXPECT_THAT(error(message).message, HasSubstr("'FP99'"));

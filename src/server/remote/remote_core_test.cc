@@ -354,7 +354,7 @@ TEST_F(RemoteCoreTest, ASilentConnectionOfRequestsIsFoundWhileThePollsAreAnswere
   RemoteOptions options;
   options.address = fmt::format("127.0.0.1:{}", proxy.port());
   options.poll_period = std::chrono::milliseconds(10);
-  RemoteCore remote(queue_, options);
+  RemoteCore remote(options);
   EXPECT_TRUE(Eventually([&] { return Has(remote, 3); }));
   const auto send = [&](InferRequest request) {
     auto promise = std::make_shared<std::promise<std::optional<std::pair<ErrorCode, bool>>>>();
