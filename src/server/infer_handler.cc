@@ -190,7 +190,6 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
       std::move(parsed->request), [this, pending = std::move(pending),
                                    hold = pool_.Hold()](Result<InferResponse> result) mutable {
         PostAnswer(std::move(pending), std::move(result));
-        pool_.Help();
         hold.reset();  // this thread has left the pool's code
       });
   arrived.reply->OnClientGone([&core = core_, handle] { core.Cancel(handle); });

@@ -28,7 +28,7 @@ void Run(boost::asio::io_context& context, const std::string& name) {
   }
 }
 
-// The calling thread has a LentThread, and does not run a handler.
+// The calling thread has a LentThread.
 thread_local bool lent = false;
 
 }  // namespace
@@ -72,17 +72,6 @@ std::shared_ptr<void> IoPool::Hold() {
   const MutexLock lock(holds_->mutex);
   ++holds_->count;
   return hold;
-}
-
-void IoPool::Help() {
-  if (!lent) return;
-  lent = false;  // what the handler posts is for the pool's threads
-  try {
-    context_.poll_one();
-  } catch (const std::exception& e) {
-    spdlog::error("server: a connection was dropped: {}", e.what());
-  }
-  lent = true;
 }
 
 void IoPool::Join() {

@@ -16,8 +16,8 @@ namespace lagoon {
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
-/// While one exists, its thread may run handlers of the edges: the answer of another server is
-/// rendered and sent on the thread that has received it, and waits for no other thread. One thread.
+/// While one exists, its thread may render and send answers to gRPC clients: the answer of another
+/// server leaves on the thread that has received it, and waits for no other thread. One thread.
 class LentThread {
  public:
   LentThread();
@@ -44,10 +44,6 @@ class IoPool {
   /// For handlers that may take more than 1 ms: one of them runs at a time, so that other handlers
   /// find a thread.
   const Strand& one_by_one() const { return one_by_one_; }
-
-  /// After a handler was posted: a thread that is lent runs one handler that is ready, which may be
-  /// another one. Any thread, with a hold.
-  void Help();
 
   /// Join() waits until the result is released. Hold it while a thread outside of the pool posts
   /// work to the pool: that thread may still be inside the pool's code when the work is already
