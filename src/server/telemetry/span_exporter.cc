@@ -29,7 +29,7 @@ constexpr std::chrono::minutes kComplaintPause{1};
 constexpr std::chrono::milliseconds kLastTimeout{1000};
 constexpr std::chrono::milliseconds kRetryPause{1000};
 /// Of the answer, which has nothing that Lagoon needs but its status.
-constexpr std::uint64_t kMostAnswerBytes = 64 << 10;
+constexpr std::uint64_t kMostReplyBytes = 64 << 10;
 
 /// One POST. The object lives until its io_context has nothing to do.
 class Post {
@@ -46,7 +46,7 @@ class Post {
     request_.set(http::field::connection, "close");
     request_.body() = std::move(body);
     request_.prepare_payload();
-    parser_.body_limit(kMostAnswerBytes);
+    parser_.body_limit(kMostReplyBytes);
   }
 
   /// One limit for all steps, so that a collector that sends a byte now and then does not hold on.
@@ -98,7 +98,7 @@ class Post {
   beast::tcp_stream stream_;
   net::steady_timer timer_;
   http::request<http::string_body> request_;
-  beast::flat_buffer buffer_{kMostAnswerBytes + (16 << 10)};
+  beast::flat_buffer buffer_{kMostReplyBytes + (16 << 10)};
   http::response_parser<http::string_body> parser_;
   std::string why_not_ = "unfinished";
   bool ended_ = false;

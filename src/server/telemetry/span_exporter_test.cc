@@ -39,9 +39,9 @@ TEST(CollectorUrl, HasDefaults) {
   }
 }
 
-TimePoint At(int ms) { return TimePoint(std::chrono::hours(5) + std::chrono::milliseconds(ms)); }
+TimePoint AtMs(int ms) { return TimePoint(std::chrono::hours(5) + std::chrono::milliseconds(ms)); }
 
-TracedRequest Request() {
+TracedRequest TracedCamera() {
   TracedRequest request;
   request.context.trace.fill(0xab);
   request.context.parent.fill(0xcd);
@@ -49,21 +49,21 @@ TracedRequest Request() {
   request.model = "camera";
   request.version = "1";
   request.id = "seven";
-  request.arrival = At(0);
-  request.ended = At(17);
+  request.arrival = AtMs(0);
+  request.ended = AtMs(17);
   request.end.job_class = JobClass::kRealTime;
-  request.end.received = At(1);
-  request.end.admitted = At(1);
-  request.end.deadline = At(10);
+  request.end.received = AtMs(1);
+  request.end.admitted = AtMs(1);
+  request.end.deadline = AtMs(10);
   request.end.late = true;
   request.end.waits.plan = 3ms;
   JobResult& job = request.end.job;
   job.outcome = Outcome::kDone;
-  job.posted = At(4);
-  job.started = At(9);
-  job.inputs_copied = At(10);
-  job.computed = At(15);
-  job.finished = At(16);
+  job.posted = AtMs(4);
+  job.started = AtMs(9);
+  job.inputs_copied = AtMs(10);
+  job.computed = AtMs(15);
+  job.finished = AtMs(16);
   job.revocations = 2;
   return request;
 }
@@ -84,7 +84,7 @@ std::map<std::string, Json> AttributesOf(const Json& span) {
 }
 
 TEST(SpansJson, HasASpanPerRequestAndPerStageThatTookTime) {
-  const Json spans = SpansOf(Request());
+  const Json spans = SpansOf(TracedCamera());
   std::vector<std::string> names;
   std::set<std::string> ids;
   for (const Json& span : spans) {
@@ -114,7 +114,7 @@ TEST(SpansJson, HasASpanPerRequestAndPerStageThatTookTime) {
 }
 
 TEST(SpansJson, AnErrorAndTextsOfClientsAreBounded) {
-  TracedRequest request = Request();
+  TracedRequest request = TracedCamera();
   request.id = "\xff\n" + std::string(1 << 20, 'x');
   request.error = std::string(1 << 20, 'y');
   request.context.parent = {};
@@ -202,11 +202,11 @@ TEST(SpanExporter, SendsWhatCameAndWhatWaitsAtTheEnd) {
   Collector collector(kTaken);
   {
     SpanExporter exporter(OptionsFor(collector.url()));
-    exporter.Add(Request());
+    exporter.Add(TracedCamera());
     AwaitCounts(exporter, 1);
     EXPECT_EQ(exporter.counts().sent, 1u);
-    exporter.Add(Request());
-    exporter.Add(Request());
+    exporter.Add(TracedCamera());
+    exporter.Add(TracedCamera());
   }
   std::size_t spans = 0;
   for (const std::string& body : collector.bodies()) {
@@ -221,7 +221,7 @@ TEST(SpanExporter, CountsWhatTheCollectorDoesNotTake) {
         "HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n"}) {
     Collector collector(answer);
     SpanExporter exporter(OptionsFor(collector.url()));
-    exporter.Add(Request());
+    exporter.Add(TracedCamera());
     AwaitCounts(exporter, 1);
     EXPECT_EQ(exporter.counts().dropped, 1u) << answer;
     EXPECT_EQ(exporter.counts().sent, 0u) << answer;
@@ -235,7 +235,7 @@ TEST(SpanExporter, ACollectorThatHangsStopsNoRequestAndFillsNoMemory) {
   options.most_waiting = 10;
   options.most_at_once = 4;
   SpanExporter exporter(options);
-  for (int i = 0; i < 1000; ++i) exporter.Add(Request());
+  for (int i = 0; i < 1000; ++i) exporter.Add(TracedCamera());
   EXPECT_GE(exporter.counts().dropped, 900u) << "all but those in the queue and under way, at once";
   AwaitCounts(exporter, 1000);
   EXPECT_EQ(exporter.counts().dropped, 1000u);
@@ -248,10 +248,10 @@ TEST(SpanExporter, ACollectorThatIsNotThereHurtsNobody) {
     url = gone.url();
   }
   SpanExporter exporter(OptionsFor(url));
-  exporter.Add(Request());
+  exporter.Add(TracedCamera());
   AwaitCounts(exporter, 1);
   EXPECT_EQ(exporter.counts().dropped, 1u);
-  exporter.Add(Request());  // the end does not wait for the pause after a failure
+  exporter.Add(TracedCamera());  // the end does not wait for the pause after a failure
 }
 
 }  // namespace

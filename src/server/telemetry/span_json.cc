@@ -8,20 +8,20 @@
 namespace lagoon {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using SpanJson = nlohmann::ordered_json;
 
-constexpr std::size_t kMostTextBytes = 200;  // of a client's id, and of an error
-constexpr int kServer = 2, kInternal = 1;    // SpanKind
-constexpr int kError = 2;                    // StatusCode
+constexpr std::size_t kMostTextBytes = 200;        // of a client's id, and of an error
+constexpr int kServerSpan = 2, kInternalSpan = 1;  // SpanKind
+constexpr int kErrorStatus = 2;                    // StatusCode
 
-Json KeyValue(std::string_view key, std::string_view value) {
+SpanJson KeyValue(std::string_view key, std::string_view value) {
   return {{"key", key}, {"value", {{"stringValue", value.substr(0, kMostTextBytes)}}}};
 }
-Json KeyValue(std::string_view key, bool value) {
+SpanJson KeyValue(std::string_view key, bool value) {
   return {{"key", key}, {"value", {{"boolValue", value}}}};
 }
 /// OTLP writes 64-bit numbers as strings.
-Json KeyValue(std::string_view key, std::int64_t value) {
+SpanJson KeyValue(std::string_view key, std::int64_t value) {
   return {{"key", key}, {"value", {{"intValue", std::to_string(value)}}}};
 }
 std::int64_t Microseconds(Nanoseconds time) {
@@ -42,7 +42,7 @@ class WallTimes {
   const Nanoseconds offset_;
 };
 
-struct Stage {
+struct StageSpan {
   const char* name;
   TimePoint begin, end;
 };
@@ -54,29 +54,29 @@ std::array<std::uint8_t, 8> ChildOf(std::array<std::uint8_t, 8> span, std::uint8
   return span;
 }
 
-void AddStages(const TracedRequest& request, const WallTimes& wall, Json& spans) {
+void AddStages(const TracedRequest& request, const WallTimes& wall, SpanJson& spans) {
   const RequestEnd& end = request.end;
   if (end.admitted == TimePoint{}) return;
   const JobResult& job = end.job;
   const TimePoint copied = std::min(job.inputs_copied, job.computed);
-  const Stage stages[] = {{"read", request.arrival, end.received},
-                          {"parse", end.received, end.admitted},
-                          {"wait", end.admitted, job.posted},
-                          {"queue", job.posted, job.started},
-                          {"compute_input", job.started, copied},
-                          {"compute_infer", copied, job.computed},
-                          {"compute_output", job.computed, job.finished}};
+  const StageSpan stages[] = {{"read", request.arrival, end.received},
+                              {"parse", end.received, end.admitted},
+                              {"wait", end.admitted, job.posted},
+                              {"queue", job.posted, job.started},
+                              {"compute_input", job.started, copied},
+                              {"compute_infer", copied, job.computed},
+                              {"compute_output", job.computed, job.finished}};
   std::uint8_t number = 0;
-  for (const Stage& stage : stages) {
+  for (const StageSpan& stage : stages) {
     ++number;
     if (stage.end <= stage.begin) continue;
-    Json span = {{"traceId", HexOf(request.context.trace)},
-                 {"spanId", HexOf(ChildOf(request.span, number))},
-                 {"parentSpanId", HexOf(request.span)},
-                 {"name", stage.name},
-                 {"kind", kInternal},
-                 {"startTimeUnixNano", wall.Of(stage.begin)},
-                 {"endTimeUnixNano", wall.Of(stage.end)}};
+    SpanJson span = {{"traceId", HexOf(request.context.trace)},
+                     {"spanId", HexOf(ChildOf(request.span, number))},
+                     {"parentSpanId", HexOf(request.span)},
+                     {"name", stage.name},
+                     {"kind", kInternalSpan},
+                     {"startTimeUnixNano", wall.Of(stage.begin)},
+                     {"endTimeUnixNano", wall.Of(stage.end)}};
     if (std::strcmp(stage.name, "wait") == 0) {
       span["attributes"] = {KeyValue("lagoon.plan_us", Microseconds(end.waits.plan)),
                             KeyValue("lagoon.batch_us", Microseconds(end.waits.batch)),
@@ -86,11 +86,11 @@ void AddStages(const TracedRequest& request, const WallTimes& wall, Json& spans)
   }
 }
 
-Json RequestSpan(const TracedRequest& request, const WallTimes& wall) {
+SpanJson RequestSpan(const TracedRequest& request, const WallTimes& wall) {
   const RequestEnd& end = request.end;
-  Json attributes = {KeyValue("lagoon.model", request.model),
-                     KeyValue("lagoon.version", request.version),
-                     KeyValue("lagoon.request_id", request.id)};
+  SpanJson attributes = {KeyValue("lagoon.model", request.model),
+                         KeyValue("lagoon.version", request.version),
+                         KeyValue("lagoon.request_id", request.id)};
   if (end.admitted != TimePoint{}) {
     attributes.push_back(KeyValue("lagoon.class", Name(end.job_class)));
     attributes.push_back(KeyValue("lagoon.outcome", Name(end.job.outcome)));
@@ -101,18 +101,18 @@ Json RequestSpan(const TracedRequest& request, const WallTimes& wall) {
           KeyValue("lagoon.deadline_us", Microseconds(end.deadline - request.arrival)));
     }
   }
-  Json span = {{"traceId", HexOf(request.context.trace)},
-               {"spanId", HexOf(request.span)},
-               {"name", "InferRequest"},
-               {"kind", kServer},
-               {"startTimeUnixNano", wall.Of(request.arrival)},
-               {"endTimeUnixNano", wall.Of(request.ended)},
-               {"attributes", std::move(attributes)}};
+  SpanJson span = {{"traceId", HexOf(request.context.trace)},
+                   {"spanId", HexOf(request.span)},
+                   {"name", "InferRequest"},
+                   {"kind", kServerSpan},
+                   {"startTimeUnixNano", wall.Of(request.arrival)},
+                   {"endTimeUnixNano", wall.Of(request.ended)},
+                   {"attributes", std::move(attributes)}};
   if (request.context.parent != std::array<std::uint8_t, 8>{}) {
     span["parentSpanId"] = HexOf(request.context.parent);
   }
   if (!request.error.empty()) {
-    span["status"] = {{"code", kError}, {"message", request.error.substr(0, kMostTextBytes)}};
+    span["status"] = {{"code", kErrorStatus}, {"message", request.error.substr(0, kMostTextBytes)}};
   }
   return span;
 }
@@ -122,12 +122,12 @@ Json RequestSpan(const TracedRequest& request, const WallTimes& wall) {
 std::string SpansJson(const std::vector<TracedRequest>& requests,
                       const std::vector<std::pair<std::string, std::string>>& resource) {
   const WallTimes wall;
-  Json spans = Json::array();
+  SpanJson spans = SpanJson::array();
   for (const TracedRequest& request : requests) {
     spans.push_back(RequestSpan(request, wall));
     AddStages(request, wall, spans);
   }
-  Json attributes = Json::array();
+  SpanJson attributes = SpanJson::array();
   const auto named = [](const auto& pair) { return pair.first == "service.name"; };
   if (std::ranges::none_of(resource, named)) {
     attributes.push_back(KeyValue("service.name", std::string_view("lagoon")));
@@ -135,10 +135,10 @@ std::string SpansJson(const std::vector<TracedRequest>& requests,
   for (const auto& [key, value] : resource) {
     attributes.push_back(KeyValue(key, std::string_view(value)));
   }
-  const Json scope = {{"scope", {{"name", "lagoon"}}}, {"spans", std::move(spans)}};
-  const Json json = {
-      {"resourceSpans", Json::array({{{"resource", {{"attributes", std::move(attributes)}}},
-                                      {"scopeSpans", Json::array({scope})}}})}};
+  const SpanJson scope = {{"scope", {{"name", "lagoon"}}}, {"spans", std::move(spans)}};
+  const SpanJson json = {
+      {"resourceSpans", SpanJson::array({{{"resource", {{"attributes", std::move(attributes)}}},
+                                          {"scopeSpans", SpanJson::array({scope})}}})}};
   return DumpJson(json);
 }
 

@@ -20,26 +20,26 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 
-TimePoint At(int ms) { return TimePoint(std::chrono::hours(5) + std::chrono::milliseconds(ms)); }
+TimePoint AtMs(int ms) { return TimePoint(std::chrono::hours(5) + std::chrono::milliseconds(ms)); }
 
 /// Arrived at 0, read until 1, parsed until 2, waited for a plan until 4, posted, started at 9,
 /// copied until 10, computed until 15, done at 16; the deadline was 10.
-LateRequest Late() {
-  LateRequest late{.model = "camera", .version = "1", .id = "seven", .arrival = At(0)};
+LateRequest LateCamera() {
+  LateRequest late{.model = "camera", .version = "1", .id = "seven", .arrival = AtMs(0)};
   late.end.job_class = JobClass::kRealTime;
-  late.end.received = At(1);
-  late.end.admitted = At(2);
-  late.end.deadline = At(10);
+  late.end.received = AtMs(1);
+  late.end.admitted = AtMs(2);
+  late.end.deadline = AtMs(10);
   late.end.late = true;
   late.end.waits.plan = 2ms;
   JobResult& job = late.end.job;
   job.outcome = Outcome::kExpired;
   job.job = JobId{5};
-  job.posted = At(4);
-  job.started = At(9);
-  job.inputs_copied = At(10);
-  job.computed = At(15);
-  job.finished = At(16);
+  job.posted = AtMs(4);
+  job.started = AtMs(9);
+  job.inputs_copied = AtMs(10);
+  job.computed = AtMs(15);
+  job.finished = AtMs(16);
   job.revocations = 3;
   job.resumed_blocks = 40;
   late.jobs = {JobId{5}};
@@ -47,7 +47,7 @@ LateRequest Late() {
   return late;
 }
 
-RecentWork::Report Work() {
+RecentWork::Report WorkReport() {
   RecentWork::Report report;
   report.jobs = {{"encoder", JobClass::kBestEffort, JobId{3}, 12, 100, 4, 7ms, 6ms},
                  {"camera", JobClass::kRealTime, JobId{5}, 6, 30, 0, 5ms, 0ms},
@@ -56,7 +56,7 @@ RecentWork::Report Work() {
 }
 
 TEST(LateRecord, TellsWhereTheTimeWentAndWhatRanInstead) {
-  const Json record = Json::parse(LateRecordJson(Late(), Work(), 2));
+  const Json record = Json::parse(LateRecordJson(LateCamera(), WorkReport(), 2));
   EXPECT_EQ(record["model"], "camera");
   EXPECT_EQ(record["class"], "real-time");
   EXPECT_EQ(record["id"], "seven");
@@ -97,7 +97,7 @@ TEST(LateRecord, AddsTheJobsBeyondTheFirstSixteenUp) {
   for (std::uint64_t i = 0; i < 20; ++i) {
     work.jobs.push_back({"m", JobClass::kBestEffort, JobId{i + 100}, 1, 2, 0, 1ms, 0ms});
   }
-  const Json record = Json::parse(LateRecordJson(Late(), work, 0));
+  const Json record = Json::parse(LateRecordJson(LateCamera(), work, 0));
   EXPECT_THAT(record["instead"], SizeIs(16));
   EXPECT_EQ(record["instead_rest"]["jobs"], 4);
   EXPECT_EQ(record["instead_rest"]["blocks"], 8);
@@ -105,20 +105,20 @@ TEST(LateRecord, AddsTheJobsBeyondTheFirstSixteenUp) {
 }
 
 TEST(LateRecord, IsOneBoundedLineWhateverTheClientCallsTheRequest) {
-  LateRequest late = Late();
+  LateRequest late = LateCamera();
   late.id = "a\nb\xff\x1b[31m" + std::string(1 << 20, 'x');
-  const std::string record = LateRecordJson(late, Work(), 0);
+  const std::string record = LateRecordJson(late, WorkReport(), 0);
   EXPECT_THAT(record, Not(HasSubstr("\n")));
   EXPECT_LT(record.size(), 4096u);
   EXPECT_TRUE(Json::accept(record));
-  const std::string line = LateLine(late, Work());
+  const std::string line = LateLine(late, WorkReport());
   EXPECT_THAT(line, Not(HasSubstr("\n")));
   EXPECT_THAT(line, Not(HasSubstr("\x1b")));
   EXPECT_LT(line.size(), 1024u);
 }
 
 TEST(LateRecord, TheLineNamesTheCauses) {
-  const std::string line = LateLine(Late(), Work());
+  const std::string line = LateLine(LateCamera(), WorkReport());
   for (
       const char* const part :
       {"model 'camera': a real-time request 'seven' was late: expired after 16.000 ms of 10.000 ms",
@@ -154,7 +154,7 @@ class LateFile : public ::testing::Test {
 TEST_F(LateFile, GetsALinePerRequestAndKeepsThoseOfTheServerBefore) {
   for (int server = 0; server < 2; ++server) {
     auto log = Open();
-    log->Add(Late());
+    log->Add(LateCamera());
   }
   const std::vector<Json> records = Read(path_);
   ASSERT_THAT(records, SizeIs(2));
@@ -164,8 +164,8 @@ TEST_F(LateFile, GetsALinePerRequestAndKeepsThoseOfTheServerBefore) {
 
 TEST_F(LateFile, LeavesOutWhatIsBeyondTheLimitAndSaysHowMany) {
   auto log = Open({.most_per_second = 3});
-  for (int i = 0; i < 10; ++i) log->Add(Late());
-  LateRequest later = Late();
+  for (int i = 0; i < 10; ++i) log->Add(LateCamera());
+  LateRequest later = LateCamera();
   later.end.job.finished += 2s;
   log->Add(later);
   log.reset();
@@ -177,9 +177,9 @@ TEST_F(LateFile, LeavesOutWhatIsBeyondTheLimitAndSaysHowMany) {
 }
 
 TEST_F(LateFile, IsRenamedWhenItIsFull) {
-  const std::size_t line = LateRecordJson(Late(), {{}, false, false}, 0).size();
+  const std::size_t line = LateRecordJson(LateCamera(), {{}, false, false}, 0).size();
   auto log = Open({.most_bytes = line * 5 / 2});
-  for (int i = 0; i < 5; ++i) log->Add(Late());
+  for (int i = 0; i < 5; ++i) log->Add(LateCamera());
   log.reset();
   EXPECT_THAT(Read(path_), SizeIs(1));
   EXPECT_THAT(Read(path_ + ".1"), SizeIs(2));
@@ -188,7 +188,7 @@ TEST_F(LateFile, IsRenamedWhenItIsFull) {
 // The limit on the size of files stands for a full disk: both let write() do a part, and then fail.
 TEST_F(LateFile, AFullDiskLeavesNoHalfLineAndIsCounted) {
   auto log = Open();
-  log->Add(Late());
+  log->Add(LateCamera());
   log.reset();
   const auto size = std::filesystem::file_size(path_);
   auto* const before = std::signal(SIGXFSZ, SIG_IGN);
@@ -197,13 +197,13 @@ TEST_F(LateFile, AFullDiskLeavesNoHalfLineAndIsCounted) {
   const rlimit full = {size + 20, old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
   log = Open();
-  log->Add(Late());
+  log->Add(LateCamera());
   log.reset();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   std::signal(SIGXFSZ, before);
   EXPECT_EQ(std::filesystem::file_size(path_), size);
   log = Open();
-  log->Add(Late());
+  log->Add(LateCamera());
   log.reset();
   EXPECT_THAT(Read(path_), SizeIs(2));
 }
@@ -211,7 +211,7 @@ TEST_F(LateFile, AFullDiskLeavesNoHalfLineAndIsCounted) {
 TEST_F(LateFile, ADeviceThatIsAlwaysFullStopsNothing) {
   auto log = LateLog::Open({.path = "/dev/full"});
   ASSERT_TRUE(log);
-  for (int i = 0; i < 1000; ++i) (*log)->Add(Late());
+  for (int i = 0; i < 1000; ++i) (*log)->Add(LateCamera());
 }
 
 TEST_F(LateFile, APlaceThatCannotBeWrittenIsAnError) {
