@@ -196,6 +196,23 @@ TEST(CompileGraph, ReusesTheMemoryOfDeadActivations) {
   EXPECT_LE(loaded->plan.arena_bytes, 3 * image);
 }
 
+TEST(CompileGraph, MoreMemoryAtATimeThanTheLimitIsRefused) {
+  TestGraph g;
+  g.Output(g.Op("Relu", {g.Input({1, 3, 16, 16})}));
+  const auto device = MakeDevice(1);
+  CompileOptions options;
+  options.model = "test";
+  options.import.max_bytes = 2 * 3 * 16 * 16 * sizeof(float);
+  EXPECT_TRUE(CompileGraph(g.graph(), *device, options).has_value());
+  --options.import.max_bytes;
+  const auto refused = CompileGraph(g.graph(), *device, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("need 6144 bytes at a time, the limit is 6143"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST(CompileGraph, DependenciesAreTransitivelyReduced) {
   const TestGraph g = SmallResNet();
   const auto device = MakeDevice(1);
