@@ -53,8 +53,8 @@ struct RemoteOptions {
 /// background (Lesson) when the member has a model, once for each; a model serves when they are
 /// there. They are asked for again when the member says that it has loaded a model, and what it has
 /// said is dropped when another server answers in its place. A member that did not answer is asked
-/// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Of the facets it may have a repository: the member's device is seen and
-/// changed at the member.
+/// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Of the facets it may have
+/// a repository: the member's device is seen and changed at the member.
 ///
 /// A decoupled model does not serve through this object: kUnimplemented.
 ///
@@ -163,14 +163,15 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void Learn(const Key& key, Result<Learned> learned) REQUIRES(mutex_);
   const Question* QuestionOf(const std::string& model, const std::string& version) const
       REQUIRES(mutex_);
-  /// What the member is known to have said of the model. An error: nothing, and why, or the model is
-  /// decoupled.
+  /// What the member is known to have said of the model. An error: nothing, and why, or the model
+  /// is decoupled.
   Result<std::shared_ptr<const Learned>> Known(const std::string& model,
                                                const std::string& version) const REQUIRES(mutex_);
   /// Asks about all models again; what was told before holds until then.
   void AskAgain() REQUIRES(mutex_);
   /// An error: the answer is not of the model as the member has told of it, which is asked again.
-  /// kUnavailable: the member may have loaded the model anew. kInternal: it has told the same again.
+  /// kUnavailable: the member may have loaded the model anew. kInternal: it has told the same
+  /// again.
   Status CheckTold(const InferResponse& answer, const std::string& version,
                    std::span<const std::string> outputs, std::span<const std::string> classified)
       REQUIRES(mutex_);

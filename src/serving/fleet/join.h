@@ -9,8 +9,8 @@
 
 namespace lagoon {
 
-/// Whether the text is HOST:PORT: a name, an IPv4 address or an IPv6 address in brackets, and a port
-/// without zeros before it.
+/// Whether the text is HOST:PORT: a name, an IPv4 address or an IPv6 address in brackets, and a
+/// port without zeros before it.
 bool IsAddress(std::string_view text);
 
 /// Whether the name and the address of a server may be those of a member. kInvalidArgument.

@@ -17,8 +17,9 @@ struct ReplicaState {
 };
 
 /// The shorter queue of two: two different replicas are drawn, each ready one with the probability
-/// of its fraction, and the one with the smaller queue / fraction is picked. A tie goes to the first
-/// that was drawn: fractions decide while all replicas keep up, and one that falls behind gets less.
+/// of its fraction, and the one with the smaller queue / fraction is picked. A tie goes to the
+/// first that was drawn: fractions decide while all replicas keep up, and one that falls behind
+/// gets less.
 ///
 /// `draws`: two numbers in [0, 1). `avoid`: the index of a replica that must not be picked. If the
 /// fraction of every replica that is left is 0, all of them count as equal. Nothing: no replica is
