@@ -11,9 +11,11 @@ import sys
 import tempfile
 import time
 
+import grpc
 import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
+from tritonclient.grpc import service_pb2_grpc
 
 from conftest import ROOT
 from server_process import serving
@@ -366,3 +368,22 @@ def test_a_priority_goes_to_the_server(front):
     for priority in (0, 1, 9):
         assert front.ask("/v1/completions", {"model": "chat", "prompt": "a", "max_tokens": 2,
                                              "priority": priority})[0] == 200
+
+
+class NoStreams(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """The front of a fleet of servers, as far as a decoupled model sees it."""
+
+    def ModelReady(self, request, context):
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, f"model '{request.name}' is decoupled")
+
+
+def test_a_front_of_servers_is_refused_at_the_start(folder):
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(NoStreams(), server)
+    url = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    words, environment = command("--server", url, "--port", "0", "--model", f"tiny={folder}")
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    server.stop(0)
+    assert ended.returncode == 1
+    assert f"--server {url}: model 'tiny' is decoupled" in ended.stderr

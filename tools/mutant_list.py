@@ -64,7 +64,7 @@ GROUPS = {
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "routes": [f"src/serving/fleet/{name}{end}.cc" for name in ("replica_choice", "suspects") for end in ("", "_test")] +
+    "routes": [f"src/serving/fleet/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
@@ -166,6 +166,7 @@ SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
 WATCHERS = "src/device/cpu/watchers.h"
 CHOICE = "src/serving/fleet/replica_choice.cc"
 SUSPECTS = "src/serving/fleet/suspects.cc"
+PINS = "src/serving/fleet/sequence_pins.cc"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
@@ -214,10 +215,20 @@ MUTANTS = [
      "replicas_[i].ready && avoid_ != i", "avoid_ != i", ["routes"]),
     ("fractions-ignored", "every replica gets the same", CHOICE,
      "equal_ = total_ <= 0;", "equal_ = true;", ["routes"]),
+    ("second-draw-is-the-first", "a busy replica gets requests without a comparison", CHOICE,
+     " || except == i", "", ["routes"]),
+    ("sequence-ends-early", "the end of a sequence ends the one that has begun anew", PINS,
+     "found->second.pin.beginning != beginning", "false", ["routes"]),
+    ("sequence-goes-on-after-its-end", "a sequence that has ended goes on", PINS,
+     "    entries_.erase(found);\n", "", ["routes"]),
+    ("busy-sequence-forgotten", "a sequence is forgotten while it has a request", PINS,
+     "entry.second.in_flight == 0 && ", "", ["routes"]),
+    ("sequences-without-limit", "a front keeps as many sequences as clients begin", PINS,
+     "entries_.size() >= most_ && ", "false && ", ["routes"]),
     ("no-stand-in", "replicas without a fraction never stand in", CHOICE,
      "equal_ = total_ <= 0;", "equal_ = false;", ["routes"]),
     ("one-draw", "the second draw is the first", CHOICE,
-     "choice.Draw(draws[1])", "choice.Draw(draws[0])", ["routes"]),
+     "choice.Draw(draws[1], first)", "first", ["routes"]),
     ("deadly-request-walks", "a request that ends members is sent to one after the other", SUSPECTS,
      "known->second.losses < 2) return true;", "true) return true;", ["routes"]),
     ("deadly-request-again-at-once", "requests that end members are sent without a pause", SUSPECTS,
@@ -951,6 +962,8 @@ MUTANTS = [
      "if (!queue->Idle()) {", "if (false) {", ["sched"]),
     ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/fleet_routes.cc",
      "{route.fraction, model.loads[route.member].in_flight,", "{route.fraction, 0,", ["fleet"]),
+    ("lower-version", "a request without a version gets a lower one than the fleet has", f"{FLEET}/fleet_routes.cc",
+     "if (!latest[i].empty() && latest[i] != highest)", "if (false)", ["fleet"]),
     ("third-member", "a request walks the fleet", f"{FLEET}/fleet_routes.cc",
      "  again.again = true;\n", "", ["fleet"]),
     ("second-member-is-the-first", "a request is sent again to the member that failed", f"{FLEET}/fleet_routes.cc",

@@ -37,6 +37,14 @@ class Backend:
                 raise _error(error.code().value[0], error.details()) from error
             return False
 
+    async def check(self, model):
+        """ApiError: the server will never stream the model's answers, as the front of a fleet of servers."""
+        try:
+            await self._stub.ModelReady(service_pb2.ModelReadyRequest(name=model), timeout=10)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                raise _error(error.code().value[0], error.details()) from error
+
     async def limits(self, model):
         """ApiError: the server has no such model, or the model does not generate text."""
         try:

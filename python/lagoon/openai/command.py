@@ -10,6 +10,7 @@ import sys
 from aiohttp import web
 
 from lagoon.openai.backend import Backend
+from lagoon.openai.requests import ApiError
 from lagoon.openai.server import Front
 from lagoon.openai.tokens import Tokenizer, TokenizerError
 
@@ -55,9 +56,19 @@ async def listen(runner, words):
                          ) from error
 
 
+async def check(backend, server, models):
+    for model in models:
+        try:
+            await backend.check(model)
+        except ApiError as error:
+            await backend.close()
+            raise StartError(f"--server {server}: {error}") from error
+
+
 async def serve(words):
     tokenizers = read_tokenizers(words.model)
     backend = Backend(words.server)
+    await check(backend, words.server, tokenizers)
     runner = web.AppRunner(Front(backend, tokenizers).app(), handler_cancellation=True, access_log=None)
     await runner.setup()
     await listen(runner, words)

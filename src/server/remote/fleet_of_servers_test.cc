@@ -317,7 +317,7 @@ TEST_F(FleetOfServersTest, DecoupledModelsAreRefusedByName) {
     message = answer.error().message;
     return answer.error().code == ErrorCode::kUnimplemented;
   }));
-  EXPECT_THAT(message, HasSubstr("'count' is decoupled"));
+  EXPECT_THAT(message, HasSubstr("'count', version '1' is decoupled"));
   EXPECT_THAT(message, HasSubstr("send to member 'a' at " + a_.address + " itself"));
   EXPECT_EQ(fleet_->ModelReady("count", "").error().code, ErrorCode::kUnimplemented);
   for (const ModelStatus& model : fleet_->Models()) {

@@ -85,7 +85,7 @@ struct FleetOptions {
 /// - Ready(): at least one member is ready, and the fleet is not draining.
 /// - Models(): one row per version, ready if a member serves it. Times are the longest of members.
 /// - ModelReady(), Metadata(), Config(): of the first member that serves the version, or the
-/// highest   one if no version is asked for. The versions of Metadata() are those of all members.
+///   highest one if no version is asked for. The versions of Metadata() are those of all members.
 /// - Statistics(): sums over members, including replicas that were unloaded. A request that was
 ///   sent to two members counts at both. `share` and `most_rows` are the largest of a member.
 /// - schedulers(), shares(): of the devices of this process; null if there were none at the start.
