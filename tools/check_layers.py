@@ -110,7 +110,8 @@ FOLDERS = {
                        "serving/model serving/plans serving/shares",
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
-                     "serving/model",
+                     "serving/fleet/routes serving/model",
+    "serving/fleet/routes": "base serving/core",
     "server": "base plan policies sched serving/config serving/core server/telemetry server/tensors server/regions server/extensions server/http server/fleet server/generate server/shares "
               "server/grpc/grpc_edge.h",
     "server/tensors": "base plan serving/core",

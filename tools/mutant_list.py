@@ -64,7 +64,7 @@ GROUPS = {
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "routes": [f"src/serving/fleet/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
+    "routes": [f"src/serving/fleet/routes/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
@@ -106,9 +106,9 @@ GROUPS = {
     "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
                      "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
-    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "fleet_routes", "fleet_shares", "placement_keeper") for end in ("", "_test")] +
+    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "routes/fleet_routes", "fleet_shares", "placement_keeper") for end in ("", "_test")] +
              [f"src/cluster/placement/placement_judge{end}.cc" for end in ("", "_test")] +
-             ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
+             ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/routes/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
              ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
               "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
               "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -164,9 +164,9 @@ CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
 SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
 WATCHERS = "src/device/cpu/watchers.h"
-CHOICE = "src/serving/fleet/replica_choice.cc"
-SUSPECTS = "src/serving/fleet/suspects.cc"
-PINS = "src/serving/fleet/sequence_pins.cc"
+CHOICE = "src/serving/fleet/routes/replica_choice.cc"
+SUSPECTS = "src/serving/fleet/routes/suspects.cc"
+PINS = "src/serving/fleet/routes/sequence_pins.cc"
 LISTENER = "src/device/host/listener_slot.h"
 MECHANISM = "src/sched/mechanism.cc"
 MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
@@ -960,17 +960,17 @@ MUTANTS = [
      "observer_ == nullptr ? queues_.FindRemoved() : nullptr", "nullptr", ["sched"]),
     ("busy-queue-removed", "a queue goes while a job runs on its instances", MECHANISM,
      "if (!queue->Idle()) {", "if (false) {", ["sched"]),
-    ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/fleet_routes.cc",
+    ("fleet-ignores-queues", "the longer of two queues is as good as the shorter one", f"{FLEET}/routes/fleet_routes.cc",
      "{route.fraction, model.loads[route.member].in_flight,", "{route.fraction, 0,", ["fleet"]),
-    ("lower-version", "a request without a version gets a lower one than the fleet has", f"{FLEET}/fleet_routes.cc",
+    ("lower-version", "a request without a version gets a lower one than the fleet has", f"{FLEET}/routes/fleet_routes.cc",
      "if (!latest[i].empty() && latest[i] != highest)", "if (false)", ["fleet"]),
-    ("third-member", "a request walks the fleet", f"{FLEET}/fleet_routes.cc",
+    ("third-member", "a request walks the fleet", f"{FLEET}/routes/fleet_routes.cc",
      "  again.again = true;\n", "", ["fleet"]),
-    ("second-member-is-the-first", "a request is sent again to the member that failed", f"{FLEET}/fleet_routes.cc",
+    ("second-member-is-the-first", "a request is sent again to the member that failed", f"{FLEET}/routes/fleet_routes.cc",
      "if (avoid == among.members[i]) avoided = i;", "", ["fleet"]),
-    ("route-that-was-lost", "a request goes to a replica that is unloaded meanwhile", f"{FLEET}/fleet_routes.cc",
+    ("route-that-was-lost", "a request goes to a replica that is unloaded meanwhile", f"{FLEET}/routes/fleet_routes.cc",
      "if (route.member == member) return member;", "return member;", ["fleet"]),
-    ("leaves-with-requests", "a member ends that has requests", f"{FLEET}/fleet_routes.cc",
+    ("leaves-with-requests", "a member ends that has requests", f"{FLEET}/routes/fleet_routes.cc",
      "      idle = false;\n", "", ["fleet"]),
     ("fleet-share-not-set-back", "a share that a device has refused changes on the others", f"{FLEET}/fleet_shares.cc",
      "    if (row.fixed) wanted = {.part = row.share};\n", "", ["fleet"]),
@@ -980,11 +980,11 @@ MUTANTS = [
      "if (stuck_ >= kMostStuck) {", "if (false) {", ["fleet"]),
     ("placement-judged-by-places-in-the-view", "two moves to different devices agree", f"{PLACE}/placement_judge.cc",
      "NameOf(view, replica.gpu)", 'fmt::format("GPU {}", replica.gpu)', ["fleet"]),
-    ("fleet-forgets-models-with-requests", "the counts of a request in flight are gone", f"{FLEET}/fleet_routes.cc",
+    ("fleet-forgets-models-with-requests", "the counts of a request in flight are gone", f"{FLEET}/routes/fleet_routes.cc",
      "if (!idle || !found->second.routes.empty()) return false;", "if (!found->second.routes.empty()) return false;", ["fleet"]),
-    ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/fleet_routes.cc",
+    ("fleet-forgets-early-cancellations", "a request that is cancelled early runs", f"{FLEET}/routes/fleet_routes.cc",
      "  flight->second.cancelled = true;\n", "", ["fleet"]),
-    ("fleet-counts-ends-twice", "a replica is unloaded while it has a request", f"{FLEET}/fleet_routes.cc",
+    ("fleet-counts-ends-twice", "a replica is unloaded while it has a request", f"{FLEET}/routes/fleet_routes.cc",
      "  flights_.erase(flight);\n", "", ["fleet"]),
     ("fleet-shares-grow-first", "a share grows before others have made room", f"{FLEET}/fleet_shares.cc",
      "std::ranges::stable_sort(parts, {}, &Part::Change);", "", ["fleet"]),

@@ -19,12 +19,12 @@
 #include "serving/core/inference.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core/share_control.h"
-#include "serving/fleet/fleet_routes.h"
 #include "serving/fleet/fleet_shares.h"
 #include "serving/fleet/placement_keeper.h"
 #include "serving/fleet/placer_names.h"
-#include "serving/fleet/sequence_pins.h"
-#include "serving/fleet/suspects.h"
+#include "serving/fleet/routes/fleet_routes.h"
+#include "serving/fleet/routes/sequence_pins.h"
+#include "serving/fleet/routes/suspects.h"
 #include "serving/model/load_recorder.h"
 
 namespace lagoon {

@@ -1,4 +1,4 @@
-#include "serving/fleet/sequence_pins.h"
+#include "serving/fleet/routes/sequence_pins.h"
 
 #include <fmt/format.h>
 

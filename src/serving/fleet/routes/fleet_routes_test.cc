@@ -1,4 +1,4 @@
-#include "serving/fleet/fleet_routes.h"
+#include "serving/fleet/routes/fleet_routes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "serving/fleet/suspects.h"
+#include "serving/fleet/routes/suspects.h"
 
 #include <gtest/gtest.h>
 

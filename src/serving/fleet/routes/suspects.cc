@@ -1,4 +1,4 @@
-#include "serving/fleet/suspects.h"
+#include "serving/fleet/routes/suspects.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

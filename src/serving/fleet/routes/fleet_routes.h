@@ -15,7 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/random.h"
-#include "serving/fleet/replica_choice.h"
+#include "serving/fleet/routes/replica_choice.h"
 
 namespace lagoon {
 

@@ -1,4 +1,4 @@
-#include "serving/fleet/replica_choice.h"
+#include "serving/fleet/routes/replica_choice.h"
 
 namespace lagoon {
 namespace {
