@@ -13,7 +13,6 @@
 
 #include "server/grpc/grpc_codec.h"
 #include "server/io_pool.h"
-#include "server/remote/testing/tcp_proxy.h"
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
 
@@ -346,53 +345,6 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
   std::memcpy(&sum, result->outputs[0].data.data(), sizeof(sum));
   EXPECT_EQ(sum, 3 * 224 * 224);
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
-}
-
-// A firewall that forgets a connection, or a cable: no end of the connection is told.
-TEST_F(RemoteCoreTest, ASilentConnectionOfRequestsIsFoundWhileThePollsAreAnswered) {
-  TcpProxy proxy(server_->grpc_port());
-  RemoteOptions options;
-  options.address = fmt::format("127.0.0.1:{}", proxy.port());
-  options.poll_period = std::chrono::milliseconds(10);
-  RemoteCore remote(options);
-  EXPECT_TRUE(Eventually([&] { return Has(remote, 3); }));
-  const auto send = [&](InferRequest request) {
-    auto promise = std::make_shared<std::promise<std::optional<std::pair<ErrorCode, bool>>>>();
-    remote.Send(request, [promise](const Result<InferResponse>& result, bool lost) {
-      std::optional<std::pair<ErrorCode, bool>> error;
-      if (!result) error = {result.error().code, lost};
-      promise->set_value(error);
-    });
-    return promise->get_future();
-  };
-  std::vector<float> pixels(3 * 224 * 224, 1.0F);
-  InferRequest large = Twice();
-  large.model = "image";
-  large.inputs = {
-      {"pixels", DataType::kFloat32, {1, 3, 224, 224}, std::as_bytes(std::span(pixels))}};
-  ASSERT_EQ(send(large).get(), std::nullopt) << "it makes its connection the busiest";
-  core_.Hold();
-  auto held = send(Twice());
-  EXPECT_TRUE(Eventually([&] { return proxy.Pings() >= 5; })) << "the member endures pings";
-  core_.Release();
-  EXPECT_EQ(held.get(), std::nullopt);
-  core_.Hold();
-  auto hangs = send(Twice());
-  EXPECT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
-  proxy.Silence();
-  const auto in_time = std::chrono::seconds(20);
-  ASSERT_EQ(hangs.wait_for(in_time), std::future_status::ready);
-  EXPECT_EQ(hangs.get(), std::pair(ErrorCode::kUnavailable, true));
-  core_.Release();
-  // Polls go on, and no new connection of requests comes about.
-  EXPECT_TRUE(Eventually([&] { return !remote.Ready(); }));
-  EXPECT_THAT(remote.Absence(), HasSubstr("no connection for requests"));
-  auto refused = send(Twice());
-  ASSERT_EQ(refused.wait_for(in_time), std::future_status::ready);
-  EXPECT_EQ(refused.get(), std::pair(ErrorCode::kUnavailable, false));
-  proxy.Speak();
-  EXPECT_TRUE(Eventually([&] { return Has(remote, 3); }));
-  EXPECT_EQ(send(Twice()).get(), std::nullopt);
 }
 
 /// A member that says that it fails when it has got a request, and keeps the request.
