@@ -18,7 +18,7 @@ tl::unexpected<Error> Bad(const EnsembleStep& step, const std::string& what) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", step.name, what));
 }
 
-std::string_view Name(JobClass job_class) {
+std::string_view ClassName(JobClass job_class) {
   return job_class == JobClass::kRealTime ? "real-time (PRIORITY_MAX)" : "best-effort";
 }
 
@@ -38,7 +38,8 @@ Status CheckKind(const EnsembleStep& step, const StepModel& ensemble, const Step
   if (model.settings.job_class == ensemble.settings.job_class) return {};
   return Bad(step, fmt::format("the model is {}, the ensemble {}: an ensemble and its steps are of "
                                "one class (optimization.priority)",
-                               Name(model.settings.job_class), Name(ensemble.settings.job_class)));
+                               ClassName(model.settings.job_class),
+                               ClassName(ensemble.settings.job_class)));
 }
 
 /// As clients see it; a batch may have any size.

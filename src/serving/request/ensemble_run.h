@@ -43,6 +43,7 @@ class EnsembleRun final : public WaitingPlace {
 
   /// Starts the steps that are ready, and answers the request when all have ended.
   void Advance();
+  Kind kind() const override { return nullptr; }
   void Cancel(Flight& flight) override;
 
  private:

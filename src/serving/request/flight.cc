@@ -52,7 +52,7 @@ void Flight::WaitIn(WaitingPlace& place) {
 /// The time in the place where the request is, if it is in one.
 void Flight::CountWait(TimePoint until) {
   const WaitingPlace* const place = place_.load();
-  if (place == nullptr) return;
+  if (place == nullptr || place->kind() == nullptr) return;
   const Nanoseconds wait = std::max(until - waits_since_, Nanoseconds(0));
   waits_.*place->kind() += wait;
 }
@@ -217,6 +217,7 @@ void Flight::FinishedSteps(Result<std::vector<OutputTensor>> outputs, InferRespo
 /// Answers the request. After an error it has not.
 Status Flight::EndSteps(Result<std::vector<OutputTensor>>& outputs, InferResponse& times) {
   times.job.outcome = Outcome::kDone;
+  waits_.plan = times.plan_wait;
   if (!outputs) {
     Error error = ErrorOfSteps(std::move(outputs).error());
     using enum ErrorCode;
@@ -294,7 +295,7 @@ RequestEnd Flight::EndOf(const JobResult& result) const {
   end.job.error.reset();
   end.waits = waits_;
   end.waits_between = response_.plan_wait_between;
-  if (result.job == JobId{} && !first_part_) {
+  if (result.job == JobId{} && !first_part_ && steps_ == nullptr) {
     // No job: all of the time was in waiting places.
     end.job.posted = end.job.started = result.finished;
   }

@@ -31,7 +31,7 @@ class Sequences;
 /// Where requests wait for a job: for their plans, or for a batch.
 class WaitingPlace {
  public:
-  /// What the requests here wait for.
+  /// What the requests here wait for. Null: other requests run for them, which count their own.
   using Kind = Nanoseconds RequestWaits::*;
   virtual Kind kind() const = 0;
   /// Ends the request as cancelled, if it is here. Any thread.
