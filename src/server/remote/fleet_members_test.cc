@@ -201,7 +201,7 @@ TEST_F(FleetMembersTest, ModelsThatNoMemberHasAreForgotten) {
   ASSERT_TRUE(fleet_->Leave("a"));
   EXPECT_TRUE(Eventually([&] { return !knows("m"); }));
   EXPECT_EQ(CodeOf(Infer(AskFor("m"))), ErrorCode::kNotFound);
-  EXPECT_TRUE(fleet_->Statistics("", "")->empty());
+  EXPECT_TRUE(Eventually([&] { return fleet_->Statistics("", "")->empty(); }));
 }
 
 TEST_F(FleetMembersTest, NamesThatNoModelCanHaveAreIgnored) {
