@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace lagoon::bench {
@@ -28,8 +28,9 @@ Result<SharedRegion> SharedRegion::Make(std::size_t bytes) {
   static std::atomic<int> made{0};
   std::string key = fmt::format("/lagoon-bench-{}-{}", getpid(), made.fetch_add(1));
   const auto fail = [&](int error) {
-    return Fail(ErrorCode::kResourceExhausted, fmt::format("shared memory '{}' of {} bytes: {}",
-                                                           key, bytes, std::strerror(error)));
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("shared memory '{}' of {} bytes: {}", key, bytes,
+                            std::generic_category().message(error)));
   };
   const int file = shm_open(key.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
   if (file < 0) return fail(errno);

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/guard.h"
@@ -181,8 +181,8 @@ class LateLog::File {
     descriptor_ = open(options_.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     struct stat status = {};
     if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("cannot write '{}': {}", options_.path, std::strerror(errno)));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot write '{}': {}", options_.path,
+                                                           std::generic_category().message(errno)));
     }
     regular_ = S_ISREG(status.st_mode);
     bytes_ = regular_ ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -234,7 +234,7 @@ class LateLog::File {
     if (complained_ && now - *complained_ < kComplaintPause) return false;
     complained_ = now;
     spdlog::warn("--late-file: cannot write '{}': {}; records of late requests are lost",
-                 options_.path, std::strerror(error));
+                 options_.path, std::generic_category().message(error));
     return false;
   }
 
