@@ -1,6 +1,7 @@
 #include "trace/recent_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -131,7 +132,7 @@ class RecentWork::Sum {
     // In virtual time a block may take no time.
     const double part = busy == 0 ? 1 : static_cast<double>(inside) / static_cast<double>(busy);
     const auto parts_of = [part](std::uint64_t count) {
-      return static_cast<std::uint64_t>(static_cast<double>(count) * part + 0.5);
+      return static_cast<std::uint64_t>(std::llround(static_cast<double>(count) * part));
     };
     AddTime(launch, inside);
     Of(launch).blocks += std::max<std::uint64_t>(parts_of(blocks), 1);
