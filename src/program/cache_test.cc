@@ -129,12 +129,12 @@ struct Texts {
 Texts ReadTexts(std::int64_t tokens) {
   const ModelBuilder model = Decoder(/*more=*/false, tokens);
   const auto row = [](std::int64_t text, std::int64_t token) {
-    Floats row(kColumns);
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = std::sin(static_cast<float>(text) + 1.3F * static_cast<float>(token) +
-                        0.3F * static_cast<float>(i));
+    Floats values(kColumns);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = std::sin(static_cast<float>(text) + 1.3F * static_cast<float>(token) +
+                           0.3F * static_cast<float>(i));
     }
-    return row;
+    return values;
   };
   constexpr std::int64_t kWidth = kHeads * kDepth;
   Texts texts{std::vector<Floats>(kTexts, Floats(kRoom * kWidth)), {}, {}};
