@@ -1099,7 +1099,7 @@ MUTANTS = [
     ("late-own-job-instead", "a late request's own blocks count as those of others", "src/serving/late/late_log.cc",
      "!= request.jobs.end()", "== request.jobs.end()", ["late"]),
     ("late-without-limit", "records of late requests have no limit", "src/serving/late/late_log.cc",
-     "in_second_ >= options_.most_per_second || ", "", ["late"]),
+     "in_second >= options_.most_per_second || ", "", ["late"]),
     ("late-file-grows", "the file of late requests grows without a limit", "src/serving/late/late_log.cc",
      "bytes_ + line.size() > options_.most_bytes", "false", ["late"]),
     ("histogram-upper-end", "a duration at the end of a bucket counts in the next one", "src/serving/core/histogram.h",

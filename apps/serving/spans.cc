@@ -67,8 +67,8 @@ void AddSpans(CLI::App& command, SpanWords& spans) {
                      "localhost:4318/v1/traces");
   command
       .add_option("--otlp-rate", spans.rate,
-                  "One of so many requests begins a trace, beside those whose clients ask for "
-                  "spans (traceparent); 0: none does")
+                  "N: a trace begins with every Nth request; 0: with none. Requests whose clients "
+                  "ask for spans (traceparent) are traced always")
       ->capture_default_str();
   command
       .add_option_function<std::vector<std::string>>(

@@ -383,7 +383,7 @@ class DecoderBenchmark {
     InferRequest request = ChatRequest(options_.context, options_.background, 1);
     request.priority = kLoweredClass;
     Background prompts(*core_, std::move(request));
-    // The model must be busy before the measured requests come: a prompt takes seconds.
+    // No event tells that a prompt is being read: 300 ms are enough to begin, and it takes seconds.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     Result<std::vector<double>> times_ms = FirstTokens();
     LAGOON_RETURN_IF_ERROR(prompts.Stop());

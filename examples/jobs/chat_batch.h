@@ -157,8 +157,8 @@ class Batch {
     std::int64_t used = 0;
   };
 
-  // The run is for the rows that want a token now. The others run along, and nobody looks at them;
-  // an entry that is put into their caches lies behind those in use.
+  // The run is for the rows that want a token now. The other rows are computed too, and their
+  // tokens are not read; what is written into their caches lies behind the entries in use.
   void Begin() {
     led_ = true;
     for (std::size_t row = 0; row < rows_.size(); ++row) {

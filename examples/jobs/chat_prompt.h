@@ -137,7 +137,7 @@ class ChunkReader {
   JobSignal changed_;                    // a chunk has ended, or a prompt has gone
   std::vector<ChunkedPrompt*> prompts_;  // that wait or are read, in the order of their arrival
   const ChunkedPrompt* busy_ = nullptr;  // null: the next one may begin
-  ChunkedPrompt* holder_ = nullptr;      // null: nobody needs what lies in the caches
+  ChunkedPrompt* holder_ = nullptr;      // null: what lies in the caches is not needed
   std::vector<std::int64_t> ids_, positions_, mask_;
   std::vector<float> logits_;
 };

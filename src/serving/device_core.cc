@@ -375,6 +375,19 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
         LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
         return Admit(std::move(lease), request, nullptr, callback);
       });
+  return Begin(std::move(admitted), /*as_step=*/false, request, callback);
+}
+
+RequestHandle DeviceCore::InferStep(ModelLease model, InferRequest request, TimePoint deadline,
+                                    InferCallback callback) {
+  Result<std::shared_ptr<Flight>> admitted =
+      WithoutExceptions([&] { return Admit(std::move(model), request, &deadline, callback); });
+  return Begin(std::move(admitted), /*as_step=*/true, request, callback);
+}
+
+/// Lists the request and hands it over, or answers with the error. `as_step`: of an ensemble.
+RequestHandle DeviceCore::Begin(Result<std::shared_ptr<Flight>> admitted, bool as_step,
+                                InferRequest& request, InferCallback& callback) {
   if (!admitted) {
     request.payload.reset();
     callback(tl::unexpected<Error>(std::move(admitted).error()));
@@ -382,28 +395,15 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
   }
   Flight& flight = **admitted;
   Status passed = WithoutExceptions([&]() -> Status {
-    if (flights_.Add(flight)) return Pass(*admitted);
-    return Fail(ErrorCode::kUnavailable, flights_.why_closed());
+    if (as_step) {
+      flights_.AddStep(flight);
+    } else if (!flights_.Add(flight)) {
+      return Fail(ErrorCode::kUnavailable, flights_.why_closed());
+    }
+    return Pass(*admitted);
   });
   if (!passed) flight.Refuse(std::move(passed).error());
   return flight.handle();
-}
-
-RequestHandle DeviceCore::InferStep(ModelLease model, InferRequest request, TimePoint deadline,
-                                    InferCallback callback) {
-  Result<std::shared_ptr<Flight>> admitted =
-      WithoutExceptions([&] { return Admit(std::move(model), request, &deadline, callback); });
-  if (!admitted) {
-    request.payload.reset();
-    callback(tl::unexpected<Error>(std::move(admitted).error()));
-    return RequestHandle{};
-  }
-  Flight& flight = **admitted;
-  flights_.AddStep(flight);
-  const RequestHandle handle = flight.handle();
-  Status passed = WithoutExceptions([&] { return Pass(*admitted); });
-  if (!passed) flight.Refuse(std::move(passed).error());
-  return handle;
 }
 
 /// Hands the request over to what answers it. After an error nothing has it.

@@ -93,6 +93,8 @@ class DeviceCore final : private StepRunner {
   Result<std::shared_ptr<Flight>> Admit(ModelLease lease, InferRequest& request,
                                         const TimePoint* deadline, InferCallback& callback);
   void TellOfLate(const ServedModel& model, const InferRequest& request, TimePoint deadline) const;
+  RequestHandle Begin(Result<std::shared_ptr<Flight>> admitted, bool as_step, InferRequest& request,
+                      InferCallback& callback);
   Status Pass(const std::shared_ptr<Flight>& flight);
 
   const CoreOptions options_;

@@ -265,18 +265,23 @@ LateLog::~LateLog() {
   thread_.join();
 }
 
-void LateLog::Add(LateRequest request) {
-  const std::int64_t second = SecondOf(request.end.job.finished);
-  const MutexLock lock(mutex_);
-  if (second != second_) {
-    second_ = second;
-    in_second_ = 0;
+std::uint32_t& LateLog::PerSecond::At(TimePoint time) {
+  const std::int64_t now = SecondOf(time);
+  if (now != second) {
+    second = now;
+    count = 0;
   }
-  if (in_second_ >= options_.most_per_second || waiting_.size() >= kMostWaiting) {
+  return count;
+}
+
+void LateLog::Add(LateRequest request) {
+  const MutexLock lock(mutex_);
+  std::uint32_t& in_second = added_.At(request.end.job.finished);
+  if (in_second >= options_.most_per_second || waiting_.size() >= kMostWaiting) {
     ++left_out_;
     return;
   }
-  ++in_second_;
+  ++in_second;
   waiting_.push_back(std::move(request));
   wake_.NotifyOne();
 }
@@ -315,17 +320,13 @@ void LateLog::Write(const LateRequest& request, std::uint64_t left_out) {
   } else {
     ++unwritten_;
   }
-  const std::int64_t second = SecondOf(request.end.job.finished);
-  if (second != logged_second_) {
-    logged_second_ = second;
-    logged_ = 0;
-  }
+  std::uint32_t& in_second = logged_.At(request.end.job.finished);
   unlogged_ += left_out;
-  if (logged_ >= options_.most_lines_per_second) {
+  if (in_second >= options_.most_lines_per_second) {
     ++unlogged_;
     return;
   }
-  ++logged_;
+  ++in_second;
   const std::uint64_t unlogged = std::exchange(unlogged_, 0);
   spdlog::warn(
       "{}{}", LateLine(request, work),

@@ -60,6 +60,12 @@ class LateLog {
 
  private:
   class File;
+  /// How often something happened in the second of the last time asked for.
+  struct PerSecond {
+    std::int64_t second = -1;
+    std::uint32_t count = 0;
+    std::uint32_t& At(TimePoint time);
+  };
 
   LateLog(const Options& options, std::unique_ptr<File> file);
   void Run(const std::stop_token& stop);
@@ -69,14 +75,12 @@ class LateLog {
   const std::unique_ptr<File> file_;  // of the thread
   // Of the thread. Requests without a record and without a line since the last one.
   std::uint64_t unwritten_ = 0, unlogged_ = 0;
-  std::int64_t logged_second_ = -1;
-  std::uint32_t logged_ = 0;
+  PerSecond logged_;
   Mutex mutex_;
   CondVar wake_;
   std::deque<LateRequest> waiting_ GUARDED_BY(mutex_);
   std::uint64_t left_out_ GUARDED_BY(mutex_) = 0;  // since the last record
-  std::int64_t second_ GUARDED_BY(mutex_) = -1;
-  std::uint32_t in_second_ GUARDED_BY(mutex_) = 0;
+  PerSecond added_ GUARDED_BY(mutex_);
   std::jthread thread_;  // last: it uses the others
 };
 
