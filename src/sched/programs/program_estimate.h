@@ -23,8 +23,8 @@ class ProgramEstimate {
   /// A kernel with so many blocks, or a model.
   struct Kind {
     bool model = false;
-    std::uint64_t number = 0;  // the kernel's handle, or the model's index
-    std::uint32_t blocks = 0;  // 0 for a model
+    std::uint64_t number = 0;                       // the kernel's handle, or the model's index
+    std::uint32_t blocks = 0;                       // 0 for a model
     auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): not ours
   };
   static Kind Of(KernelHandle kernel, std::uint32_t blocks) { return {false, Raw(kernel), blocks}; }
