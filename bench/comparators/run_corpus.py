@@ -9,11 +9,13 @@ import argparse
 import importlib.util
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -60,15 +62,21 @@ def judge(model, sizes, reference, plain, run, moved, openvino_ms):
                 **times)
 
 
+def measure_openvino(path, inputs, threads, seconds):
+    engine = OpenVino(path, threads)
+    return [engine.latency_ms(arrays, seconds) for arrays in inputs]
+
+
 def openvino_latencies(path, inputs, words):
-    """A time for each of `inputs`; not a number where OpenVINO does not run the model."""
+    """A time for each of `inputs`; not a number where OpenVINO does not run the model. OpenVINO has a
+    process of its own, because it crashes on some models."""
     if not words.openvino:
         return [math.nan] * len(inputs)
-    try:
-        engine = OpenVino(path, words.threads)
-    except RuntimeError:
-        return [math.nan] * len(inputs)
-    return [engine.latency_ms(arrays, words.seconds) for arrays in inputs]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        try:
+            return pool.submit(measure_openvino, path, inputs, words.threads, words.seconds).result()
+        except RuntimeError:  # OpenVINO's own errors, and a pool whose process is gone
+            return [math.nan] * len(inputs)
 
 
 def run_model(model, path, lagoon, words):
