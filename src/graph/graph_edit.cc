@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace lagoon {
 namespace {
@@ -180,7 +181,9 @@ void GraphEditor::Finish() {
 Status ChargeValues(const Graph& graph, ByteBudget& budget) {
   for (const Value& value : graph.values) {
     LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
-    LAGOON_RETURN_IF_ERROR(budget.Charge(bytes, "the graph"));
+    const std::string what = Quoted(value.name);
+    LAGOON_RETURN_IF_ERROR(value.constant ? budget.Charge(bytes, what)
+                                          : budget.ChargeActivation(bytes, what));
   }
   return {};
 }

@@ -61,7 +61,8 @@ class GraphEditor {
   std::vector<bool> removed_;      // by node
 };
 
-/// Charges the bytes of all values of the graph to `budget`.
+/// Charges the bytes of all values of the graph to `budget`: constants, which are in memory
+/// together, and activations, which take turns in it.
 Status ChargeValues(const Graph& graph, ByteBudget& budget);
 
 /// Adds a new fp32 constant to `graph`.
