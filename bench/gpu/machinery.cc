@@ -54,6 +54,7 @@ struct ModelKernel {
   const void* args = nullptr;
   cuda::Function plain = nullptr, entry = nullptr;
   unsigned threads = 0;
+  std::uint32_t at_once = 0;  // blocks that the GPU holds
 };
 
 enum class Variant { kPlain, kProtocol, kNotes };
@@ -193,6 +194,12 @@ class Machinery {
       kernel.plain = plain[places.at(image.body)];
       kernel.entry = entries[image.entry];
       kernel.threads = program.entries()[image.entry].threads;
+      int occupancy = 0;
+      LAGOON_RETURN_IF_ERROR(gpu_->Check(
+          gpu_->driver().occupancy(&occupancy, kernel.entry, static_cast<int>(kernel.threads),
+                                   kernel.shared_bytes),
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+      kernel.at_once = gpu_->info().multiprocessors * static_cast<std::uint32_t>(occupancy);
     }
     return {};
   }
@@ -221,7 +228,11 @@ class Machinery {
     params_.record = {words, words + kLine, tag, kernel.blocks};
     params_.body = kernel.image->body;
     params_.tiles_per_block = 1;
-    params_.count_interval = cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
+    params_.opening = kernel.blocks <= cuda::kMostOpenedTiles ? 1 : 0;
+    params_.count_interval =
+        params_.opening != 0 && kernel.blocks <= kernel.at_once
+            ? 0
+            : cuda::CountInterval(kernel.blocks, CudaDeviceOptions().count_interval);
     std::memcpy(params_.args, kernel.args, kernel.image->args_bytes);
   }
 
@@ -234,9 +245,9 @@ class Machinery {
     LAGOON_RETURN_IF_ERROR(gpu_->Drain(stream_, std::chrono::seconds(10)));
     cuda::u64 done = 0;
     std::memcpy(&done, done_.host(), sizeof(done));
-    if (cuda::ValueOf(done) == last.blocks) return {};
+    if (cuda::DoneOf(done, last.blocks) == last.blocks) return {};
     return Fail(ErrorCode::kInternal, fmt::format("body {}: {} of {} blocks ran", last.image->body,
-                                                  cuda::ValueOf(done), last.blocks));
+                                                  cuda::DoneOf(done, last.blocks), last.blocks));
   }
 
   template <typename Work>

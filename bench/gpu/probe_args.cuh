@@ -37,4 +37,8 @@ struct SpinArgs {
   u32 look;  // 1: checks before each piece; 0: never checks
 };
 
+/// Bytes of the largest arguments.
+inline constexpr u32 kMostArgsBytes = sizeof(BusyArgs);
+static_assert(sizeof(WatchArgs) <= kMostArgsBytes && sizeof(SpinArgs) <= kMostArgsBytes);
+
 }  // namespace lagoon::cuda::probe

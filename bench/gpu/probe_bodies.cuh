@@ -53,6 +53,7 @@ LAGOON_DEVICE bool Spin(const SpinArgs& args, const BlockControl& control) {
 struct Bodies {
   static constexpr u32 kThreads = probe::kThreads;
   static constexpr u32 kMinBlocks = 2;
+  static constexpr u32 kArgsBytes = kMostArgsBytes;
 
   LAGOON_DEVICE static bool Run(u32 body, const void* args, u32 tile, unsigned char*,
                                 const BlockControl& control) {

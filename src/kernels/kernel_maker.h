@@ -24,7 +24,6 @@ struct PackedKernel {
   /// Name of the packed form, which tells different packed forms of the same weights apart: "cpu".
   /// Static storage.
   const char* form = "";
-  DataType x_type = DataType::kFloat32;  // the type of x that the kernel reads
 
   /// Set if the depth is split: `kernel` then writes partial results, the parts, instead of y, and
   /// this kernel adds them. Inputs: the parts, then those inputs of the factory that come after the

@@ -69,6 +69,7 @@ GuardRef GpuDevice::RefOf(const Guard& guard) {
   } else if (const DeviceRecord* const record = records_->Find(*guard.word)) {
     ref.done = record->ref.done;
     ref.tag = record->ref.tag;
+    ref.blocks = record->ref.blocks;
   }
   return ref;
 }
@@ -88,7 +89,10 @@ void GpuDevice::OnNote(const GridNote& note) {
   Work& work = *note.work;
   if (note.kind == Note::kPlaced) return ReportPlaced(work);
   Progress& progress = *work.progress;
-  if (note.value > progress.done()) progress.Mirror(note.value);
+  if (note.value > progress.done()) {
+    ReportPlaced(work);
+    progress.Mirror(note.value);
+  }
   // The launch with the last commit sends this count. Blocks of another launch may have completed
   // the record: then that launch reports it.
   if (note.value == progress.blocks()) ReportComplete(work);

@@ -44,6 +44,7 @@ TEST(GpuIssue, ALaunchIsABlockATileWithTheRecordInItsParameters) {
   const GridParams params = ParamsOf(launches[0]);
   EXPECT_EQ(params.record.blocks, 7u);
   EXPECT_EQ(params.tiles_per_block, 1u);
+  EXPECT_EQ(params.opening, 1u);
   EXPECT_EQ(params.guards[0].limit, 5u);
   EXPECT_EQ(params.guards[0].only_before_start, 1u);
   EXPECT_EQ(params.guards[1].word, nullptr);
@@ -64,6 +65,7 @@ TEST(GpuIssue, ALimitedLaunchIsThatManyBlocksThatLoop) {
   ASSERT_EQ(launches.size(), 1u);
   EXPECT_EQ(launches[0].value, 3u);
   EXPECT_EQ(ParamsOf(launches[0]).tiles_per_block, 0u);
+  EXPECT_EQ(ParamsOf(launches[0]).opening, 0u);
   EXPECT_EQ(args.runs.load(), 50);
 }
 

@@ -95,7 +95,7 @@ std::optional<Issue> GridIssuer::Reserve(Work& work, std::uint32_t stream) {
   if (issues_live_ == kIssues) return std::nullopt;
   while (next_issue_ == 0 || issues_[next_issue_ % kIssues].work != nullptr) ++next_issue_;
   const std::uint32_t blocks = work.progress->blocks();
-  const std::uint32_t notes = 4 + blocks / CountInterval(blocks, options_.count_interval);
+  const std::uint32_t notes = 5 + blocks / CountInterval(blocks, options_.count_interval);
   if (!ring_->Reserve(notes)) return std::nullopt;
   // Without a limit: one block per tile, placed by the hardware. With a limit: that many blocks,
   // and each takes one tile after the other.
@@ -105,7 +105,7 @@ std::optional<Issue> GridIssuer::Reserve(Work& work, std::uint32_t stream) {
 }
 
 CallResult GridIssuer::Launch(const GridRequest& request, const Issue& issue) {
-  FillParams(request, issue.id);
+  FillParams(request, issue);
   const Driver& driver = session_->driver();
   const Stream stream = streams_->handle(issue.stream);
   DeviceRecord& record = *request.work.record;
@@ -118,23 +118,34 @@ CallResult GridIssuer::Launch(const GridRequest& request, const Issue& issue) {
   void* parameter = &params_;
   const GpuKernel& kernel = request.kernel;
   const EntryName& entry = kernel.image.program->entries()[kernel.image.entry];
-  return {driver.launch(kernel.function, issue.grid, 1, 1, entry.threads, 1, 1, kernel.shared_bytes,
-                        stream, &parameter, nullptr),
-          "cuLaunchKernel"};
+  const Code launched = driver.launch(kernel.function, issue.grid, 1, 1, entry.threads, 1, 1,
+                                      kernel.shared_bytes, stream, &parameter, nullptr);
+  if (launched == kSuccess) record.fresh = false;
+  return {launched, "cuLaunchKernel"};
 }
 
-// Fills `params_` for a grid. `issue`: its tag.
-void GridIssuer::FillParams(const GridRequest& request, std::uint32_t issue) {
+// Fills `params_` for a grid.
+void GridIssuer::FillParams(const GridRequest& request, const Issue& issue) {
   const Work& work = request.work;
   const CudaImage& image = request.kernel.image;
-  params_.state = reinterpret_cast<IssueState*>(states_.device()) + issue % kIssues;
+  params_.state = reinterpret_cast<IssueState*>(states_.device()) + issue.id % kIssues;
   params_.ring = ring_->ref();
-  params_.issue = issue;
+  params_.issue = issue.id;
   params_.started = work.started ? 1 : 0;
   params_.record = work.record->ref;
   params_.body = image.body;
   params_.tiles_per_block = work.max_claimants == 0 ? 1 : 0;
-  params_.count_interval = CountInterval(work.progress->blocks(), options_.count_interval);
+  // The record of a Progress that is partly done has counts of blocks that no issue has.
+  const DeviceRecord& record = *work.record;
+  params_.opening = record.fresh && work.progress->done() == 0 && work.max_claimants == 0 &&
+                            record.ref.blocks <= kMostOpenedTiles
+                        ? 1
+                        : 0;
+  // Blocks that all run at once end at about the same time: counts between would only delay them.
+  const bool at_once = record.ref.blocks <= streams_->Places(request.run, request.kernel.occupancy);
+  params_.count_interval = params_.opening != 0 && at_once
+                               ? 0
+                               : CountInterval(work.progress->blocks(), options_.count_interval);
   params_.dep_count = 0;
   for (const Wait& wait : request.waits) {
     params_.deps[params_.dep_count++] = {wait.on->ref.done, wait.on->ref.tag, wait.blocks};

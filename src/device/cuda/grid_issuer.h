@@ -86,7 +86,7 @@ class GridIssuer {
   std::uint32_t ChainStream(const GridRequest& request) const;
   std::optional<Issue> Reserve(Work& work, std::uint32_t stream);
   CallResult Launch(const GridRequest& request, const Issue& issue);
-  void FillParams(const GridRequest& request, std::uint32_t issue);
+  void FillParams(const GridRequest& request, const Issue& issue);
   void End(Issue& issue);
 
   const std::shared_ptr<const GpuSession> session_;

@@ -84,7 +84,7 @@ bool KernelStreams::TakesMore(std::uint32_t stream, std::uint32_t run) const {
 // priority.
 bool KernelStreams::HasRoom(Rank rank, std::uint32_t run, std::uint32_t occupancy) const {
   const UnitRange units = runs_[run].units;
-  const std::uint64_t places = std::uint64_t{units.count} * occupancy;
+  const std::uint64_t places = Places(run, occupancy);
   std::uint64_t taken = 0;
   for (const KernelStream& stream : streams_) {
     if (stream.issues.empty()) continue;

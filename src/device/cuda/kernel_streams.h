@@ -49,6 +49,10 @@ class KernelStreams {
   std::uint32_t FreeStream(Rank rank, std::uint32_t run) const;
   /// True if the stream belongs to `run` and has fewer than `depth` grids.
   bool TakesMore(std::uint32_t stream, std::uint32_t run) const;
+  /// Number of blocks that the run holds at once, if a unit holds `occupancy`.
+  std::uint64_t Places(std::uint32_t run, std::uint32_t occupancy) const {
+    return std::uint64_t{runs_[run].units.count} * occupancy;
+  }
   /// True if running grids of the same or a better rank leave units of the run free, on which
   /// `occupancy` blocks of the kernel run at once.
   bool HasRoom(Rank rank, std::uint32_t run, std::uint32_t occupancy) const;

@@ -28,6 +28,7 @@ struct DeviceRecord {
   std::uint32_t stream = 0;  // index of the stream of all `issues` grids; ~0: several streams
   bool to_load = false;      // was partly done at Attach(): the GPU's words must be loaded
   bool loading = false;      // the grid that was launched behind the load has not ended
+  bool fresh = true;         // no grid has been issued since Attach()
   bool dirty = false;        // the GPU's bitmap may differ from the host's
   bool fetching = false;     // the bitmap is being copied to the host
 };

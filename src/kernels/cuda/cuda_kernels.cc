@@ -142,8 +142,7 @@ Result<PackedKernel> Kernels::Conv2d(const Conv2dSpec& spec) const {
       CudaConv made, MakeCudaConv2d(spec, {.math = math, .multiprocessors = multiprocessors_}));
   PackedKernel packed{
       KernelOf(std::move(made.product)), PackedCudaWeightBytes(spec, math),
-      [spec, math](const float* from, void* to) { PackCudaWeights(spec, math, from, to); }, kForm,
-      math == Math::kBf16 ? DataType::kBFloat16 : DataType::kFloat32};
+      [spec, math](const float* from, void* to) { PackCudaWeights(spec, math, from, to); }, kForm};
   if (made.sum) {
     packed.sum = KernelOf(*std::move(made.sum));
     packed.parts_bytes = made.workspace_bytes;

@@ -28,7 +28,7 @@ struct Record {
 
   explicit Record(u32 count) : claims((count + 31) / 32, Tagged(kTag - 1, 5)), blocks(count) {}
   RecordRef ref() { return {&done, claims.data(), kTag, blocks}; }
-  u32 Done() const { return TagOf(done) == kTag ? ValueOf(done) : 0; }
+  u32 Done() const { return TagOf(done) == kTag ? DoneOf(done, blocks) : 0; }
 };
 
 /// Launches of kernels, which run at the same time. Outputs are poisoned at first.
@@ -46,6 +46,13 @@ class Launches {
     claimants_[1] = claimants;
   }
 
+  /// A block for each tile, and a note after every `interval` tiles. The first issue opens the
+  /// record.
+  void OnePerTile(u32 interval) {
+    one_per_tile_ = true;
+    interval_ = interval;
+  }
+
   bool Complete() const {
     return std::all_of(records_.begin(), records_.end(),
                        [](const Record& record) { return record.Done() == record.blocks; });
@@ -61,10 +68,13 @@ class Launches {
     ++round_;
     std::vector<GridParams> params;
     for (std::size_t i = 0; i < bodies_.size(); ++i) params.push_back(ParamsOf(i, word));
+    std::vector<u32> grids;
     for (std::size_t i = 0; i < bodies_.size(); ++i) {
+      grids.push_back(one_per_tile_ ? records_[i].blocks - records_[i].Done() : claimants_[i]);
+      if (grids[i] == 0) continue;
       emulator.Submit(
           {.name = "entry",
-           .grid = {claimants_[i]},
+           .grid = {grids[i]},
            .block = {kBodyThreads},
            .shared_bytes = bodies_[i].kernel().shared_bytes + kProtocolSharedBytes,
            .kernel = [&, i] { RunBlock<testing::AnyBody>(params[i], simt::DynamicShared()); },
@@ -73,8 +83,12 @@ class Launches {
     while (emulator.Step()) {
     }
     for (std::size_t i = 0; i < bodies_.size(); ++i) {
-      EXPECT_EQ(ValueOf(states_[i].left), claimants_[i]);
       EXPECT_LE(records_[i].Done(), records_[i].blocks);
+      if (grids[i] == 0) continue;
+      const bool opened = params[i].opening != 0;
+      EXPECT_EQ(opened ? ValueOf(records_[i].done) >> kLeftShift : ValueOf(states_[i].left),
+                grids[i]);
+      ExpectEndedIsLast(params[i].issue);
     }
     barriers_ = emulator.barriers();
   }
@@ -89,12 +103,26 @@ class Launches {
   }
 
  private:
+  // The host takes no note of an issue that has ended.
+  void ExpectEndedIsLast(u32 issue) const {
+    std::vector<Note> notes;
+    for (std::size_t i = 0; i < head_; ++i) {
+      if ((ring_[i] >> 32 & 0xffffff) == issue)
+        notes.push_back(static_cast<Note>(ring_[i] >> 60 & 7));
+    }
+    EXPECT_EQ(std::count(notes.begin(), notes.end(), Note::kEnded), 1);
+    EXPECT_EQ(notes.back(), Note::kEnded);
+  }
+
   GridParams ParamsOf(std::size_t index, const u32& word) {
     const CudaKernel& kernel = bodies_[index].kernel();
     GridParams params{};
     params.state = &states_[index];
     params.ring = {ring_.data(), &head_, kRing, 0};
-    params.issue = round_;
+    params.issue = round_ * 2 + static_cast<u32>(index);
+    params.tiles_per_block = one_per_tile_ ? 1 : 0;
+    params.opening = one_per_tile_ && round_ == 1 ? 1 : 0;
+    params.count_interval = interval_;
     params.started = round_ > 1 ? 1 : 0;
     params.record = records_[index].ref();
     params.guards[0].word = &word;
@@ -114,7 +142,8 @@ class Launches {
   std::vector<u64> ring_ = std::vector<u64>(kRing);
   u64 head_ = 0;
   u32 round_ = 0;  // number of calls of Issue()
-  bool chained_ = false;
+  bool chained_ = false, one_per_tile_ = false;
+  u32 interval_ = 0;
   std::uint64_t barriers_ = 0;
 };
 
@@ -123,9 +152,7 @@ CudaKernel ProductOf(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
                         .in_channels = k,
                         .out_channels = n,
                         .epilogue = {}};
-  return MakeCudaConv2d(spec,
-                        {.math = Math::kTf32, .tile_rows = 64, .tile_columns = 64, .splits = 1})
-      ->product;
+  return MakeCudaConv2d(spec, {.tile_rows = 64, .tile_columns = 64, .splits = 1})->product;
 }
 
 std::vector<BoundBody> Bodies() {
@@ -160,6 +187,21 @@ TEST(CudaEntry, LaunchesBesideEachOtherCompleteInOneIssue) {
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(launches.body(i).outputs()[0], want[i]);
 }
 
+TEST(CudaEntry, AnOpeningIssueTellsWhatItsBlocksDidBeforeItsEnd) {
+  const std::vector<Bytes> want = Undisturbed();
+  for (u64 seed = 0; seed < 8; ++seed) {
+    Launches launches(Bodies());
+    launches.OnePerTile(seed % 2 == 0 ? 0 : 2);
+    ASSERT_NO_FATAL_FAILURE(launches.Issue(seed, testing::kNever));
+    ASSERT_TRUE(launches.Complete());
+    EXPECT_EQ(launches.Notes(Note::kPlaced), 2u);
+    const u32 blocks[] = {launches.body(0).kernel().blocks, launches.body(1).kernel().blocks};
+    const std::size_t counts = seed % 2 == 0 ? 2 : 2 + blocks[0] / 2 + blocks[1] / 2;
+    EXPECT_EQ(launches.Notes(Note::kCount), counts);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(launches.body(i).outputs()[0], want[i]);
+  }
+}
+
 TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
   const std::vector<Bytes> want = Undisturbed();
   std::mt19937 random(5);
@@ -167,6 +209,7 @@ TEST(CudaEntry, RevokedAtRandomBarriersAndIssuedAgainGivesTheSameBits) {
     SCOPED_TRACE(seed);
     Launches launches(Bodies());
     if (seed % 2 == 1) launches.Chain(3);
+    if (seed % 3 == 2) launches.OnePerTile(static_cast<u32>(seed % 4));
     std::uint64_t barriers = 60;
     for (int issue = 0; !launches.Complete(); ++issue) {
       ASSERT_LT(issue, 50) << "no progress";
@@ -202,6 +245,7 @@ TEST(CudaEntry, SuccessorSeesAllThatItsPredecessorWrote) {
   for (u64 seed = 0; seed < 60; ++seed) {
     Launches launches(chain());
     launches.Chain(24);
+    if (seed % 2 == 1) launches.OnePerTile(0);
     for (u64 issue = 0; !launches.Complete(); ++issue) {
       ASSERT_LT(issue, 20u);
       ASSERT_NO_FATAL_FAILURE(launches.Issue(seed * 20 + issue, testing::kNever));

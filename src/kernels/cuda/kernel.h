@@ -61,10 +61,8 @@ Result<CudaKernel> MakeCudaCast(std::size_t count, DataType from, DataType to);
 /// The choices that Conv2dSpec leaves open for a GPU. Conv2dSpec::precision is ignored.
 struct ConvOptions {
   Math math = Math::kFp32;
-  bool half_y = false;                  // y has the operands' 16-bit type; not with kFp32 and kTf32
   std::uint32_t multiprocessors = 132;  // the tiles should fill these
-  /// For tests; 0: the factory chooses. Rows and columns of a tile: 128x128 (not kFp32), 64x64,
-  /// 64x32 (not kFp32).
+  /// For tests; 0: the factory chooses. Rows and columns of a tile: 128x128, 64x64 or 32x32.
   std::uint32_t tile_rows = 0, tile_columns = 0;
   std::uint32_t splits = 0;
 };
@@ -77,8 +75,8 @@ struct CudaConv {
   std::size_t workspace_bytes = 0;
 };
 
-/// Inputs: x, weights, then bias and residual (fp32) if the spec has them; x and weights have the
-/// type of `math`. Output: y.
+/// Inputs: x, weights packed for `math`, then bias and residual if the spec has them. Output: y. All
+/// but the weights are fp32.
 Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& options);
 
 std::size_t PackedCudaWeightBytes(const Conv2dSpec& spec, Math math);

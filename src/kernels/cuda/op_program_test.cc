@@ -52,10 +52,10 @@ TEST(OpProgram, HasAllThatItIncludesAndNothingElse) {
 
 TEST(OpProgram, HasAnEntryForEachBodyInTheirOrder) {
   const SourceProgram::Source source = OpSource();
-  ASSERT_EQ(source.entries.size(), static_cast<std::size_t>(BodyId::kConv128x128F16) + 1);
+  ASSERT_EQ(source.entries.size(), static_cast<std::size_t>(BodyId::kConv32x32Bf16) + 1);
   EXPECT_EQ(source.entries[static_cast<std::size_t>(BodyId::kUnary)].name, "lagoon_Unary");
-  EXPECT_EQ(source.entries[static_cast<std::size_t>(BodyId::kConv64x32Bf16)].name,
-            "lagoon_Conv64x32Bf16");
+  EXPECT_EQ(source.entries[static_cast<std::size_t>(BodyId::kConv64x64Bf16)].name,
+            "lagoon_Conv64x64Bf16");
   for (const char* part : {"LAGOON_CUDA_ENTRY(lagoon_##name,", "LAGOON_BODIES(LAGOON_OP_ENTRY)"}) {
     EXPECT_NE(source.main.text.find(part), std::string::npos) << part;
   }

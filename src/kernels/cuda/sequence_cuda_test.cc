@@ -50,6 +50,7 @@ TEST(CudaAttention, AnyShape) {
   CheckAttention(DenseAttention(1, 1, 1, 1));
   CheckAttention(DenseAttention(17, 70, 24, 40));
   CheckAttention(DenseAttention(5, 33, 100, 128));
+  CheckAttention(DenseAttention(3, 130, 7, 5));  // no whole groups of four, and many steps
 }
 
 TEST(CudaAttention, MaskWhoseFirstKeysAreMinusInfinity) {

@@ -68,7 +68,6 @@ Status EmitDense(ProgramBuilder& builder, DenseOp op) {
   std::vector<Operand> data = addends;
   data.push_back(builder.All(op.x));
   LAGOON_ASSIGN_OR_RETURN(PackedKernel packed, builder.MakerFor(data).Conv2d(op.spec));
-  LAGOON_ASSIGN_OR_RETURN(op.x, EmitCast(builder, op.name + ".x", op.x, packed.x_type));
   const BufferId weights = builder.AddConstant(op.name + ".weights", packed.weight_bytes,
                                                FillOf(op, packed), WeightsKey(op, packed));
   std::vector<Operand> inputs{builder.All(op.x), builder.All(weights)};

@@ -65,11 +65,11 @@ LAGOON_DEVICE u64 FetchAndAcquire(u64* word, u64 value) {
                : "memory");
   return before;
 }
-LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
+LAGOON_DEVICE u64 FetchAddAcqRel(u64* word, u64 value) {
   u64 before;
-  asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
                : "=l"(before)
-               : "l"(word), "l"(expected), "l"(value)
+               : "l"(word), "l"(value)
                : "memory");
   return before;
 }
@@ -112,9 +112,7 @@ LAGOON_DEVICE u64 FetchAndAcquire(u64* word, u64 value) {
   simt::MayYield();
   return __atomic_fetch_and(word, value, __ATOMIC_ACQ_REL);
 }
-LAGOON_DEVICE u64 CompareExchangeAcquire(u64* word, u64 expected, u64 value) {
-  return CompareExchange(word, expected, value);
-}
+LAGOON_DEVICE u64 FetchAddAcqRel(u64* word, u64 value) { return FetchAdd(word, value); }
 LAGOON_DEVICE void OrRelease(u64* word, u64 value) {
   simt::MayYield();
   __atomic_fetch_or(word, value, __ATOMIC_ACQ_REL);

@@ -8,10 +8,11 @@
 
 namespace lagoon::cuda {
 
-/// Makes `word`, which was `seen`, zero under `tag` if it has another tag. Nobody waits for the
-/// answer, as this comes before all that the thread does to the word later.
-LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag) {
-  if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, 0));
+/// Makes `word`, which was `seen`, `value` under `tag` if it has another tag. No thread waits for the
+/// answer: this comes before all that the thread does to the word later, and if the exchange fails,
+/// another block has opened the word.
+LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag, u32 value = 0) {
+  if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, value));
 }
 
 /// A word of a guard. Relaxed: a guard is a hint, nothing is published through it.
@@ -23,31 +24,42 @@ LAGOON_DEVICE u64 Look(const GuardRef& guard) {
 LAGOON_DEVICE bool Raised(const GuardRef& guard, u64 seen) {
   if (guard.done == nullptr && guard.word == nullptr) return false;
   if (guard.done != nullptr && TagOf(seen) != guard.tag) return false;
-  return static_cast<int>(ValueOf(seen) - guard.limit) > 0;
+  const u32 value = guard.done != nullptr ? DoneOf(seen, guard.blocks) : ValueOf(seen);
+  return static_cast<int>(value - guard.limit) > 0;
 }
 
 /// What a body sees of its launch.
 class BlockControl {
  public:
-  LAGOON_DEVICE explicit BlockControl(const GuardRef* guards) : guards_(guards) {}
+  /// `looked`: thread 0 has just read the guards, and none was raised.
+  LAGOON_DEVICE explicit BlockControl(const GuardRef* guards, bool looked = false)
+      : guards_(guards), looked_(looked) {}
 
   /// True in thread 0 when a guard asks the block to leave, false in all other threads: to be
   /// folded into a barrier that the body needs anyway. A loop may read it an iteration early.
   LAGOON_DEVICE bool ShouldLeave() const {
     if (threadIdx.x != 0) return false;
+    u64 seen[kMaxGuards];  // no branch waits for a word before the caller needs the answer
     for (u32 i = 0; i < kMaxGuards; ++i) {
-      if (guards_[i].only_before_start == 0 && Raised(guards_[i], Look(guards_[i]))) return true;
+      seen[i] = guards_[i].only_before_start == 0 ? Look(guards_[i]) : 0;
     }
-    return false;
+    bool leave = false;
+    for (u32 i = 0; i < kMaxGuards; ++i) {
+      leave |= guards_[i].only_before_start == 0 && Raised(guards_[i], seen[i]);
+    }
+    return leave;
   }
 
   /// A barrier; returns the same value in all threads. Bodies call it at most 20 us apart, the
   /// commit included. After true the body returns false, unless it has written something that
   /// others see.
   LAGOON_DEVICE bool SyncShouldLeave() const { return __syncthreads_or(ShouldLeave()) != 0; }
+  /// The same as the first thing that a body does, when nothing may have changed.
+  LAGOON_DEVICE bool SyncShouldStart() const { return looked_ || !SyncShouldLeave(); }
 
  private:
   const GuardRef* guards_;
+  bool looked_;
 };
 
 /// Claim() found no tile.
@@ -75,12 +87,11 @@ LAGOON_DEVICE u32 Claim(const RecordRef& record, u32 wanted, u64 seen) {
       if (bits == 0) break;
       const u32 tile = LowestBit((bits & preferred) != 0 ? preferred : bits);
       const u64 bit = u64{1} << tile;
-      // Only the first claim in a word must compare: after it, the tag of the word stays. Acquire
-      // pairs with Unclaim(): after the former owner's reads.
-      const u64 before = fresh ? CompareExchangeAcquire(word, seen, Tagged(record.tag, all) & ~bit)
-                               : FetchAndAcquire(word, ~bit);
-      if (fresh ? before == seen : (before & bit) != 0) return index * 32 + tile;
-      seen = fresh ? before : before & ~bit;
+      if (fresh) OpenWord(word, seen, record.tag, all);
+      // Acquire pairs with Unclaim(): after the former owner's reads.
+      const u64 before = FetchAndAcquire(word, ~bit);
+      if ((before & bit) != 0) return index * 32 + tile;
+      seen = before;
     }
     index = index + 1 == words ? 0 : index + 1;
   }
@@ -93,22 +104,24 @@ LAGOON_DEVICE void Unclaim(const RecordRef& record, u32 tile) {
 }
 
 /// Call this after the barrier that follows the block's last write. The count must have the
-/// record's tag. Returns the number of tiles done now.
-LAGOON_DEVICE u32 Commit(const RecordRef& record) {
-  Fence();  // the tile's data go with the count
-  return ValueOf(FetchAdd(record.done, 1)) + 1;
+/// record's tag. Release: the tile's data go with the count. Returns the count's word of now.
+LAGOON_DEVICE u64 Commit(const RecordRef& record, u32 left = 0) {
+  return FetchAddAcqRel(record.done, 1 + left) + 1 + left;
 }
 
 LAGOON_DEVICE bool Met(const DepRef& dep) {
   const u64 count = LoadAcquire(dep.done);  // pairs with Commit()
-  return TagOf(count) == dep.tag && ValueOf(count) >= dep.blocks;
+  return TagOf(count) == dep.tag && DoneOf(count, dep.blocks) >= dep.blocks;
 }
 
-LAGOON_DEVICE void Post(const RingRef& ring, u64 entry) {
-  const u64 position = FetchAdd(ring.head, 1);
+LAGOON_DEVICE void PutNote(const RingRef& ring, u64 position, u64 entry) {
   // One store, so that phase and entry come together. No fence: the note publishes only itself.
   StoreToHost(ring.entries + (position & (ring.capacity - 1)),
               entry | PhaseOfLap(position / ring.capacity));
+}
+
+LAGOON_DEVICE void Post(const RingRef& ring, u64 entry) {
+  PutNote(ring, FetchAdd(ring.head, 1), entry);
 }
 
 }  // namespace lagoon::cuda

@@ -136,6 +136,7 @@ struct Bodies {
   // One warp: the bodies have work for one thread.
   static constexpr u32 kThreads = 32;
   static constexpr u32 kMinBlocks = 1;
+  static constexpr u32 kArgsBytes = sizeof(void*);
 
   LAGOON_DEVICE static bool Run(u32 body, const void* args, u32 tile, unsigned char*,
                                 const BlockControl& control) {

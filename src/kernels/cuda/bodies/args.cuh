@@ -295,30 +295,49 @@ struct MatmulArgs {
 
 // ---- Convolutions and products with weights, as one implicit product of matrices.
 
-/// How products are computed; sums are always fp32.
+/// How products are computed. x and y are fp32 in memory, and so are sums.
 enum class Math : u32 {
-  kFp32,  // exactly rounded products, no tensor cores
-  kTf32,  // operands fp32 in memory, rounded to 10 bits of fraction
-  kBf16,  // operands bf16 in memory
-  kF16,   // operands fp16 in memory
+  kFp32,  // exactly rounded products, no tensor cores; weights are fp32 in memory
+  kBf16,  // x is rounded to bf16 as it is read; weights are bf16 in memory
 };
 
-inline constexpr u32 kConvRowBytes =
-    64;  // bytes of a tile's row in shared memory: one step's depth
 inline constexpr u32 kConvChunkBytes = 16;  // bytes of one asynchronous copy
 inline constexpr u32 kConvStages = 4;       // stages in shared memory at once
-/// Steps between two guard checks: about 4 us for a 128x128 tile.
-inline constexpr u32 kConvStepsPerCheck = 8;
+/// Steps between two guard checks: below 10 us for every tile.
+inline constexpr u32 kConvStepsPerCheck = 4;
 
-LAGOON_SHARED_CONSTEXPR u32 ConvSharedBytes(u32 rows, u32 columns) {
-  const u32 stages = kConvStages * (rows + columns) * kConvRowBytes;
-  const u32 sums = rows * (columns + 4) * 4;  // the finished tile, before it is written to y
-  return stages > sums ? stages : sums;
+/// How a block computes its tile: the depth of a step, and the number of groups of threads that
+/// each have a part of that depth.
+struct ConvTile {
+  u32 rows, columns, depth, slices;
+};
+
+/// Chunks of a row of a stage's operand.
+template <typename Element>
+LAGOON_SHARED_CONSTEXPR u32 RowChunks(const ConvTile& tile) {
+  return tile.depth * static_cast<u32>(sizeof(Element)) / kConvChunkBytes;
 }
+
+/// Pitch of a finished tile in shared memory, in floats. It avoids the banks of the rows above.
+LAGOON_SHARED_CONSTEXPR u32 ConvSumPitch(u32 columns) { return columns + 8; }
+
+LAGOON_SHARED_CONSTEXPR u32 ConvSharedBytes(const ConvTile& tile, u32 weight_bytes) {
+  const u32 step = tile.depth * (tile.rows * 4 + tile.columns * weight_bytes);
+  const u32 sums = tile.slices * tile.rows * ConvSumPitch(tile.columns) * 4;
+  return kConvStages * step > sums ? kConvStages * step : sums;
+}
+
+inline constexpr ConvTile kConv128x128Fp32 = {128, 128, 16, 1};
+inline constexpr ConvTile kConv64x64Fp32 = {64, 64, 32, 4};
+inline constexpr ConvTile kConv32x32Fp32 = {32, 32, 64, 8};
+inline constexpr ConvTile kConv128x128Bf16 = {128, 128, 32, 1};
+inline constexpr ConvTile kConv64x64Bf16 = {64, 64, 64, 2};
+inline constexpr ConvTile kConv32x32Bf16 = {32, 32, 128, 8};
 
 /// A row is an output pixel of any image, a column is an output channel, and the depth runs over
 /// kernel rows, kernel columns and input channels. x and y are NHWC; the weights are
-/// [out_channels][weight_pitch] in the order of the depth, with zeros behind the depth.
+/// [out_channels][weight_pitch] in the order of the depth, with zeros behind the depth; for bf16 in
+/// the order that RoundedSums reads.
 struct ConvArgs {
   const void* x;
   const void* weights;
@@ -333,7 +352,6 @@ struct ConvArgs {
   /// [splits][pixels][channels].
   u32 splits, steps;
   u32 chunks;  // 1: the channels are whole chunks, so that x is read in chunks
-  u32 half_y;  // 1: y has the operands' 16-bit type; 0: fp32
 };
 
 /// y = sum of `splits` parts, with the epilogue.
@@ -346,11 +364,10 @@ struct SplitSumArgs {
 
 // ---- Attention.
 
-inline constexpr u32 kAttentionRows = 16;       // queries per block
-inline constexpr u32 kAttentionKeys = 32;       // keys per step
+inline constexpr u32 kAttentionRows = 16;  // queries per block
+inline constexpr u32 kAttentionKeys = 32;  // keys per step, after which guards are checked
+inline constexpr u32 kAttentionWeightPitch = kAttentionKeys + 4;
 inline constexpr u32 kMaxAttentionDepth = 128;  // limit for the depth of keys and of values
-/// Steps between two guard checks: below 10 us at the greatest depth.
-inline constexpr u32 kAttentionStepsPerCheck = 2;
 
 struct AttentionOperand {
   i64 batch, head, row, column;  // strides in elements; 0 broadcasts
@@ -367,13 +384,16 @@ struct AttentionArgs {
   AttentionOperand q_view, k_view, v_view, y_view, mask_view, keep_view;
   u32 heads, rows, keys, depth, value_depth, sharing;
   u32 row_tiles;
-  u32 pitch;  // pitch of rows in shared memory; odd, so that keys are on different banks
+  u32 pitch;  // of rows in shared memory, in floats: AttentionPitch()
   u32 kept;
   float scale, fill, floor;
 };
 
+/// Whole groups of four floats, an odd number of them: eight neighbouring rows are on different banks.
+LAGOON_SHARED_CONSTEXPR u32 AttentionPitch(u32 depth) { return ((depth + 3) / 4 | 1) * 4; }
+
 LAGOON_SHARED_CONSTEXPR u32 AttentionSharedBytes(u32 pitch) {
-  return ((kAttentionRows + 2 * kAttentionKeys) * pitch + kAttentionRows * (kAttentionKeys + 1)) *
+  return ((kAttentionRows + 4 * kAttentionKeys) * pitch + kAttentionRows * kAttentionWeightPitch) *
          4;
 }
 
@@ -409,10 +429,8 @@ enum class Cell : u32 { kLstm, kRnn, kGruGates, kGruState, kGruLinear };
   BODY(TypedBinary)
 /// Convolutions and products, which take ConvArgs: rows and columns of a tile, and the arithmetic.
 #define LAGOON_CONV_BODIES(BODY)                                            \
-  BODY(Conv64x64Fp32) BODY(Conv64x64Tf32) BODY(Conv64x64Bf16)               \
-  BODY(Conv64x64F16) BODY(Conv64x32Tf32) BODY(Conv64x32Bf16)                \
-  BODY(Conv64x32F16) BODY(Conv128x128Tf32) BODY(Conv128x128Bf16)            \
-  BODY(Conv128x128F16)
+  BODY(Conv128x128Fp32) BODY(Conv64x64Fp32) BODY(Conv32x32Fp32)             \
+  BODY(Conv128x128Bf16) BODY(Conv64x64Bf16) BODY(Conv32x32Bf16)
 #define LAGOON_BODIES(BODY) LAGOON_PLAIN_BODIES(BODY) LAGOON_CONV_BODIES(BODY)
 
 enum class BodyId : unsigned {

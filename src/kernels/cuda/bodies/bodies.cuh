@@ -23,6 +23,7 @@ struct OpBody;
   struct OpBody<BodyId::k##name> {                                                        \
     static constexpr u32 kThreads = kBodyThreads;                                         \
     static constexpr u32 kMinBlocks = 3;                                                  \
+    static constexpr u32 kArgsBytes = sizeof(name##Args);                                 \
     static LAGOON_DEVICE bool Run(u32, const void* args, u32 tile, unsigned char* shared, \
                                   const BlockControl& control) {                          \
       return name##Body(*static_cast<const name##Args*>(args), tile, shared, control);    \
@@ -31,35 +32,28 @@ struct OpBody;
 LAGOON_PLAIN_BODIES(LAGOON_PLAIN_BODY)
 #undef LAGOON_PLAIN_BODY
 
-template <typename Sums, u32 kRows, u32 kColumns, u32 kBlocks = kRows == 128 ? 2 : 4>
+template <typename Sums>
 struct ConvBody {
   static constexpr u32 kThreads = kBodyThreads;
-  static constexpr u32 kMinBlocks = kBlocks;
+  static constexpr u32 kMinBlocks = 2;
+  static constexpr u32 kArgsBytes = sizeof(ConvArgs);
   static LAGOON_DEVICE bool Run(u32, const void* args, u32 tile, unsigned char* shared,
                                 const BlockControl& control) {
-    return Conv<Sums, kRows, kColumns>(*static_cast<const ConvArgs*>(args), tile, shared, control);
+    return Conv<Sums>(*static_cast<const ConvArgs*>(args), tile, shared, control);
   }
 };
 
 template <>
-struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums, 64, 64, 2> {};
+struct OpBody<BodyId::kConv128x128Fp32> : ConvBody<ExactSums<kConv128x128Fp32, 4>> {};
 template <>
-struct OpBody<BodyId::kConv64x64Tf32> : ConvBody<TensorSums<float, 64, 64, 2>, 64, 64> {};
+struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums<kConv64x64Fp32, 2>> {};
 template <>
-struct OpBody<BodyId::kConv64x64Bf16> : ConvBody<TensorSums<Bf16, 64, 64, 2>, 64, 64> {};
+struct OpBody<BodyId::kConv32x32Fp32> : ConvBody<ExactSums<kConv32x32Fp32, 1>> {};
 template <>
-struct OpBody<BodyId::kConv64x64F16> : ConvBody<TensorSums<F16, 64, 64, 2>, 64, 64> {};
+struct OpBody<BodyId::kConv128x128Bf16> : ConvBody<RoundedSums<kConv128x128Bf16, 2>> {};
 template <>
-struct OpBody<BodyId::kConv64x32Tf32> : ConvBody<TensorSums<float, 64, 32, 4>, 64, 32> {};
+struct OpBody<BodyId::kConv64x64Bf16> : ConvBody<RoundedSums<kConv64x64Bf16, 2>> {};
 template <>
-struct OpBody<BodyId::kConv64x32Bf16> : ConvBody<TensorSums<Bf16, 64, 32, 4>, 64, 32> {};
-template <>
-struct OpBody<BodyId::kConv64x32F16> : ConvBody<TensorSums<F16, 64, 32, 4>, 64, 32> {};
-template <>
-struct OpBody<BodyId::kConv128x128Tf32> : ConvBody<TensorSums<float, 128, 128, 2>, 128, 128> {};
-template <>
-struct OpBody<BodyId::kConv128x128Bf16> : ConvBody<TensorSums<Bf16, 128, 128, 2>, 128, 128> {};
-template <>
-struct OpBody<BodyId::kConv128x128F16> : ConvBody<TensorSums<F16, 128, 128, 2>, 128, 128> {};
+struct OpBody<BodyId::kConv32x32Bf16> : ConvBody<RoundedSums<kConv32x32Bf16, 1>> {};
 
 }  // namespace lagoon::cuda

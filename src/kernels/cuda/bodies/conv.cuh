@@ -4,44 +4,63 @@
 // of matrices. Asynchronous copies bring the operands into a ring of stages in shared memory. A
 // tile of sums is kept in registers and is written through shared memory, so that the code has the
 // epilogue only once.
+//
+// A small tile has too few sums for all threads of a block: each thread would read as many numbers
+// as it multiplies. So the threads are cut into slices. Every slice has all sums of the tile, over
+// its own part of each step's depth, and the sums of the slices are added at the end, in a fixed
+// order.
 
 #include "kernels/cuda/bodies/common.cuh"
 
 namespace lagoon::cuda {
 
-/// Offset of chunk `chunk` of a row in a stage's operand. Eight neighbouring rows, read at the same
-/// chunk, are on different banks.
+/// Offset of chunk `chunk` of a row in a stage's operand, whose rows have kChunks chunks. Eight
+/// neighbouring rows, read at the same chunk, are on different banks.
+template <u32 kChunks>
 LAGOON_DEVICE u32 ConvSlot(u32 row, u32 chunk) {
-  return row * kConvRowBytes + (chunk ^ (row / 2 % 4)) * kConvChunkBytes;
+  const u32 turn = kChunks == 4 ? row / 2 % 4 : row % 8;
+  return (row * kChunks + (chunk ^ turn)) * kConvChunkBytes;
 }
 
-/// Sums by tensor cores. A block has kWarpRows x kWarpColumns warps, each with a part of the tile.
-/// `Number` is Bf16, F16 or, for tf32, float.
-template <typename Number, u32 kRows, u32 kColumns, u32 kWarpRows>
-class TensorSums {
+/// Sums by tensor cores. x is fp32 in memory, and is rounded to bf16 where a warp reads it; the
+/// weights are bf16. The warps of a slice stand in kWarpRows rows.
+template <ConvTile kTile, u32 kWarpRows>
+class RoundedSums {
  public:
-  using Element = Number;
+  using Weight = Bf16;
+  static constexpr ConvTile kShape = kTile;
 
   LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
     LAGOON_UNROLL
-    for (u32 half = 0; half < 2; ++half) {
+    for (u32 i = 0; i < kTile.depth / kMmaDepth / kTile.slices; ++i) {
+      const u32 k = i * kTile.slices + Slice();
       u32 b[kN][4];
       LAGOON_UNROLL
       for (u32 n = 0; n < kN; ++n) {
         const u32 column = FirstColumn() + n * 16 + Lane() / 16 * 8 + Lane() % 8;
-        LoadMatrices(b[n], columns + ConvSlot(column, half * 2 + Lane() / 8 % 2));
+        LoadMatrices(b[n], columns + ConvSlot<kColumnChunks>(column, k * 2 + Lane() / 8 % 2));
       }
       LAGOON_UNROLL
       for (u32 m = 0; m < kM; ++m) {
-        u32 a[4];
-        const u32 row = FirstRow() + m * 16 + Lane() / 8 % 2 * 8 + Lane() % 8;
-        LoadMatrices(a, rows + ConvSlot(row, half * 2 + Lane() / 16));
-        Multiply(m, a, b);
+        // Matrices of four floats a row instead of eight halves: a thread gets floats t and 4 + t
+        // of eight, where an operand has halves 2t and 2t + 1. PackCudaWeights() puts the weights
+        // into that order.
+        u32 low[4], high[4];
+        const u32 row = FirstRow() + m * 16 + Lane() % 16;
+        LoadMatrices(low, rows + ConvSlot<kRowChunks>(row, k * 4 + Lane() / 16));
+        LoadMatrices(high, rows + ConvSlot<kRowChunks>(row, k * 4 + 2 + Lane() / 16));
+        const u32 a[4] = {Rounded(low[0], low[2]), Rounded(low[1], low[3]),
+                          Rounded(high[0], high[2]), Rounded(high[1], high[3])};
+        LAGOON_UNROLL
+        for (u32 n = 0; n < kN; ++n) {
+          Mma<Bf16>(sums_[m][2 * n], a, b[n][0], b[n][1]);
+          Mma<Bf16>(sums_[m][2 * n + 1], a, b[n][2], b[n][3]);
+        }
       }
     }
   }
 
-  /// Calls put(row, column, sum) for every sum of the thread.
+  /// Calls put(slice, row, column, sum) for every sum of the thread.
   template <typename Put>
   LAGOON_DEVICE void ForEach(Put& put) const {
     LAGOON_UNROLL
@@ -50,7 +69,7 @@ class TensorSums {
       for (u32 n = 0; n < 2 * kN; ++n) {
         LAGOON_UNROLL
         for (u32 i = 0; i < 4; ++i) {
-          put(FirstRow() + m * 16 + Lane() / 4 + i / 2 * 8,
+          put(Slice(), FirstRow() + m * 16 + Lane() / 4 + i / 2 * 8,
               FirstColumn() + n * 8 + Lane() % 4 * 2 + i % 2, sums_[m][n][i]);
         }
       }
@@ -58,59 +77,56 @@ class TensorSums {
   }
 
  private:
-  static constexpr u32 kWarpColumns = kBodyThreads / 32 / kWarpRows;
-  static constexpr u32 kM = kRows / kWarpRows / 16;  // groups of 16 rows per warp
+  static constexpr u32 kMmaDepth = 16;
+  static constexpr u32 kRowChunks = RowChunks<float>(kTile);
+  static constexpr u32 kColumnChunks = RowChunks<Weight>(kTile);
+  static constexpr u32 kWarps = kBodyThreads / 32 / kTile.slices;  // of a slice
+  static constexpr u32 kWarpColumns = kWarps / kWarpRows;
+  static constexpr u32 kM = kTile.rows / kWarpRows / 16;  // groups of 16 rows per warp
   static constexpr u32 kN =
-      kColumns / kWarpColumns / 16;  // groups of 16 columns, two products each
-  static_assert(kM * kWarpRows * 16 == kRows && kN * kWarpColumns * 16 == kColumns);
+      kTile.columns / kWarpColumns / 16;  // groups of 16 columns, two products each
+  static_assert(kM * kWarpRows * 16 == kTile.rows && kN * kWarpColumns * 16 == kTile.columns);
+  static_assert(kTile.depth % (kMmaDepth * kTile.slices) == 0);
 
   static LAGOON_DEVICE u32 Lane() { return threadIdx.x % 32; }
-  static LAGOON_DEVICE u32 FirstRow() { return threadIdx.x / 32 / kWarpColumns * kM * 16; }
+  static LAGOON_DEVICE u32 Slice() { return threadIdx.x / 32 / kWarps; }
+  static LAGOON_DEVICE u32 FirstRow() { return threadIdx.x / 32 % kWarps / kWarpColumns * kM * 16; }
   static LAGOON_DEVICE u32 FirstColumn() { return threadIdx.x / 32 % kWarpColumns * kN * 16; }
-
-  LAGOON_DEVICE void Multiply(u32 m, u32 (&a)[4], u32 (&b)[kN][4]) {
-    LAGOON_UNROLL
-    for (u32 n = 0; n < kN; ++n) {
-      MultiplyAdd(sums_[m][2 * n], a, b[n][0], b[n][1], Number{});
-      MultiplyAdd(sums_[m][2 * n + 1], a, b[n][2], b[n][3], Number{});
-    }
+  static LAGOON_DEVICE u32 Rounded(u32 low, u32 high) {
+    return PackHalves<Bf16>(__uint_as_float(low), __uint_as_float(high));
   }
-
-  template <typename Half>
-  static LAGOON_DEVICE void MultiplyAdd(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, Half) {
-    Mma<Half>(d, a, b0, b1);
-  }
-  static LAGOON_DEVICE void MultiplyAdd(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, float) {
-    const u32 rounded[4] = {Tf32(a[0]), Tf32(a[1]), Tf32(a[2]), Tf32(a[3])};
-    MmaTf32(d, rounded, Tf32(b0), Tf32(b1));
-  }
-  static LAGOON_DEVICE u32 Tf32(u32 bits) { return ToTf32(__uint_as_float(bits)); }
 
   float sums_[kM][2 * kN][4] = {};
 };
 
-/// Sums in true fp32: a thread has every 16th row and column of a 64x64 tile.
+/// Sums in true fp32. A warp has 4 x 8 threads; a thread has every 4th row and every 8th column of
+/// its warp's part of the tile.
+template <ConvTile kTile, u32 kWarpRows>
 class ExactSums {
  public:
-  using Element = float;
+  using Weight = float;
+  static constexpr ConvTile kShape = kTile;
 
   LAGOON_DEVICE void Step(const unsigned char* rows, const unsigned char* columns) {
     LAGOON_UNROLL
-    for (u32 chunk = 0; chunk < 4; ++chunk) {
-      float4 a[4];
+    for (u32 i = 0; i < kChunks / kTile.slices; ++i) {
+      const u32 chunk = i * kTile.slices + Slice();
       LAGOON_UNROLL
-      for (u32 i = 0; i < 4; ++i) {
-        a[i] = *reinterpret_cast<const float4*>(rows + ConvSlot(Row(i), chunk));
-      }
-      LAGOON_UNROLL
-      for (u32 j = 0; j < 4; ++j) {
-        const auto b = *reinterpret_cast<const float4*>(columns + ConvSlot(Column(j), chunk));
+      for (u32 half = 0; half < 2; ++half) {
+        float2 a[kM];
         LAGOON_UNROLL
-        for (u32 i = 0; i < 4; ++i) {
-          sums_[i][j] += a[i].x * b.x;
-          sums_[i][j] += a[i].y * b.y;
-          sums_[i][j] += a[i].z * b.z;
-          sums_[i][j] += a[i].w * b.w;
+        for (u32 m = 0; m < kM; ++m) {
+          a[m] =
+              *reinterpret_cast<const float2*>(rows + ConvSlot<kChunks>(Row(m), chunk) + half * 8);
+        }
+        LAGOON_UNROLL
+        for (u32 n = 0; n < kN; ++n) {
+          const auto b = *reinterpret_cast<const float2*>(
+              columns + ConvSlot<kChunks>(Column(n), chunk) + half * 8);
+          LAGOON_UNROLL
+          for (u32 m = 0; m < kM; ++m) sums_[m][n] += a[m].x * b.x;
+          LAGOON_UNROLL
+          for (u32 m = 0; m < kM; ++m) sums_[m][n] += a[m].y * b.y;
         }
       }
     }
@@ -119,26 +135,75 @@ class ExactSums {
   template <typename Put>
   LAGOON_DEVICE void ForEach(Put& put) const {
     LAGOON_UNROLL
-    for (u32 i = 0; i < 4; ++i) {
+    for (u32 m = 0; m < kM; ++m) {
       LAGOON_UNROLL
-      for (u32 j = 0; j < 4; ++j) put(Row(i), Column(j), sums_[i][j]);
+      for (u32 n = 0; n < kN; ++n) put(Slice(), Row(m), Column(n), sums_[m][n]);
     }
   }
 
  private:
-  static LAGOON_DEVICE u32 Row(u32 i) { return threadIdx.x / 16 + i * 16; }
-  static LAGOON_DEVICE u32 Column(u32 j) { return threadIdx.x % 16 + j * 16; }
+  static constexpr u32 kChunks = RowChunks<float>(kTile);
+  static constexpr u32 kWarps = kBodyThreads / 32 / kTile.slices;  // of a slice
+  static constexpr u32 kWarpColumns = kWarps / kWarpRows;
+  static constexpr u32 kM = kTile.rows / kWarpRows / 4, kN = kTile.columns / kWarpColumns / 8;
+  static_assert(kM * kWarpRows * 4 == kTile.rows && kN * kWarpColumns * 8 == kTile.columns);
+  static_assert(kChunks % kTile.slices == 0);
 
-  float sums_[4][4] = {};
+  static LAGOON_DEVICE u32 Slice() { return threadIdx.x / 32 / kWarps; }
+  static LAGOON_DEVICE u32 Row(u32 m) {
+    return threadIdx.x / 32 % kWarps / kWarpColumns * kM * 4 + threadIdx.x % 32 / 8 + m * 4;
+  }
+  static LAGOON_DEVICE u32 Column(u32 n) {
+    return threadIdx.x / 32 % kWarpColumns * kN * 8 + threadIdx.x % 8 + n * 8;
+  }
+
+  float sums_[kM][kN] = {};
 };
 
-/// Copies a thread's chunks of one operand into a stage: chunk threadIdx.x % 4 of every 64th row.
-template <typename Element, u32 kRows>
+/// Where the window of an output pixel begins, perhaps outside of the image.
+struct ConvPlace {
+  i32 top, left;
+  i64 base;  // of the first tap's first channel, in elements of x
+};
+
+/// True if a tap of the window lies in the image.
+LAGOON_DEVICE bool IsInside(const ImageWindow& window, i32 top, i32 left, u32 tap_h, u32 tap_w) {
+  // Above and left of the image the unsigned numbers are huge.
+  return static_cast<u32>(top) + tap_h * window.dilation_h < window.height &&
+         static_cast<u32>(left) + tap_w * window.dilation_w < window.width;
+}
+
+/// From the first tap's first channel to this one's, in elements of x.
+LAGOON_DEVICE i64 OffsetOf(const ConvArgs& args, u32 tap_h, u32 tap_w, u32 channel) {
+  const ImageWindow& window = args.window;
+  return (i64{tap_h * window.dilation_h} * window.width + tap_w * window.dilation_w) *
+             args.channels +
+         channel;
+}
+
+/// Copies a chunk whose elements do not lie beside each other: each has a tap, found by divisions.
+/// Inlined, their constants would take registers from all other convolutions.
+LAGOON_DEVICE_CALL void CopyChunk(const ConvArgs& args, u32 depth, ConvPlace place,
+                                  unsigned char* slot) {
+  const float* const x = static_cast<const float*>(args.x);
+  LAGOON_NO_UNROLL
+  for (u32 e = 0; e < kConvChunkBytes / sizeof(float); ++e, ++depth) {
+    const u32 taps = depth / args.channels;
+    const u32 tap_h = taps / args.window.kernel_w, tap_w = taps % args.window.kernel_w;
+    const bool there =
+        depth < args.depth && IsInside(args.window, place.top, place.left, tap_h, tap_w);
+    const i64 at = place.base + OffsetOf(args, tap_h, tap_w, depth % args.channels);
+    CopyAsync4(slot + e * sizeof(float), there ? x + at : x, there ? sizeof(float) : 0);
+  }
+}
+
+/// Copies a thread's chunks of x into a stage: one chunk of every kApart-th row.
+template <ConvTile kTile>
 class ConvPixels {
  public:
   /// `step`: the first one that will be loaded.
   LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0, u32 step)
-      : args_(args), depth_((step * 4 + threadIdx.x % 4) * kElements) {
+      : args_(args), depth_(step * kTile.depth + threadIdx.x % kChunks * kElements) {
     const ImageWindow& window = args.window;
     const u32 taps = depth_ / args.channels;
     channel_ = depth_ % args.channels;
@@ -146,7 +211,7 @@ class ConvPixels {
     tap_h_ = taps / window.kernel_w;
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
-      const u32 pixel = row0 + threadIdx.x / 4 + i * 64;
+      const u32 pixel = row0 + threadIdx.x / kChunks + i * kApart;
       const u32 column = pixel % window.out_width;
       const u32 row = pixel / window.out_width % window.out_height;
       const u32 image = pixel / window.out_width / window.out_height;
@@ -154,29 +219,29 @@ class ConvPixels {
       top_[i] =
           pixel < args.pixels ? static_cast<i32>(row * window.stride_h - window.pad_top) : kOutside;
       left_[i] = static_cast<i32>(column * window.stride_w - window.pad_left);
-      base_[i] = u64{image} * window.height * window.width * args.channels;
+      base_[i] = i64{image} * window.height * window.width * args.channels +
+                 (i64{top_[i]} * window.width + left_[i]) * args.channels;
     }
   }
 
   /// Begins to copy the next step.
   LAGOON_DEVICE void Load(unsigned char* stage) {
+    const i64 tap = OffsetOf(args_, tap_h_, tap_w_, channel_);
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
-      unsigned char* const slot = stage + ConvSlot(threadIdx.x / 4 + i * 64, threadIdx.x % 4);
+      unsigned char* const slot =
+          stage + ConvSlot<kChunks>(threadIdx.x / kChunks + i * kApart, threadIdx.x % kChunks);
       if (args_.chunks != 0) {
-        const Element* const x = AtTap(i);
-        CopyAsync16(slot, x == nullptr ? args_.x : x, x == nullptr ? 0 : kConvChunkBytes);
+        const bool there =
+            depth_ < args_.depth && IsInside(args_.window, top_[i], left_[i], tap_h_, tap_w_);
+        CopyAsync16(slot, there ? X() + base_[i] + tap : X(), there ? kConvChunkBytes : 0);
       } else {
-        Element* const elements = reinterpret_cast<Element*>(slot);
-        LAGOON_NO_UNROLL
-        for (u32 e = 0; e < kElements; ++e) {
-          const Element* const x = At(i, depth_ + e);
-          elements[e] = x == nullptr ? Element{} : *x;
-        }
+        CopyChunk(args_, depth_, {top_[i], left_[i], base_[i]}, slot);
       }
     }
-    depth_ += 4 * kElements;
-    channel_ += 4 * kElements;
+    depth_ += kTile.depth;
+    if (args_.chunks == 0) return;
+    channel_ += kTile.depth;
     while (channel_ >= args_.channels) {
       channel_ -= args_.channels;
       if (++tap_w_ == args_.window.kernel_w) {
@@ -187,114 +252,104 @@ class ConvPixels {
   }
 
  private:
-  static constexpr u32 kElements = kConvChunkBytes / sizeof(Element);
-  static constexpr u32 kShare = kRows / 64;
+  static constexpr u32 kElements = kConvChunkBytes / sizeof(float);
+  static constexpr u32 kChunks = RowChunks<float>(kTile);
+  static constexpr u32 kApart = kBodyThreads / kChunks;
+  static constexpr u32 kShare = kTile.rows / kApart;
   static constexpr i32 kOutside = -(1 << 30);
+  static_assert(kShare * kApart == kTile.rows);
 
-  /// The chunk at depth_. Null for padding and behind the depth.
-  LAGOON_DEVICE const Element* AtTap(u32 i) const {
-    const ImageWindow& window = args_.window;
-    const u32 h = static_cast<u32>(top_[i]) + tap_h_ * window.dilation_h;
-    const u32 w = static_cast<u32>(left_[i]) + tap_w_ * window.dilation_w;
-    // Above and left of the image the unsigned numbers are huge.
-    if (depth_ >= args_.depth || h >= window.height || w >= window.width) return nullptr;
-    return static_cast<const Element*>(args_.x) + base_[i] +
-           (u64{h} * window.width + w) * args_.channels + channel_;
-  }
-
-  /// The same for any depth, with divisions.
-  LAGOON_DEVICE const Element* At(u32 i, u32 depth) const {
-    const ImageWindow& window = args_.window;
-    const u32 row_depth = window.kernel_w * args_.channels;
-    const u32 r = depth / row_depth, in_row = depth % row_depth;
-    const u32 h = static_cast<u32>(top_[i]) + r * window.dilation_h;
-    const u32 w = static_cast<u32>(left_[i]) + in_row / args_.channels * window.dilation_w;
-    if (depth >= args_.depth || h >= window.height || w >= window.width) return nullptr;
-    return static_cast<const Element*>(args_.x) + base_[i] +
-           (u64{h} * window.width + w) * args_.channels + in_row % args_.channels;
-  }
+  LAGOON_DEVICE const float* X() const { return static_cast<const float*>(args_.x); }
 
   const ConvArgs& args_;
   // The thread's chunk of the next step: its place in the depth, which is a tap and a channel.
   u32 depth_, tap_h_, tap_w_, channel_;
   i32 top_[kShare], left_[kShare];
-  u64 base_[kShare];
+  i64 base_[kShare];  // where the first tap begins, perhaps outside of the image
 };
 
-template <typename Element, u32 kColumns>
+template <typename Weight, ConvTile kTile>
 LAGOON_DEVICE void LoadWeights(const ConvArgs& args, u32 column0, u32 step, unsigned char* stage) {
-  constexpr u32 kElements = kConvChunkBytes / sizeof(Element);
-  const u32 chunk = threadIdx.x % 4, depth = (step * 4 + chunk) * kElements;
+  constexpr u32 kChunks = RowChunks<Weight>(kTile);
+  const u32 chunk = threadIdx.x % kChunks;
+  const u32 depth = step * kTile.depth + chunk * (kConvChunkBytes / sizeof(Weight));
+  const Weight* const weights = static_cast<const Weight*>(args.weights);
   LAGOON_UNROLL
-  for (u32 row = threadIdx.x / 4; row < kColumns; row += 64) {
+  for (u32 row = threadIdx.x / kChunks; row < kTile.columns; row += kBodyThreads / kChunks) {
     const u32 column = column0 + row;
     const bool there = column < args.out_channels && depth < args.weight_pitch;
-    const Element* const weights = static_cast<const Element*>(args.weights);
-    CopyAsync16(stage + ConvSlot(row, chunk),
+    CopyAsync16(stage + ConvSlot<kChunks>(row, chunk),
                 there ? weights + u64{column} * args.weight_pitch + depth : weights,
                 there ? kConvChunkBytes : 0);
   }
 }
 
-template <u32 kColumns>
+/// Puts sums into shared memory, a tile for each slice.
+template <ConvTile kTile>
 struct PutSum {
-  static constexpr u32 kPitch = kColumns + 4;  // avoids the banks of the row above
+  static constexpr u32 kPitch = ConvSumPitch(kTile.columns);
+  static constexpr u32 kApart = kTile.rows * kPitch;  // from one slice to the next
   float* tile;
 
-  LAGOON_DEVICE void operator()(u32 row, u32 column, float sum) {
-    tile[row * kPitch + column] = sum;
+  LAGOON_DEVICE void operator()(u32 slice, u32 row, u32 column, float sum) {
+    tile[slice * kApart + row * kPitch + column] = sum;
   }
 };
 
-/// Writes a tile of sums from shared memory to y.
-template <typename Element, u32 kRows, u32 kColumns>
+/// Adds the sums of the slices, which lie in shared memory, and writes the tile to y.
+template <ConvTile kTile>
 LAGOON_DEVICE void WriteTile(const ConvArgs& args, u32 row0, u32 column0, u64 split,
                              const float* tile) {
-  constexpr u32 kPitch = PutSum<kColumns>::kPitch;
-  if (args.half_y == 0 && args.out_channels % 4 == 0) {
-    float* const y = static_cast<float*>(args.y) + split * args.pixels * args.out_channels;
+  constexpr u32 kPitch = PutSum<kTile>::kPitch, kApart = PutSum<kTile>::kApart;
+  float* const y = static_cast<float*>(args.y) + split * args.pixels * args.out_channels;
+  if (args.out_channels % 4 == 0) {
     LAGOON_NO_UNROLL
-    for (u32 i = threadIdx.x * 4; i < kRows * kColumns; i += kBodyThreads * 4) {
-      const u32 row = row0 + i / kColumns, column = column0 + i % kColumns;
+    for (u32 i = threadIdx.x * 4; i < kTile.rows * kTile.columns; i += kBodyThreads * 4) {
+      const u32 row = row0 + i / kTile.columns, column = column0 + i % kTile.columns;
       if (row >= args.pixels || column >= args.out_channels) continue;
       const u64 at = u64{row} * args.out_channels + column;
-      const float4 sum =
-          *reinterpret_cast<const float4*>(tile + i / kColumns * kPitch + i % kColumns);
+      const float* const sums = tile + i / kTile.columns * kPitch + i % kTile.columns;
+      float4 sum = *reinterpret_cast<const float4*>(sums);
+      LAGOON_UNROLL
+      for (u32 slice = 1; slice < kTile.slices; ++slice) {
+        const auto part = *reinterpret_cast<const float4*>(sums + slice * kApart);
+        sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+      }
       *reinterpret_cast<float4*>(y + at) = FinishedFour(args.epilogue, sum, column, at);
     }
     return;
   }
   LAGOON_NO_UNROLL
-  for (u32 i = threadIdx.x; i < kRows * kColumns; i += kBodyThreads) {
-    const u32 row = row0 + i / kColumns, column = column0 + i % kColumns;
+  for (u32 i = threadIdx.x; i < kTile.rows * kTile.columns; i += kBodyThreads) {
+    const u32 row = row0 + i / kTile.columns, column = column0 + i % kTile.columns;
     if (row >= args.pixels || column >= args.out_channels) continue;
     const u64 at = u64{row} * args.out_channels + column;
-    const float sum = tile[i / kColumns * kPitch + i % kColumns];
-    const float y = Finished(args.epilogue, sum, column, at);
-    if (args.half_y != 0) {
-      static_cast<Element*>(args.y)[at] = FromFloat<Element>(y);
-    } else {
-      static_cast<float*>(args.y)[split * args.pixels * args.out_channels + at] = y;
-    }
+    const float* const sums = tile + i / kTile.columns * kPitch + i % kTile.columns;
+    float sum = sums[0];
+    LAGOON_UNROLL
+    for (u32 slice = 1; slice < kTile.slices; ++slice) sum += sums[slice * kApart];
+    y[at] = Finished(args.epilogue, sum, column, at);
   }
 }
 
-template <typename Sums, u32 kRows, u32 kColumns>
+template <typename Sums>
 LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
                         const BlockControl& control) {
-  using Element = typename Sums::Element;
-  constexpr u32 kStageBytes = (kRows + kColumns) * kConvRowBytes;
+  using Weight = typename Sums::Weight;
+  constexpr ConvTile kTile = Sums::kShape;
+  constexpr u32 kRowsBytes = kTile.rows * kTile.depth * sizeof(float);
+  constexpr u32 kStageBytes = kRowsBytes + kTile.columns * kTile.depth * sizeof(Weight);
   const u32 per_split = args.row_tiles * args.column_tiles;
   const u32 split = tile / per_split;
-  const u32 row0 = tile % per_split / args.column_tiles * kRows;
-  const u32 column0 = tile % args.column_tiles * kColumns;
+  const u32 row0 = tile % per_split / args.column_tiles * kTile.rows;
+  const u32 column0 = tile % args.column_tiles * kTile.columns;
   const u32 first = split * args.steps;
-  ConvPixels<Element, kRows> pixels(args, row0, first);
+  ConvPixels<kTile> pixels(args, row0, first);
   const auto load = [&](u32 step) {
     if (step < args.steps) {
       unsigned char* const stage = shared + step % kConvStages * kStageBytes;
       pixels.Load(stage);  // the calls come in the order of the steps
-      LoadWeights<Element, kColumns>(args, column0, first + step, stage + kRows * kConvRowBytes);
+      LoadWeights<Weight, kTile>(args, column0, first + step, stage + kRowsBytes);
     }
     CommitCopies();  // also for no copies, so that there is one group per step
   };
@@ -315,20 +370,21 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
     }
     load(step + kConvStages - 1);
     const unsigned char* const stage = shared + step % kConvStages * kStageBytes;
-    sums.Step(stage, stage + kRows * kConvRowBytes);
+    sums.Step(stage, stage + kRowsBytes);
   }
   WaitCopies<0>();
-  if (control.SyncShouldLeave()) return false;
-  PutSum<kColumns> put{reinterpret_cast<float*>(shared)};
+  const bool leave = control.ShouldLeave();  // used behind the next barriers, which hide the wait
+  __syncthreads();                           // the last stage is free
+  PutSum<kTile> put{reinterpret_cast<float*>(shared)};
   sums.ForEach(put);
-  __syncthreads();
-  WriteTile<Element, kRows, kColumns>(args, row0, column0, split, put.tile);
+  if (__syncthreads_or(leave)) return false;
+  WriteTile<kTile>(args, row0, column0, split, put.tile);
   return true;
 }
 
 LAGOON_DEVICE bool SplitSumBody(const SplitSumArgs& args, u32 tile, unsigned char* /*shared*/,
                                 const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   if (args.channels % 4 == 0) {
     LAGOON_NO_UNROLL

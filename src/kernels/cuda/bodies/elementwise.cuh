@@ -9,7 +9,7 @@ namespace lagoon::cuda {
 /// x and y must be aligned to 16 bytes.
 LAGOON_DEVICE bool UnaryBody(const UnaryArgs& args, u32 tile, unsigned char* /*shared*/,
                              const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const auto op = static_cast<UnaryOp>(args.op);
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL
@@ -36,7 +36,7 @@ LAGOON_DEVICE bool UnaryBody(const UnaryArgs& args, u32 tile, unsigned char* /*s
 
 LAGOON_DEVICE bool BinaryBody(const BinaryArgs& args, u32 tile, unsigned char* /*shared*/,
                               const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL
   for (u32 i = tile * kElementTile + threadIdx.x; i < end; i += kBodyThreads) {
@@ -87,7 +87,7 @@ LAGOON_DEVICE_CALL void CopyFinished(const StridedCopyArgs& args, u32 begin, u32
 
 LAGOON_DEVICE bool StridedCopyBody(const StridedCopyArgs& args, u32 tile, unsigned char* /*shared*/,
                                    const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   if (args.finished != 0) {
@@ -158,7 +158,7 @@ struct GatherElements {
 
 LAGOON_DEVICE bool GatherBody(const GatherArgs& args, u32 tile, unsigned char* /*shared*/,
                               const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   ByElementBytes<GatherElements>(args, begin, end);
@@ -191,7 +191,7 @@ struct ConcatElements {
 
 LAGOON_DEVICE bool ConcatBody(const ConcatArgs& args, u32 tile, unsigned char* /*shared*/,
                               const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   ByElementBytes<ConcatElements>(args, begin, end);
@@ -221,7 +221,7 @@ struct TakeElements {
 
 LAGOON_DEVICE bool TakeBody(const TakeArgs& args, u32 tile, unsigned char* /*shared*/,
                             const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   ByElementBytes<TakeElements>(args, begin, end);
@@ -230,7 +230,7 @@ LAGOON_DEVICE bool TakeBody(const TakeArgs& args, u32 tile, unsigned char* /*sha
 
 LAGOON_DEVICE bool ChannelAffineBody(const ChannelAffineArgs& args, u32 tile,
                                      unsigned char* /*shared*/, const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 channels = args.ends[args.parts - 1];
   const u32 end = Min(args.count, (tile + 1) * kElementTile);
   LAGOON_NO_UNROLL

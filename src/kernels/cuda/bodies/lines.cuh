@@ -13,11 +13,13 @@ LAGOON_DEVICE bool SoftmaxBody(const SoftmaxArgs& args, u32 tile, unsigned char*
   const Line line(at, tile / args.pieces);
   const float* const x = args.x + line.start;
   float max = -Infinity(), sum = 0;
+  bool leave = false;
+  if (!control.SyncShouldStart()) return false;
   LAGOON_NO_UNROLL
   for (u32 pass = 0; pass < 2; ++pass) {
     LAGOON_NO_UNROLL
     for (u32 begin = 0; begin < at.axis; begin += at.chunk) {
-      if (control.SyncShouldLeave()) return false;
+      if (begin != 0 && control.SyncShouldLeave()) return false;
       if (!line.there) continue;
       const u32 end = Min(at.axis, begin + at.chunk);
       for (u32 i = begin + line.part; i < end; i += at.parts) {
@@ -32,10 +34,11 @@ LAGOON_DEVICE bool SoftmaxBody(const SoftmaxArgs& args, u32 tile, unsigned char*
     if (pass == 0) {
       max = CombineLine(at, line, Combine::kMax, max, sums);
     } else {
+      leave = control.ShouldLeave();  // the sum hides how long that takes
       sum = CombineLine(at, line, Combine::kSum, sum, sums);
     }
   }
-  if (control.SyncShouldLeave()) return false;
+  if (__syncthreads_or(leave)) return false;
   if (!line.there) return true;
   const u32 begin = tile % args.pieces * at.chunk, end = Min(at.axis, begin + at.chunk);
   const float log_sum = args.log != 0 ? logf(sum) : 0, reciprocal = 1 / sum;
@@ -55,13 +58,15 @@ LAGOON_DEVICE bool NormalizeBody(const NormalizeArgs& args, u32 tile, unsigned c
   const float* const x = args.x + line.start;
   const float size = static_cast<float>(at.axis);
   float mean = 0, variance = 0;
+  bool leave = false;
+  if (!control.SyncShouldStart()) return false;
   // The mean first: a variance as the sum of squares about the mean loses nothing to cancellation.
   LAGOON_NO_UNROLL
   for (u32 pass = args.center != 0 ? 0 : 1; pass < 2; ++pass) {
     float sum = 0;
     LAGOON_NO_UNROLL
     for (u32 begin = 0; begin < at.axis; begin += at.chunk) {
-      if (control.SyncShouldLeave()) return false;
+      if (begin != 0 && control.SyncShouldLeave()) return false;
       if (!line.there) continue;
       const u32 end = Min(at.axis, begin + at.chunk);
       for (u32 i = begin + line.part; i < end; i += at.parts) {
@@ -69,6 +74,7 @@ LAGOON_DEVICE bool NormalizeBody(const NormalizeArgs& args, u32 tile, unsigned c
         sum += pass == 0 ? value : value * value;
       }
     }
+    leave = control.ShouldLeave();  // the sum hides how long that takes
     const float all = CombineLine(at, line, Combine::kSum, sum, sums) / size;
     if (pass == 0) {
       mean = all;
@@ -76,7 +82,7 @@ LAGOON_DEVICE bool NormalizeBody(const NormalizeArgs& args, u32 tile, unsigned c
       variance = all;
     }
   }
-  if (control.SyncShouldLeave()) return false;
+  if (__syncthreads_or(leave)) return false;
   if (!line.there) return true;
   const float factor = 1 / sqrtf(variance + args.epsilon);
   const u32 begin = tile % args.pieces * at.chunk, end = Min(at.axis, begin + at.chunk);
@@ -97,9 +103,10 @@ LAGOON_DEVICE bool ReduceBody(const ReduceArgs& args, u32 tile, unsigned char* s
   const Line line(at, tile);
   const auto how = static_cast<Combine>(args.combine);
   float value = how == Combine::kSum ? 0 : how == Combine::kMax ? -Infinity() : Infinity();
+  if (!control.SyncShouldStart()) return false;
   LAGOON_NO_UNROLL
   for (u32 begin = 0; begin < at.axis; begin += at.chunk) {
-    if (control.SyncShouldLeave()) return false;
+    if (begin != 0 && control.SyncShouldLeave()) return false;
     if (!line.there) continue;
     const u32 end = Min(at.axis, begin + at.chunk);
     for (u32 i = begin + line.part; i < end; i += at.parts) {

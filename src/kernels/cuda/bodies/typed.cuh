@@ -141,7 +141,7 @@ LAGOON_DEVICE_CALL void CastAny(const CastArgs& args, u32 begin, u32 end) {
 
 LAGOON_DEVICE bool CastBody(const CastArgs& args, u32 tile, unsigned char* /*shared*/,
                             const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   const u32 end = Min(args.count, begin + kElementTile);
   const auto from = static_cast<ElementType>(args.from), to = static_cast<ElementType>(args.to);
@@ -184,7 +184,7 @@ LAGOON_DEVICE_CALL void TypedBinaryElements(const TypedBinaryArgs& args, u32 beg
 
 LAGOON_DEVICE bool TypedBinaryBody(const TypedBinaryArgs& args, u32 tile, unsigned char* /*shared*/,
                                    const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   TypedBinaryElements(args, begin, Min(args.count, begin + kElementTile));
   return true;
@@ -216,7 +216,7 @@ LAGOON_DEVICE_CALL void TypedUnaryElements(const TypedUnaryArgs& args, u32 begin
 
 LAGOON_DEVICE bool TypedUnaryBody(const TypedUnaryArgs& args, u32 tile, unsigned char* /*shared*/,
                                   const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   TypedUnaryElements(args, begin, Min(args.count, begin + kElementTile));
   return true;
@@ -242,7 +242,7 @@ LAGOON_DEVICE_CALL void WhereAny(const WhereArgs& args, u32 begin, u32 end) {
 
 LAGOON_DEVICE bool WhereBody(const WhereArgs& args, u32 tile, unsigned char* /*shared*/,
                              const BlockControl& control) {
-  if (control.SyncShouldLeave()) return false;
+  if (!control.SyncShouldStart()) return false;
   const u32 begin = tile * kElementTile;
   WhereAny(args, begin, Min(args.count, begin + kElementTile));
   return true;

@@ -64,9 +64,10 @@ LAGOON_DEVICE bool WalkWindows(const WindowWalk& walk, const float* x, u32 tile,
   }
   u32 row = 0, column = 0;
   const u32 taps = walk.window.kernel_h * walk.window.kernel_w;
+  if (!control.SyncShouldStart()) return false;
   LAGOON_NO_UNROLL
   for (u32 begin = 0; begin < taps; begin += walk.taps_per_check) {
-    if (control.SyncShouldLeave()) return false;
+    if (begin != 0 && control.SyncShouldLeave()) return false;
     const u32 count = Min(taps - begin, walk.taps_per_check);
     LAGOON_NO_UNROLL
     for (u32 i = 0; i < count; ++i) {
@@ -74,7 +75,7 @@ LAGOON_DEVICE bool WalkWindows(const WindowWalk& walk, const float* x, u32 tile,
       if (++column == walk.window.kernel_w) column = 0, ++row;
     }
   }
-  return !control.SyncShouldLeave();
+  return true;
 }
 
 struct PoolStep {

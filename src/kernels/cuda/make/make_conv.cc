@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "kernels/checks.h"
 #include "kernels/cuda/make/make.h"
@@ -13,65 +15,96 @@ namespace lagoon::cuda {
 namespace {
 
 constexpr char kName[] = "conv2d";
-/// Least steps of a split: with fewer, the sums cost more than the products.
-constexpr u32 kMinSplitSteps = 8;
 constexpr u32 kMaxSplits = 16;
 
-struct Tile {
-  BodyId body;
+/// A body, and how many products a multiprocessor computes with it in a cycle.
+struct Body {
+  BodyId id;
   Math math;
-  u32 rows, columns;
+  ConvTile tile;
+  double products;
 };
 
-// The largest first.
-constexpr Tile kTiles[] = {
-    {BodyId::kConv128x128Tf32, Math::kTf32, 128, 128},
-    {BodyId::kConv128x128Bf16, Math::kBf16, 128, 128},
-    {BodyId::kConv128x128F16, Math::kF16, 128, 128},
-    {BodyId::kConv64x64Fp32, Math::kFp32, 64, 64},
-    {BodyId::kConv64x64Tf32, Math::kTf32, 64, 64},
-    {BodyId::kConv64x64Bf16, Math::kBf16, 64, 64},
-    {BodyId::kConv64x64F16, Math::kF16, 64, 64},
-    {BodyId::kConv64x32Tf32, Math::kTf32, 64, 32},
-    {BodyId::kConv64x32Bf16, Math::kBf16, 64, 32},
-    {BodyId::kConv64x32F16, Math::kF16, 64, 32},
+constexpr Body kBodies[] = {
+    {BodyId::kConv128x128Fp32, Math::kFp32, kConv128x128Fp32, 90},
+    {BodyId::kConv64x64Fp32, Math::kFp32, kConv64x64Fp32, 90},
+    {BodyId::kConv32x32Fp32, Math::kFp32, kConv32x32Fp32, 70},
+    {BodyId::kConv128x128Bf16, Math::kBf16, kConv128x128Bf16, 600},
+    {BodyId::kConv64x64Bf16, Math::kBf16, kConv64x64Bf16, 400},
+    {BodyId::kConv32x32Bf16, Math::kBf16, kConv32x32Bf16, 250},
 };
 
-bool IsHalf(Math math) { return math == Math::kBf16 || math == Math::kF16; }
-std::size_t OperandBytes(Math math) { return IsHalf(math) ? 2 : 4; }
+std::size_t WeightBytes(Math math) { return math == Math::kBf16 ? 2 : 4; }
 
 std::size_t Depth(const Conv2dSpec& spec) { return WindowTaps(spec.window) * spec.in_channels; }
 
 std::size_t WeightPitch(const Conv2dSpec& spec, Math math) {
-  const std::size_t chunk = kConvChunkBytes / OperandBytes(math);
+  const std::size_t chunk = kConvChunkBytes / WeightBytes(math);
   return (Depth(spec) + chunk - 1) / chunk * chunk;
 }
 
-u32 BlocksOf(const Tile& tile, std::size_t pixels, std::size_t channels) {
-  return TilesOf(pixels, tile.rows) * TilesOf(channels, tile.columns);
+/// How a convolution is cut into blocks.
+struct Cut {
+  Body body;
+  u32 row_tiles = 0, column_tiles = 0;
+  u32 splits = 1, steps = 0;  // parts of the depth; steps of each
+};
+
+Cut CutOf(const Conv2dSpec& spec, const Body& body, u32 splits) {
+  Cut cut{body};
+  cut.row_tiles = TilesOf(OutputPixels(spec.window), body.tile.rows);
+  cut.column_tiles = TilesOf(spec.out_channels, body.tile.columns);
+  const u32 steps = TilesOf(Depth(spec), body.tile.depth);
+  cut.steps = DivideUp(steps, std::min(splits, steps));
+  cut.splits = DivideUp(steps, cut.steps);
+  return cut;
 }
 
-/// The largest tile size that fills the GPU, otherwise the smallest one.
-Result<Tile> PickTile(const Conv2dSpec& spec, std::size_t pixels, const ConvOptions& options) {
-  const Tile* picked = nullptr;
-  for (const Tile& tile : kTiles) {
-    if (tile.math != options.math) continue;
-    if (options.tile_rows != 0) {
-      if (tile.rows == options.tile_rows && tile.columns == options.tile_columns) return tile;
+/// An estimate of the cycles that the cut takes on a GPU of the class of an H100. It ranks cuts; a
+/// factor of 1.5 either way changes few choices.
+double CyclesOf(const Conv2dSpec& spec, const Cut& cut, u32 multiprocessors) {
+  constexpr double kStart = 1500, kStep = 100;  // of a block: until it computes; barriers of a step
+  constexpr double kBytesOfOne = 40, kBytesOfAll = 2500;  // a cycle, from the L2 cache
+  constexpr double kSum = 10'000;                         // a second kernel
+  const ConvTile& tile = cut.body.tile;
+  const double depth = double{1} * cut.steps * tile.depth;
+  const double blocks = double{1} * cut.row_tiles * cut.column_tiles * cut.splits;
+  const double rounds = std::ceil(blocks / multiprocessors);
+  const double bytes =
+      depth * (tile.rows * 4.0 + tile.columns * static_cast<double>(WeightBytes(cut.body.math)));
+  const double products = depth * tile.rows * tile.columns / cut.body.products;
+  const double one = rounds * (std::max(products, bytes / kBytesOfOne) + kStep * cut.steps);
+  double cycles = kStart + std::max(one, blocks * bytes / kBytesOfAll);
+  if (cut.splits > 1) {
+    const double outputs = static_cast<double>(OutputPixels(spec.window)) * spec.out_channels;
+    cycles += kSum + 2 * 4 * outputs * cut.splits / kBytesOfAll;
+  }
+  return cycles;
+}
+
+/// The cheapest cut, or the one that `options` ask for.
+Result<Cut> PickCut(const Conv2dSpec& spec, const ConvOptions& options) {
+  std::optional<Cut> picked;
+  double least = 0;
+  for (const Body& body : kBodies) {
+    if (body.math != options.math) continue;
+    if (options.tile_rows != 0 &&
+        (body.tile.rows != options.tile_rows || body.tile.columns != options.tile_columns)) {
       continue;
     }
-    picked = &tile;
-    if (BlocksOf(tile, pixels, spec.out_channels) >= options.multiprocessors) break;
+    const u32 first = options.splits != 0 ? options.splits : 1;
+    const u32 last = options.splits != 0 ? options.splits : kMaxSplits;
+    for (u32 splits = first; splits <= last; ++splits) {
+      const Cut cut = CutOf(spec, body, splits);
+      const double cycles = CyclesOf(spec, cut, options.multiprocessors);
+      if (picked && cycles >= least) continue;
+      picked = cut;
+      least = cycles;
+    }
   }
-  if (picked != nullptr) return *picked;
+  if (picked) return *picked;
   return Unimplemented(kName, fmt::format("in tiles of {}x{} with math {}", options.tile_rows,
                                           options.tile_columns, static_cast<u32>(options.math)));
-}
-
-u32 PickSplits(u32 blocks, u32 steps, const ConvOptions& options) {
-  if (options.splits != 0) return std::min(options.splits, steps);
-  const u32 fill = options.multiprocessors / std::max(blocks, 1u);
-  return std::clamp(std::min(fill, steps / kMinSplitSteps), 1u, kMaxSplits);
 }
 
 /// Adds the operands of the epilogue; `base` is the offset of the epilogue in the arguments.
@@ -101,7 +134,7 @@ CudaKernel SumOf(const Conv2dSpec& spec, const EpilogueArgs& epilogue, u32 split
   return kernel;
 }
 
-Result<ConvArgs> ArgsOf(const Conv2dSpec& spec, const ConvOptions& options) {
+Result<ConvArgs> ArgsOf(const Conv2dSpec& spec, const Cut& cut) {
   LAGOON_ASSIGN_OR_RETURN(const EpilogueArgs epilogue, EpilogueOf(kName, spec.epilogue));
   ConvArgs args{};
   args.epilogue = epilogue;
@@ -110,10 +143,19 @@ Result<ConvArgs> ArgsOf(const Conv2dSpec& spec, const ConvOptions& options) {
   args.out_channels = spec.out_channels;
   args.pixels = U32(OutputPixels(spec.window));
   args.depth = U32(Depth(spec));
-  args.weight_pitch = U32(WeightPitch(spec, options.math));
-  args.chunks = spec.in_channels % (kConvChunkBytes / OperandBytes(options.math)) == 0 ? 1 : 0;
-  args.half_y = options.half_y ? 1 : 0;
+  args.weight_pitch = U32(WeightPitch(spec, cut.body.math));
+  args.chunks = spec.in_channels % (kConvChunkBytes / sizeof(float)) == 0 ? 1 : 0;
+  args.row_tiles = cut.row_tiles;
+  args.column_tiles = cut.column_tiles;
+  args.splits = cut.splits;
+  args.steps = cut.steps;
   return args;
+}
+
+/// Where number `k` of the depth lies in its row of packed weights. RoundedSums multiplies pairs of
+/// x that lie four apart.
+std::size_t PlaceOf(std::size_t k, Math math) {
+  return math == Math::kBf16 ? k / 8 * 8 + k % 4 * 2 + k / 4 % 2 : k;
 }
 
 }  // namespace
@@ -122,17 +164,8 @@ Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& optio
   Conv2dSpec exact = spec;  // every CPU supports this
   exact.precision = Precision::kFp32;
   LAGOON_ASSIGN_OR_RETURN(const Kernel cpu, MakeConv2d(exact));
-  if (options.half_y && !IsHalf(options.math)) return Invalid(kName, "half_y of fp32 operands");
-  LAGOON_ASSIGN_OR_RETURN(ConvArgs args, ArgsOf(spec, options));
-  LAGOON_ASSIGN_OR_RETURN(const Tile tile, PickTile(spec, args.pixels, options));
-  args.row_tiles = DivideUp(args.pixels, tile.rows);
-  args.column_tiles = DivideUp(args.out_channels, tile.columns);
-  const u32 tiles = args.row_tiles * args.column_tiles;
-  const u32 steps = TilesOf(args.depth, U32(kConvRowBytes / OperandBytes(options.math)));
-  // Sums of parts are fp32 only.
-  const u32 wanted = options.half_y ? 1 : PickSplits(tiles, steps, options);
-  args.steps = DivideUp(steps, wanted);
-  args.splits = DivideUp(steps, args.steps);
+  LAGOON_ASSIGN_OR_RETURN(const Cut cut, PickCut(spec, options));
+  LAGOON_ASSIGN_OR_RETURN(ConvArgs args, ArgsOf(spec, cut));
   CudaConv conv;
   const std::size_t count = std::size_t{args.pixels} * args.out_channels;
   if (args.splits > 1) {
@@ -142,9 +175,9 @@ Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& optio
   }
   CudaKernel& kernel = conv.product;
   kernel.name = kName;
-  kernel.body = tile.body;
-  kernel.blocks = tiles * args.splits;
-  kernel.shared_bytes = ConvSharedBytes(tile.rows, tile.columns);
+  kernel.body = cut.body.id;
+  kernel.blocks = args.row_tiles * args.column_tiles * args.splits;
+  kernel.shared_bytes = ConvSharedBytes(cut.body.tile, U32(WeightBytes(options.math)));
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ConvArgs, x), offsetof(ConvArgs, weights)};
   if (!conv.sum) AddEpilogueInputs(spec, offsetof(ConvArgs, epilogue), kernel);
@@ -155,11 +188,11 @@ Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& optio
 }
 
 std::size_t PackedCudaWeightBytes(const Conv2dSpec& spec, Math math) {
-  return spec.out_channels * WeightPitch(spec, math) * OperandBytes(math);
+  return spec.out_channels * WeightPitch(spec, math) * WeightBytes(math);
 }
 
 void PackCudaWeights(const Conv2dSpec& spec, Math math, const float* weights, void* packed) {
-  const std::size_t pitch = WeightPitch(spec, math), bytes = OperandBytes(math);
+  const std::size_t pitch = WeightPitch(spec, math), bytes = WeightBytes(math);
   const std::size_t taps = WindowTaps(spec.window), channels = spec.in_channels;
   auto* const to = static_cast<std::byte*>(packed);
   std::memset(to, 0, PackedCudaWeightBytes(spec, math));
@@ -167,12 +200,9 @@ void PackCudaWeights(const Conv2dSpec& spec, Math math, const float* weights, vo
     for (std::size_t tap = 0; tap < taps; ++tap) {
       for (std::size_t c = 0; c < channels; ++c) {
         const float value = weights[(n * channels + c) * taps + tap];
-        std::byte* const at = to + (n * pitch + tap * channels + c) * bytes;
+        std::byte* const at = to + (n * pitch + PlaceOf(tap * channels + c, math)) * bytes;
         if (math == Math::kBf16) {
           const auto half = ConvertElement<BFloat16>(value);
-          std::memcpy(at, &half, sizeof(half));
-        } else if (math == Math::kF16) {
-          const auto half = ConvertElement<Float16>(value);
           std::memcpy(at, &half, sizeof(half));
         } else {
           std::memcpy(at, &value, sizeof(value));

@@ -59,7 +59,7 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
   args.value_depth = U32(spec.value_depth);
   args.sharing = U32(spec.sharing);
   args.row_tiles = TilesOf(spec.rows, kAttentionRows);
-  args.pitch = U32(std::max(spec.depth, spec.value_depth)) | 1;
+  args.pitch = AttentionPitch(U32(std::max(spec.depth, spec.value_depth)));
   args.kept = spec.kept ? 1 : 0;
   args.scale = spec.scale;
   args.fill = spec.fill;
