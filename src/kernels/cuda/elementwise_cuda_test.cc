@@ -86,10 +86,15 @@ TEST(CudaTranspose, AnyPermutation) {
 }
 
 TEST(CudaTranspose, MatricesAreFlippedInSharedMemory) {
-  EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 3, 9, 40},
+  EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 12, 9, 40},
                                  std::vector<std::int64_t>{0, 2, 3, 1})
                    ->name,
                "flip");
+  EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 3, 9, 40},
+                                 std::vector<std::int64_t>{0, 2, 3, 1})
+                   ->name,
+               "strided_copy")
+      << "three rows would leave most of a tile empty";
   EXPECT_STREQ(MakeCudaTranspose(std::vector<std::int64_t>{2, 3, 9, 40},
                                  std::vector<std::int64_t>{3, 2, 1, 0})
                    ->name,
