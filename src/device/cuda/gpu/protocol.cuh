@@ -115,9 +115,10 @@ LAGOON_DEVICE bool Met(const DepRef& dep) {
 }
 
 LAGOON_DEVICE void PutNote(const RingRef& ring, u64 position, u64 entry) {
-  // One store, so that phase and entry come together. No fence: the note publishes only itself.
+  // One store, so that phase and entry come together. No fence: the note publishes only itself. The
+  // capacity is a power of two, so one bit of the position says whether the lap is odd.
   StoreToHost(ring.entries + (position & (ring.capacity - 1)),
-              entry | PhaseOfLap(position / ring.capacity));
+              entry | PhaseOfLap((position & ring.capacity) != 0 ? 1 : 0));
 }
 
 LAGOON_DEVICE void Post(const RingRef& ring, u64 entry) {

@@ -327,12 +327,12 @@ LAGOON_SHARED_CONSTEXPR u32 ConvSharedBytes(const ConvTile& tile, u32 weight_byt
   return kConvStages * step > sums ? kConvStages * step : sums;
 }
 
-inline constexpr ConvTile kConv128x128Fp32 = {128, 128, 16, 1};
-inline constexpr ConvTile kConv64x64Fp32 = {64, 64, 32, 4};
-inline constexpr ConvTile kConv32x32Fp32 = {32, 32, 64, 8};
-inline constexpr ConvTile kConv128x128Bf16 = {128, 128, 32, 1};
-inline constexpr ConvTile kConv64x64Bf16 = {64, 64, 64, 2};
-inline constexpr ConvTile kConv32x32Bf16 = {32, 32, 128, 8};
+inline constexpr ConvTile kTile128x128Fp32 = {128, 128, 16, 1};
+inline constexpr ConvTile kTile64x64Fp32 = {64, 64, 32, 4};
+inline constexpr ConvTile kTile32x32Fp32 = {32, 32, 64, 8};
+inline constexpr ConvTile kTile128x128Bf16 = {128, 128, 32, 1};
+inline constexpr ConvTile kTile64x64Bf16 = {64, 64, 64, 2};
+inline constexpr ConvTile kTile32x32Bf16 = {32, 32, 128, 8};
 
 /// A row is an output pixel of any image, a column is an output channel, and the depth runs over
 /// kernel rows, kernel columns and input channels. x and y are NHWC; the weights are

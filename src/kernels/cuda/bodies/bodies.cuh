@@ -44,16 +44,16 @@ struct ConvBody {
 };
 
 template <>
-struct OpBody<BodyId::kConv128x128Fp32> : ConvBody<ExactSums<kConv128x128Fp32, 4>> {};
+struct OpBody<BodyId::kConv128x128Fp32> : ConvBody<ExactSums<kTile128x128Fp32, 4>> {};
 template <>
-struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums<kConv64x64Fp32, 2>> {};
+struct OpBody<BodyId::kConv64x64Fp32> : ConvBody<ExactSums<kTile64x64Fp32, 2>> {};
 template <>
-struct OpBody<BodyId::kConv32x32Fp32> : ConvBody<ExactSums<kConv32x32Fp32, 1>> {};
+struct OpBody<BodyId::kConv32x32Fp32> : ConvBody<ExactSums<kTile32x32Fp32, 1>> {};
 template <>
-struct OpBody<BodyId::kConv128x128Bf16> : ConvBody<RoundedSums<kConv128x128Bf16, 2>> {};
+struct OpBody<BodyId::kConv128x128Bf16> : ConvBody<RoundedSums<kTile128x128Bf16, 2>> {};
 template <>
-struct OpBody<BodyId::kConv64x64Bf16> : ConvBody<RoundedSums<kConv64x64Bf16, 2>> {};
+struct OpBody<BodyId::kConv64x64Bf16> : ConvBody<RoundedSums<kTile64x64Bf16, 2>> {};
 template <>
-struct OpBody<BodyId::kConv32x32Bf16> : ConvBody<RoundedSums<kConv32x32Bf16, 1>> {};
+struct OpBody<BodyId::kConv32x32Bf16> : ConvBody<RoundedSums<kTile32x32Bf16, 1>> {};
 
 }  // namespace lagoon::cuda

@@ -26,12 +26,12 @@ struct Body {
 };
 
 constexpr Body kBodies[] = {
-    {BodyId::kConv128x128Fp32, Math::kFp32, kConv128x128Fp32, 90},
-    {BodyId::kConv64x64Fp32, Math::kFp32, kConv64x64Fp32, 90},
-    {BodyId::kConv32x32Fp32, Math::kFp32, kConv32x32Fp32, 70},
-    {BodyId::kConv128x128Bf16, Math::kBf16, kConv128x128Bf16, 600},
-    {BodyId::kConv64x64Bf16, Math::kBf16, kConv64x64Bf16, 400},
-    {BodyId::kConv32x32Bf16, Math::kBf16, kConv32x32Bf16, 250},
+    {BodyId::kConv128x128Fp32, Math::kFp32, kTile128x128Fp32, 90},
+    {BodyId::kConv64x64Fp32, Math::kFp32, kTile64x64Fp32, 90},
+    {BodyId::kConv32x32Fp32, Math::kFp32, kTile32x32Fp32, 70},
+    {BodyId::kConv128x128Bf16, Math::kBf16, kTile128x128Bf16, 600},
+    {BodyId::kConv64x64Bf16, Math::kBf16, kTile64x64Bf16, 400},
+    {BodyId::kConv32x32Bf16, Math::kBf16, kTile32x32Bf16, 250},
 };
 
 std::size_t WeightBytes(Math math) { return math == Math::kBf16 ? 2 : 4; }
