@@ -8,9 +8,9 @@
 
 namespace lagoon::cuda {
 
-/// Makes `word`, which was `seen`, `value` under `tag` if it has another tag. No thread waits for the
-/// answer: this comes before all that the thread does to the word later, and if the exchange fails,
-/// another block has opened the word.
+/// Makes `word`, which was `seen`, `value` under `tag` if it has another tag. No thread waits for
+/// the answer: this comes before all that the thread does to the word later, and if the exchange
+/// fails, another block has opened the word.
 LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag, u32 value = 0) {
   if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, value));
 }
