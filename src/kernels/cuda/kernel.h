@@ -75,8 +75,8 @@ struct CudaConv {
   std::size_t workspace_bytes = 0;
 };
 
-/// Inputs: x, weights packed for `math`, then bias and residual if the spec has them. Output: y. All
-/// but the weights are fp32.
+/// Inputs: x, weights packed for `math`, then bias and residual if the spec has them. Output: y.
+/// All but the weights are fp32.
 Result<CudaConv> MakeCudaConv2d(const Conv2dSpec& spec, const ConvOptions& options);
 
 std::size_t PackedCudaWeightBytes(const Conv2dSpec& spec, Math math);

@@ -73,8 +73,8 @@ LAGOON_SHARED_CONSTEXPR u64 NoteEntry(Note kind, u32 issue, u32 value) {
 }
 LAGOON_SHARED_CONSTEXPR u64 PhaseOfLap(u64 lap) { return (~lap & 1) << 63; }
 
-/// Words that the blocks of one issue share, in device memory. An opening issue counts who leaves in
-/// its record.
+/// Words that the blocks of one issue share, in device memory. An opening issue counts who leaves
+/// in its record.
 struct IssueState {
   u64 placed;  // tagged: 1: a tile has been claimed
   u64 left;    // tagged: number of blocks that have left
@@ -102,7 +102,7 @@ template <u32 kBytes>
 struct SizedParams : GridHeader {
   alignas(kArgsAlignment) unsigned char args[kBytes];
 };
-/// The parameter of any entry: the host fills this one, and a driver takes as much as the entry has.
+/// The parameter of any entry: the host fills this one, and the driver copies what the entry has.
 using GridParams = SizedParams<kArgsBytes>;
 static_assert(sizeof(GridParams) <= 4096, "a kernel's parameters");
 static_assert(sizeof(GridParams) == sizeof(GridHeader) + kArgsBytes &&

@@ -8,9 +8,9 @@
 
 namespace lagoon::cuda {
 
-/// Makes `word`, which was `seen`, `value` under `tag` if it has another tag. No thread waits for the
-/// answer: this comes before all that the thread does to the word later, and if the exchange fails,
-/// another block has opened the word.
+/// Makes `word`, which was `seen`, `value` under `tag` if it has another tag. No thread waits for
+/// the answer: this comes before all that the thread does to the word later, and if the exchange
+/// fails, another block has opened the word.
 LAGOON_DEVICE void OpenWord(u64* word, u64 seen, u32 tag, u32 value = 0) {
   if (TagOf(seen) != tag) CompareExchange(word, seen, Tagged(tag, value));
 }
@@ -115,9 +115,10 @@ LAGOON_DEVICE bool Met(const DepRef& dep) {
 }
 
 LAGOON_DEVICE void PutNote(const RingRef& ring, u64 position, u64 entry) {
-  // One store, so that phase and entry come together. No fence: the note publishes only itself.
+  // One store, so that phase and entry come together. No fence: the note publishes only itself. The
+  // capacity is a power of two, so one bit of the position says whether the lap is odd.
   StoreToHost(ring.entries + (position & (ring.capacity - 1)),
-              entry | PhaseOfLap(position / ring.capacity));
+              entry | PhaseOfLap((position & ring.capacity) != 0 ? 1 : 0));
 }
 
 LAGOON_DEVICE void Post(const RingRef& ring, u64 entry) {

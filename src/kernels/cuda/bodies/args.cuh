@@ -389,7 +389,8 @@ struct AttentionArgs {
   float scale, fill, floor;
 };
 
-/// Whole groups of four floats, an odd number of them: eight neighbouring rows are on different banks.
+/// Whole groups of four floats, an odd number of them: eight neighbouring rows are on different
+/// banks.
 LAGOON_SHARED_CONSTEXPR u32 AttentionPitch(u32 depth) { return ((depth + 3) / 4 | 1) * 4; }
 
 LAGOON_SHARED_CONSTEXPR u32 AttentionSharedBytes(u32 pitch) {

@@ -8,9 +8,10 @@
 
 namespace lagoon::cuda {
 
-/// The walk of one block. Thread t has query t / 16. Of the keys of a step it has every 16th one from
-/// t % 16 on, and of the columns of the values four of every 64 from 4 * (t % 16) on. So one half of
-/// a warp has all that a query needs. The operands of the next step arrive while a step is computed.
+/// The walk of one block. Thread t has query t / 16. Of the keys of a step it has every 16th one
+/// from t % 16 on, and of the columns of the values four of every 64 from 4 * (t % 16) on. So one
+/// half of a warp has all that a query needs. The operands of the next step arrive while a step is
+/// computed.
 class AttentionWalk {
  public:
   LAGOON_DEVICE AttentionWalk(const AttentionArgs& args, u32 tile, unsigned char* shared)
