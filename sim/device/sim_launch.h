@@ -26,6 +26,7 @@ struct SimLaunch : InFlight {
   bool active = false;              // may place blocks, or start a chunk
   bool killed = false;              // happens only once
   std::uint32_t running = 0;        // number of blocks
+  std::uint32_t placed = 0, done = 0;  // blocks, where it tells of them (InFlight::step)
   std::uint32_t groups = kNoIndex;  // list of its running blocks (BlockGroups)
   std::uint64_t no_room_since = ~std::uint64_t{0};  // number of gives when no block fitted
 
