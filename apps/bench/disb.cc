@@ -246,11 +246,10 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
-  command
-      .add_option("--kernels", words.kernels,
-                  "On a simulated device: MODEL=FILE, the kernels of a model from CSV, from "
-                  "`nsys stats --report cuda_gpu_trace --format csv`, or from the JSON of "
-                  "PyTorch's profiler (sim/device/README.md)");
+  command.add_option("--kernels", words.kernels,
+                     "On a simulated device: MODEL=FILE, the kernels of a model from CSV, from "
+                     "`nsys stats --report cuda_gpu_trace --format csv`, or from the JSON of "
+                     "PyTorch's profiler (sim/device/README.md)");
   command.add_option("--kernels-of", words.kernels_of,
                      "On a simulated device: other models have the kernels of this built-in one");
   AddSchedulers(command, options.schedulers);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -37,17 +38,16 @@ Result<std::int64_t> DemandOf(const TracedKernel& traced, const GpuModel& gpu, B
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t threads,
                           Whole(traced, "threads of a block", traced.threads, 0,
                                 static_cast<double>(c.threads_per_unit)));
-  const double most_registers =
-      static_cast<double>(c.registers_per_unit) / static_cast<double>(std::max(threads, INT64_C(1)));
+  const double most_registers = static_cast<double>(c.registers_per_unit) /
+                                static_cast<double>(std::max(threads, INT64_C(1)));
   LAGOON_ASSIGN_OR_RETURN(
       const std::int64_t registers,
       Whole(traced, "registers of a thread", traced.registers_per_thread, 0, most_registers));
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t shared,
                           Whole(traced, "shared memory of a block", traced.shared_bytes, 0,
                                 static_cast<double>(c.shared_bytes_per_unit)));
-  LAGOON_ASSIGN_OR_RETURN(
-      const std::int64_t memory,
-      Whole(traced, "memory bytes of a block", traced.memory_bytes, 0, kMostBytes));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t memory, Whole(traced, "memory bytes of a block",
+                                                           traced.memory_bytes, 0, kMostBytes));
   block.threads = static_cast<std::uint32_t>(threads);
   block.registers_per_thread = static_cast<std::uint32_t>(registers);
   block.shared_bytes = static_cast<std::uint32_t>(shared);

@@ -5,6 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "base/text.h"
 #include "bench/import/traced_kernels.h"
@@ -54,10 +57,11 @@ std::optional<double> ScaleOf(const std::string& unit) {
     std::string_view unit;
     double factor;
   };
-  static constexpr std::array kScales{
-      Scale{"", 1},    Scale{"ns", 1},   Scale{"nsec", 1},  Scale{"us", 1e3}, Scale{"usec", 1e3},
-      Scale{"ms", 1e6}, Scale{"msec", 1e6}, Scale{"s", 1e9}, Scale{"sec", 1e9}, Scale{"b", 1},
-      Scale{"bytes", 1}, Scale{"kb", 1e3}, Scale{"mb", 1e6}};
+  static constexpr std::array kScales{Scale{"", 1},       Scale{"ns", 1},     Scale{"nsec", 1},
+                                      Scale{"us", 1e3},   Scale{"usec", 1e3}, Scale{"ms", 1e6},
+                                      Scale{"msec", 1e6}, Scale{"s", 1e9},    Scale{"sec", 1e9},
+                                      Scale{"b", 1},      Scale{"bytes", 1},  Scale{"kb", 1e3},
+                                      Scale{"mb", 1e6}};
   const auto* const found = std::ranges::find(kScales, unit, &Scale::unit);
   if (found == kScales.end()) return std::nullopt;
   return found->factor;
@@ -114,9 +118,8 @@ class RowReader {
     TracedKernel kernel;
     kernel.where = fmt::format("line {}", line);
     if (row.size() != width_) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} has {} fields, the header has {}", kernel.where, row.size(),
-                              width_));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has {} fields, the header has {}",
+                                                           kernel.where, row.size(), width_));
     }
     if (nsight_) kernel.blocks = kernel.threads = 1;
     for (const Place& place : places_) {
@@ -162,8 +165,7 @@ class RowReader {
       places_.push_back({&*column, i, *scale * column->scale});
     }
     return std::ranges::all_of(columns, [&](const Column& column) {
-      return !column.needed ||
-             std::ranges::find(places_, &column, &Place::column) != places_.end();
+      return !column.needed || std::ranges::find(places_, &column, &Place::column) != places_.end();
     });
   }
 

@@ -31,8 +31,9 @@ Result<double> NumberOf(const Json& object, const std::string& where, const char
 Result<double> ProductOf(const Json& object, const std::string& where, const char* field) {
   const auto found = object.find(field);
   if (found == object.end()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has no '{}': was it recorded with CUDA's activities?", where, field));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has no '{}': was it recorded with CUDA's activities?", where, field));
   }
   if (!found->is_array() || found->size() != 3) {
     return Wrong(where, field, *found, "a list of three numbers");
@@ -57,8 +58,9 @@ bool IsKernel(const Json& event) {
 Result<TracedKernel> KernelOf(const Json& event, std::size_t number) {
   TracedKernel kernel;
   const Json name = event.value("name", Json());
-  kernel.where = fmt::format("event {} ({})", number,
-                             name.is_string() ? Quoted(name.get_ref<const std::string&>()) : "no name");
+  kernel.where =
+      fmt::format("event {} ({})", number,
+                  name.is_string() ? Quoted(name.get_ref<const std::string&>()) : "no name");
   LAGOON_ASSIGN_OR_RETURN(const double start_us, NumberOf(event, kernel.where, "ts"));
   LAGOON_ASSIGN_OR_RETURN(const double time_us, NumberOf(event, kernel.where, "dur"));
   kernel.start_ns = start_us * 1e3;

@@ -67,8 +67,7 @@ CsvTable Report::RowTable() const {
 }
 
 CsvTable Report::SampleTable() const {
-  CsvTable table(
-      {"scheduler", "clients", "workload", "client", "class", "alone", "latency_ms"});
+  CsvTable table({"scheduler", "clients", "workload", "client", "class", "alone", "latency_ms"});
   for (const RequestSample& sample : samples_) {
     table.Add({sample.system.scheduler, sample.system.clients, sample.system.workload,
                sample.client, sample.job_class, sample.alone ? "1" : "0",

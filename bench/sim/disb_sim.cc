@@ -1,7 +1,6 @@
 #include "bench/sim/disb_sim.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <map>
 #include <memory>
 

@@ -225,7 +225,7 @@ void AddGroups(std::uint32_t count, std::vector<SimModelKernel>& kernels) {
   }
 }
 
-Result<SimModelStatistics> Find(std::string_view device, std::string_view model) {
+Result<SimModelStatistics> FindStatistics(std::string_view device, std::string_view model) {
   std::string names;
   for (const SimModelStatistics& statistics : kModels) {
     if (statistics.device != device) continue;
@@ -297,7 +297,7 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
 
 Result<SimModel> MakeSimModel(std::string_view device, std::string_view model) {
   if (device.starts_with("cpu")) return MakeCpuSimModel(device, model);
-  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, Find(device, model));
+  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, FindStatistics(device, model));
   LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(std::string(device)));
   return MakeSimModel(statistics, static_cast<std::uint32_t>(gpu.constants.units),
                       Nanoseconds(gpu.constants.dependent_gap_ns));
@@ -306,7 +306,7 @@ Result<SimModel> MakeSimModel(std::string_view device, std::string_view model) {
 Result<SimModel> MakeSimModelFor(const GpuModel& gpu, std::string_view built_in,
                                  std::string_view model) {
   if (built_in.starts_with("cpu")) return MakeCpuSimModel(built_in, model);
-  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, Find(built_in, model));
+  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, FindStatistics(built_in, model));
   return MakeSimModel(statistics, static_cast<std::uint32_t>(gpu.constants.units),
                       Nanoseconds(gpu.constants.dependent_gap_ns));
 }

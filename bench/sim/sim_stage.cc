@@ -12,8 +12,7 @@ constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: latene
 }  // namespace
 
 Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler scheduler,
-                                std::span<const SimStageQueue> queues,
-                                const SimStageHooks& hooks) {
+                                std::span<const SimStageQueue> queues, const SimStageHooks& hooks) {
   SimStage stage;
   LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(options));
   stage.start_ = stage.device_->Now();

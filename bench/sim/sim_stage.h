@@ -5,11 +5,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/sim/kernel_lists.h"
 #include "bench/sim/virtual_clients.h"
 #include "policies/registry.h"
+#include "sched/observer.h"
 #include "sim/device/sim_device.h"
 
 namespace lagoon::bench {

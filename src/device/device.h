@@ -310,7 +310,9 @@ class DeviceControl {
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
   /// What a block of a loaded kernel takes of a unit. A device that knows only how many blocks a
   /// unit holds answers in blocks.
-  virtual UnitNeed NeedOf(KernelHandle kernel) const { return {.blocks = kWholeUnit / Occupancy(kernel)}; }
+  virtual UnitNeed NeedOf(KernelHandle kernel) const {
+    return {.blocks = kWholeUnit / Occupancy(kernel)};
+  }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
   /// Creates a share: units that bound the launches which name it. A share bounds only its own
   /// launches. Shares may overlap, and then contend for the units that they have in common;

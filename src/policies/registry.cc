@@ -104,12 +104,13 @@ constexpr SchedulerConfig Admits(SchedulerConfig config) {
   return config;
 }
 
-constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events", kDepth = "depth", kExtra = "extra_blocks",
-                           kFairness = "fairness_threshold", kLend = "lend_units",
-                           kMost = "max_real_time_jobs", kPacked = "packed_padding",
-                           kBandwidth = "padding_bandwidth", kPadding = "padding_kernels",
-                           kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
-                           kPatience = "patience", kQuantum = "quantum_us";
+constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events", kDepth = "depth",
+                           kExtra = "extra_blocks", kFairness = "fairness_threshold",
+                           kLend = "lend_units", kMost = "max_real_time_jobs",
+                           kPacked = "packed_padding", kBandwidth = "padding_bandwidth",
+                           kPadding = "padding_kernels", kPreempt = "preempt_by_rank",
+                           kElastic = "elastic", kDense = "dense", kPatience = "patience",
+                           kQuantum = "quantum_us";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -163,7 +164,10 @@ constexpr Entry kSchedulers[] = {
      Make<LagoonPolicy>,
      {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kEvents, kDepth, kExtra}},
-    {"Shortest job first", Plain("sjf", By::kTotal), Make<OrderedPolicy>, {kAdmit, kEvents, kDepth, kExtra}},
+    {"Shortest job first",
+     Plain("sjf", By::kTotal),
+     Make<OrderedPolicy>,
+     {kAdmit, kEvents, kDepth, kExtra}},
     {"Jobs take turns, of one kernel or of a time",
      Plain("rr"),
      Make<RoundRobinPolicy>,

@@ -50,8 +50,7 @@ TEST_P(DeviceConformance, RefusesWhatItHasNoRoomToTellOf) {
   while (result == SubmitResult::kOk && records.size() <= device->info().max_launches) {
     records.push_back(std::make_unique<Record>(1));
     result = session.TrySubmit(
-        Launch{
-            .kernel = kernel, .args = &gate, .progress = records.back()->get(), .tell_every = 1},
+        Launch{.kernel = kernel, .args = &gate, .progress = records.back()->get(), .tell_every = 1},
         id);
   }
   EXPECT_EQ(result, SubmitResult::kFull);
@@ -59,8 +58,7 @@ TEST_P(DeviceConformance, RefusesWhatItHasNoRoomToTellOf) {
   gate.open.store(true);
   session.AwaitAllRetired();
   Record last(1);
-  session.Submit(
-      Launch{.kernel = kernel, .args = &gate, .progress = last.get(), .tell_every = 1});
+  session.Submit(Launch{.kernel = kernel, .args = &gate, .progress = last.get(), .tell_every = 1});
   session.AwaitAllRetired();
 }
 

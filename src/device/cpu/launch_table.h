@@ -174,7 +174,7 @@ class LaunchTable {
   std::uint32_t bound_ = 0;   // launches in flight that have a share
   std::vector<Entry> order_;  // eligible launches only, sorted
   EventRing events_;
-  std::vector<ToldBlocks> told_;  // by slot
+  std::vector<ToldBlocks> told_;       // by slot
   std::vector<std::uint32_t> naming_;  // scratch memory of SettleNaming
   bool news_ = false;
 };

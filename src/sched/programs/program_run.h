@@ -124,7 +124,7 @@ class JobServices {
   std::vector<JobModel> models;  // in the order of options.models
   QueueId queue{};               // where kernels and copies are posted
   CostTable* copy_costs = nullptr;
-  KernelHandle fill{};           // the body of JobContext::Fill()
+  KernelHandle fill{};  // the body of JobContext::Fill()
   ProgramEstimate estimate;
   Device* device = nullptr;
   Dispatcher* dispatcher = nullptr;

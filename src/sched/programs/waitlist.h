@@ -76,7 +76,7 @@ class Waitlist {
 
   std::vector<StreamState> streams_;
   Stream per_thread_ = kDefaultStream;  // kDefaultStream: there is none
-  std::vector<Op> events_;  // number of the mark of each plus one; 0: not recorded
+  std::vector<Op> events_;              // number of the mark of each plus one; 0: not recorded
   std::map<Op, Entry> incomplete_;
   Op next_ = 0;
 };

@@ -283,8 +283,8 @@ class FakeDevice final : public Device {
   void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, id, Now()}); }
   // Whether it told of the blocks, now that `count` have begun or are done.
   bool Tell(const InFlight& launch, std::uint32_t count) {
-    const bool due = launch.step != 0 &&
-                     (count % launch.step == 0 || count == launch.progress->blocks());
+    const bool due =
+        launch.step != 0 && (count % launch.step == 0 || count == launch.progress->blocks());
     for (int i = 0; due && i < tells; ++i) {
       events_.push_back(
           {DeviceEvent::Kind::kProgress, launch.id, Now(), launch.begun, launch.done});
