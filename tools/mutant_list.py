@@ -119,6 +119,10 @@ GROUPS = {
     "telemetry": [f"src/server/telemetry/{name}{end}.cc" for name in ("traceparent", "span_exporter") for end in ("", "_test")] +
                  ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc",
                   "src/base/status.cc", "src/base/text.cc", "src/base/thread.cc"],
+    "kernel-files": [f"bench/import/{name}.cc" for name in ("kernel_files", "kernel_files_test", "kernel_rows", "profiler_events")] +
+                    [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "sim_plan", "sim_stage", "virtual_clients")] +
+                    ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
+                    sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -697,6 +701,14 @@ MUTANTS = [
      "job.next_output = std::min<std::size_t>(job.next_output, record.index);", "", ["sched"]),
     ("outputs-behind-padding", "copies wait on the device for kernels that may leave without them", SUBMIT,
      " || !padding_.Has(job);", " || true;", ["sched"]),
+    ("waves-ignored", "each block of an imported kernel takes the kernel's time", "bench/import/kernel_files.cc",
+     "std::max(INT64_C(1), time / waves)", "std::max(INT64_C(1), time)", ["kernel-files"]),
+    ("trace-out-of-order", "kernels of a trace run in the order of the file", "bench/import/kernel_files.cc",
+     "  std::ranges::stable_sort(traced, {}, &TracedKernel::start_ns);\n", "", ["kernel-files"]),
+    ("grids-not-multiplied", "only the last dimension of a grid counts", "bench/import/kernel_rows.cc",
+     "to *= value;", "to = value;", ["kernel-files"]),
+    ("list-without-a-limit", "an imported list has any number of blocks", "bench/import/kernel_files.cc",
+     "if (blocks > kMostListBlocks) {", "if (false) {", ["kernel-files"]),
     ("progress-ignored", "the blocks of a kernel count until all are done", EVENTS,
      "  ledger_.Update(launches_.Find(event.launch), event.placed, event.done);\n", "", ["sched"]),
     ("blocks-that-wait-ignored", "the next kernel comes only when a unit is idle", SUBMIT,
