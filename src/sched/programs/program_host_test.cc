@@ -99,7 +99,7 @@ TEST_F(ProgramHostTest, StreamsAreInOrderAndTheDefaultStreamWaitsForThem) {
 
 TEST_F(ProgramHostTest, FillsMemoryAndWaitsForEventsOfOtherStreams) {
   Open(
-      [this](JobContext& job) -> JobTask {
+      [](JobContext& job) -> JobTask {
         constexpr std::size_t kBytes = 3 * kCopyChunkBytes + 8;
         Result<std::byte*> memory = job.Allocate(kBytes);
         if (!memory) co_return Fail(ErrorCode::kResourceExhausted, "no memory");
