@@ -717,6 +717,8 @@ MUTANTS = [
      "std::clamp(done, launch.done, launch.blocks)", "std::min(done, launch.blocks)", ["sched"]),
     ("plenty-hides-the-scarce", "units count as free while one resource is used up", "src/sched/job_launches.h",
      "max_element(load_)", "min_element(load_)", ["sched"]),
+    ("rounded-down-to-room", "blocks that fill the units leave room for one more", "src/sched/job_launches.h",
+     "max_element(load_) + blocks_)", "max_element(load_))", ["sched"]),
     ("begun-blocks-not-told", "a worker tells of blocks that are done only", "src/device/cpu/worker_loop.cc",
      "work.told->Begin()", "false", ["conformance"]),
     ("pause-learned-as-cost", "a kernel's cost takes in the time that it was revoked", EVENTS,

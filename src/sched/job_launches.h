@@ -66,7 +66,8 @@ class UnitLedger {
   /// on, some blocks find no room.
   double Fill(std::uint32_t units) const {
     const double whole = static_cast<double>(std::uint64_t{units} * kWholeUnit);
-    return static_cast<double>(*std::ranges::max_element(load_)) / whole;
+    // What a block takes may be rounded down, of three blocks by a third of a kWholeUnit-th each.
+    return static_cast<double>(*std::ranges::max_element(load_) + blocks_) / whole;
   }
   /// How many blocks find no room; only where Fill(units) is at least 1.
   double Beyond(std::uint32_t units) const {
