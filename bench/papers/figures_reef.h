@@ -11,7 +11,6 @@
 
 namespace lagoon::bench {
 
-Result<Figure> ReefFigure1(const FigureOptions& options);
 Result<Figure> ReefFigure15(const FigureOptions& options);
 Result<Figure> ReefFigure16(const FigureOptions& options);
 Result<Figure> ReefFigure17(const FigureOptions& options);
