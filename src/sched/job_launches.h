@@ -26,7 +26,7 @@ struct JobLaunch {
   std::uint32_t blocks = 0;      // blocks not yet done at submission; 0 once the kernel is complete
   std::uint32_t begun = 0;       // those of them that have begun, as far as the device tells
   std::uint32_t done = 0;        // those of them that are done
-  UnitNeed need;                 // of a block
+  UnitNeed need = {};            // of a block
   bool padding = false;          // leaves with a real-time kernel instead of with the group
   bool spared = false;           // real-time work does not revoke it
   bool whole = false;            // runs all blocks and may use all units: its time is a cost
