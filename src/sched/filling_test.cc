@@ -63,7 +63,7 @@ class BlockEvents : public DispatcherFixture {
     for (int i = 0; i < 2; ++i) {
       EXPECT_TRUE(Post(AddQueue(JobClass::kBestEffort, ChainPlan(1, 8)), Add()));
     }
-    while (device_->launches() > 1) device_->RunBlock();  // the copies of the inputs
+    EXPECT_TRUE(device_->RunBlock());  // the copy of the first job's input
   }
   void Run(int blocks) {
     while (blocks-- > 0) ASSERT_TRUE(device_->RunBlock());
