@@ -1,5 +1,6 @@
 #include "apps/tracing.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "apps/command.h"
@@ -19,9 +20,15 @@ void Tracing::AddOptions(CLI::App& command) {
       ->capture_default_str();
 }
 
-TraceRecorder* Tracing::Start() {
-  if (path_.empty()) return nullptr;
-  Result<TraceFile> file = TraceFile::Create(path_);
+TraceRecorder* Tracing::StartPart(const std::string& part) {
+  const std::filesystem::path path(path_);
+  const std::string name = path.stem().string() + "." + part + path.extension().string();
+  return Start(path.parent_path() / name);
+}
+
+TraceRecorder* Tracing::Start(const std::string& path) {
+  if (path.empty()) return nullptr;
+  Result<TraceFile> file = TraceFile::Create(path);
   if (!file) Die("--trace: " + file.error().message);
   file_ = *std::move(file);
   recorder_ = std::make_unique<TraceRecorder>(TraceOptions{capacity_, capacity_});
@@ -33,7 +40,9 @@ void Tracing::Finish() {
   if (const Status status = file_->Write(*recorder_, Build()); !status) {
     Die("--trace: " + status.error().message);
   }
-  spdlog::info("trace '{}' written: open it in https://ui.perfetto.dev", path_);
+  spdlog::info("trace '{}' written: open it in https://ui.perfetto.dev", file_->path());
+  file_.reset();
+  recorder_.reset();
 }
 
 }  // namespace lagoon

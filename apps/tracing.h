@@ -18,12 +18,16 @@ class Tracing {
 
   bool wanted() const { return !path_.empty(); }
   /// The recorder; null without the option. Dies if the file cannot be created.
-  TraceRecorder* Start();
-  /// Writes the file. Call it when nothing records any more. Dies if the file cannot be written
-  /// completely.
+  TraceRecorder* Start() { return Start(path_); }
+  /// The same for one of several files: PART comes before the ending of the file's name.
+  TraceRecorder* StartPart(const std::string& part);
+  /// Writes the file, and frees the recorder. Call it when nothing records any more. Dies if the
+  /// file cannot be written completely.
   void Finish();
 
  private:
+  TraceRecorder* Start(const std::string& path);
+
   std::string path_;
   std::size_t capacity_ = std::size_t{1} << 20;
   std::unique_ptr<TraceRecorder> recorder_;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
 
 #include "bench/measure/statistics.h"
 
@@ -27,19 +30,40 @@ Nanoseconds SpanOf(const DisbRunOptions& options, const StandaloneTimes& standal
   return std::chrono::duration_cast<Nanoseconds>(Seconds(seconds / options.windows));
 }
 
-void ReportLatency(const std::string& system, const std::vector<double>& normalized,
+// The system of this name in metrics: SCHEDULER[.newest][SUFFIX].
+MeasuredSystem SystemOf(const DisbRunOptions& options, const std::string& name) {
+  constexpr std::string_view kNewest = ".newest";
+  std::string scheduler = name.substr(0, name.size() - options.suffix.size());
+  const bool newest = scheduler.ends_with(kNewest);
+  if (newest) scheduler.resize(scheduler.size() - kNewest.size());
+  return {name, std::move(scheduler), newest ? "newest" : "queue", options.workload.name};
+}
+
+void ReportLatency(const MeasuredSystem& system, const std::vector<double>& normalized,
                    const std::vector<double>& alone, Report& report) {
-  report.Metric("realtime_latency_normalized_mean." + system, Mean(normalized));
-  report.Metric("realtime_latency_vs_alone_mean." + system, Mean(normalized) / Mean(alone));
+  const auto add = [&](std::string metric, double value) {
+    report.Metric({std::move(metric), system, "", value});
+  };
+  add("realtime_latency_normalized_mean", Mean(normalized));
+  add("realtime_latency_vs_alone_mean", Mean(normalized) / Mean(alone));
   const bool enough = std::min(normalized.size(), alone.size()) >= kSamplesForP99;
   for (const int percent : {50, enough ? 99 : 90}) {
     const double value = Percentile(normalized, percent);
-    report.Metric(fmt::format("realtime_latency_normalized_p{}.{}", percent, system), value);
-    report.Metric(fmt::format("realtime_latency_vs_alone_p{}.{}", percent, system),
-                  value / Percentile(alone, percent));
+    add(fmt::format("realtime_latency_normalized_p{}", percent), value);
+    add(fmt::format("realtime_latency_vs_alone_p{}", percent), value / Percentile(alone, percent));
   }
   if (normalized.size() >= kSamplesForP999) {
-    report.Metric("realtime_latency_normalized_p99.9." + system, Percentile(normalized, 99.9));
+    add("realtime_latency_normalized_p99.9", Percentile(normalized, 99.9));
+  }
+}
+
+void AddSamples(const MeasuredSystem& system, const DisbClient& client, const ClientResult& seen,
+                Report& report) {
+  if (!report.keeps_samples()) return;
+  for (const bool alone : {true, false}) {
+    for (const double ms : alone ? seen.alone_ms : seen.contended_ms) {
+      report.Sample({system, client.name, std::string(Name(client.job_class)), alone, ms});
+    }
   }
 }
 
@@ -87,7 +111,8 @@ void ClientResult::Add(const ClientResult& other) {
 }
 
 void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalone,
-                  const std::string& system, const SystemResult& seen, Report& report) {
+                  const std::string& name, const SystemResult& seen, Report& report) {
+  const MeasuredSystem system = SystemOf(options, name);
   const std::vector<DisbClient>& clients = options.workload.clients;
   std::vector<double> normalized, alone, from_arrival;
   double best_effort = 0, all = 0, dropped = 0;
@@ -96,12 +121,12 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
     const double standalone_ms = ToMilliseconds(standalone.at(clients[i].model));
     const double share = client.completed / seen.seconds * standalone_ms / 1e3;
     all += share;
-    const std::string label = system + "." + clients[i].name;
-    report.Metric("per_second." + label, client.completed / seen.seconds);
+    report.Metric({"per_second", system, clients[i].name, client.completed / seen.seconds});
     if (!client.contended_ms.empty()) {
-      report.Metric("latency_ms_mean." + label, Mean(client.contended_ms));
-      report.Metric("latency_ms_p50." + label, Median(client.contended_ms));
+      report.Metric({"latency_ms_mean", system, clients[i].name, Mean(client.contended_ms)});
+      report.Metric({"latency_ms_p50", system, clients[i].name, Median(client.contended_ms)});
     }
+    AddSamples(system, clients[i], client, report);
     if (!IsRealTime(clients[i])) {
       best_effort += share;
       continue;
@@ -111,13 +136,13 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
     for (const double ms : client.from_arrival_ms) from_arrival.push_back(ms / standalone_ms);
     dropped += static_cast<double>(client.dropped);
   }
-  report.Metric("throughput_normalized." + system, all);
-  report.Metric("best_effort_throughput_normalized." + system, best_effort);
-  report.Metric("realtime_requests." + system, static_cast<double>(normalized.size()));
+  report.Metric({"throughput_normalized", system, "", all});
+  report.Metric({"best_effort_throughput_normalized", system, "", best_effort});
+  report.Metric({"realtime_requests", system, "", static_cast<double>(normalized.size())});
   if (!normalized.empty() && !alone.empty()) ReportLatency(system, normalized, alone, report);
   if (from_arrival.empty()) return;
-  report.Metric("realtime_from_arrival_normalized_mean." + system, Mean(from_arrival));
-  report.Metric("realtime_dropped." + system, dropped);
+  report.Metric({"realtime_from_arrival_normalized_mean", system, "", Mean(from_arrival)});
+  report.Metric({"realtime_dropped", system, "", dropped});
 }
 
 void SystemResult::Add(const SystemResult& other) {
@@ -132,13 +157,50 @@ void SystemResult::Add(const SystemResult& other) {
   stats.padded_launches += other.stats.padded_launches;
 }
 
-void ReportScheduler(const std::string& system, const SystemResult& seen, Report& report) {
-  report.Metric("idle_while_ready_fraction." + system, Median(seen.idle_while_ready));
+void ReportScheduler(const DisbRunOptions& options, const std::string& name,
+                     const SystemResult& seen, Report& report) {
+  const MeasuredSystem system = SystemOf(options, name);
+  report.Metric({"idle_while_ready_fraction", system, "", Median(seen.idle_while_ready)});
   if (!seen.units_busy.empty()) {
-    report.Metric("units_busy_fraction." + system, Median(seen.units_busy));
+    report.Metric({"units_busy_fraction", system, "", Median(seen.units_busy)});
   }
-  report.Metric("revocations." + system, static_cast<double>(seen.stats.revocations));
-  report.Metric("padded_launches." + system, static_cast<double>(seen.stats.padded_launches));
+  report.Metric({"revocations", system, "", static_cast<double>(seen.stats.revocations)});
+  report.Metric({"padded_launches", system, "", static_cast<double>(seen.stats.padded_launches)});
+}
+
+std::string SystemTable(const Report& report) {
+  struct Column {
+    std::string_view title, metric, or_metric;
+  };
+  static constexpr std::array kColumns{
+      Column{"throughput", "throughput_normalized", ""},
+      Column{"best effort", "best_effort_throughput_normalized", ""},
+      Column{"latency", "realtime_latency_normalized_mean", ""},
+      Column{"tail", "realtime_latency_normalized_p99", "realtime_latency_normalized_p90"},
+      Column{"busy", "units_busy_fraction", ""}};
+  std::vector<std::string> names;
+  std::map<std::pair<std::string, std::string_view>, double> values;
+  for (const MetricRow& row : report.rows()) {
+    if (!row.client.empty()) continue;
+    for (const Column& column : kColumns) {
+      if (row.metric != column.metric && row.metric != column.or_metric) continue;
+      if (std::ranges::find(names, row.system.name) == names.end()) {
+        names.push_back(row.system.name);
+      }
+      values[{row.system.name, column.title}] = row.value;
+    }
+  }
+  std::string table = fmt::format("{:<40}", "system");
+  for (const Column& column : kColumns) table += fmt::format(" {:>11}", column.title);
+  for (const std::string& name : names) {
+    table += fmt::format("\n{:<40}", name);
+    for (const Column& column : kColumns) {
+      const auto found = values.find({name, column.title});
+      table += found == values.end() ? fmt::format(" {:>11}", "-")
+                                     : fmt::format(" {:>11.3f}", found->second);
+    }
+  }
+  return table + "\n";
 }
 
 void ReportStandalone(const StandaloneTimes& standalone, Report& report) {

@@ -84,7 +84,11 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
                   const std::string& system, const SystemResult& seen, Report& report);
 
 /// Adds the metrics that only schedulers have: idle time, revocations, padded launches.
-void ReportScheduler(const std::string& system, const SystemResult& seen, Report& report);
+void ReportScheduler(const DisbRunOptions& options, const std::string& system,
+                     const SystemResult& seen, Report& report);
+/// A line for each system of the report, for a terminal: throughput, latency of real-time requests
+/// over standalone (mean; p99, or p90 of few requests) and busy units.
+std::string SystemTable(const Report& report);
 void ReportStandalone(const StandaloneTimes& standalone, Report& report);
 
 }  // namespace lagoon::bench

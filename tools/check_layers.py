@@ -133,6 +133,7 @@ FOLDERS = {
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
     "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",
+    "bench/import": "base device sim/device bench/sim",
     "bench/placement": "base cluster/interference cluster/placement sim/cluster sim/interference sim/placement bench/measure bench/report",
     "bench/papers": "base bench/placement cluster cluster/interference cluster/placement device policies sim/cluster sim/interference sim/placement sim/surfaces bench/measure bench/report bench/shares bench/sim",
     "bench/shares": "base cluster device plan policies program sched serving serving/shares sim/cluster sim/device sim/interference sim/surfaces trace bench "
@@ -144,7 +145,7 @@ FOLDERS = {
                     "serving/late server/telemetry",
     "apps/reference": "apps program/profile server serving/config",
     "apps/bench": "base apps apps/reference device learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
-                  "bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
+                  "bench/import bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
     "apps/inspect": "base kernels/cpu_level.h plan program/profile/machine_rates.h",
     "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "
             "program/link/host_tensors.h program/profile program/split policies trace serving/core serving/model/repository.h serving/fleet server "

@@ -22,8 +22,15 @@ void Measure(const std::string& name, Json configuration, const BenchCommon& com
   }
   spdlog::set_level(spdlog::level::warn);
   bench::Report report(name, std::move(configuration), Build());
+  report.KeepSamples(!common.samples.empty());
   if (const Status status = run(report); !status) Die(status.error().message);
   if (const Status status = report.Write(common.json); !status) Die(status.error().message);
+  const auto write = [](const std::string& path, const bench::CsvTable& table) {
+    if (path.empty()) return;
+    if (const Status status = table.Write(path); !status) Die(status.error().message);
+  };
+  write(common.csv, report.RowTable());
+  write(common.samples, report.SampleTable());
   if (!common.plot.empty()) Draw(common.python, common.json, common.plot);
 }
 
@@ -68,6 +75,12 @@ CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::str
   CLI::App* command = bench.add_subcommand(name, description);
   command->add_option("--json", common.json, "Write the report to this file instead of stdout");
   return command;
+}
+
+void AddTables(CLI::App& command, BenchCommon& common) {
+  command.add_option("--csv", common.csv, "Also write the metrics as rows of a CSV file");
+  command.add_option("--samples", common.samples,
+                     "Write the latency of every request as a row of a CSV file");
 }
 
 void AddPlot(CLI::App& command, BenchCommon& common) {

@@ -26,6 +26,7 @@ struct BenchCommon {
   std::string python = kPython;
   std::string worker = "bench/comparators/comparator_worker.py";
   std::string plot;
+  std::string csv, samples;
   bool no_onnxruntime = false;
   Tracing tracing;
 
@@ -49,6 +50,8 @@ CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::stri
 /// The same for a benchmark that needs neither a zoo nor a comparator: adds only --json.
 CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
                         BenchCommon& common);
+/// Adds --csv and --samples.
+void AddTables(CLI::App& command, BenchCommon& common);
 /// Adds --plot and --python.
 void AddPlot(CLI::App& command, BenchCommon& common);
 

@@ -3,17 +3,21 @@
 #include "bench/live/disb.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 
 #include "apps/bench/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
 #include "bench/client/onnxruntime_beside.h"
+#include "bench/import/kernel_files.h"
 #include "bench/live/disb.h"
 #include "bench/papers/disb_paper.h"
 #include "bench/sim/disb_sensitivity.h"
@@ -39,6 +43,8 @@ struct DisbWords {
   std::string scale = "small";
   std::vector<std::string> clients;  // empty: the default of the kind of device
   bool sensitivity = false;
+  std::vector<std::string> kernels;  // NAME=FILE
+  std::string kernels_of;
   std::vector<std::string> settings = {"plain", "nice19", "idle", "cgroup"};
   Json skipped = Json::object();  // settings that the system does not permit, and why
 
@@ -88,8 +94,51 @@ Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
   return {};
 }
 
+// The models of --kernels, each of which a client of the workloads must have.
+std::map<std::string, SimModel> OwnModels(const DisbWords& words, const GpuModel& gpu,
+                                          unsigned seed) {
+  std::map<std::string, SimModel> models;
+  if (words.kernels.empty()) return models;
+  const std::vector<std::string> used = ModelsOf(words, seed);
+  for (const std::string& word : words.kernels) {
+    const std::size_t equals = word.find('=');
+    if (equals == 0 || equals == word.npos || equals + 1 == word.size()) {
+      Die(fmt::format("--kernels '{}': the form is MODEL=FILE", word));
+    }
+    const std::string name = word.substr(0, equals);
+    if (std::ranges::find(used, name) == used.end()) {
+      const std::set<std::string> names(used.begin(), used.end());
+      Die(fmt::format("--kernels '{}': no client of the workload has model '{}'; they have {}",
+                      word, name, fmt::join(names, ", ")));
+    }
+    Result<SimModel> model = ReadKernelFile(name, word.substr(equals + 1), gpu);
+    if (!model) Die(model.error().message);
+    if (!models.emplace(name, *std::move(model)).second) {
+      Die(fmt::format("--kernels has model '{}' twice", name));
+    }
+  }
+  return models;
+}
+
+// Records the first window of each system; with more than one system, in a file for each.
+void Watch(const DisbWords& words, BenchCommon& common, bench::SimDisbOptions& options) {
+  if (!common.tracing.wanted()) return;
+  const std::size_t systems =
+      options.schedulers.size() * options.clients.size() * words.Workloads().size();
+  options.watch = [&common, systems](Device& device, const std::string& system) {
+    TraceRecorder* const recorder =
+        systems == 1 ? common.tracing.Start() : common.tracing.StartPart(system);
+    recorder->Attach(device);
+    return recorder;
+  };
+  options.watched = [&common]() -> Status {
+    common.tracing.Finish();
+    return {};
+  };
+}
+
 void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json configuration,
-                const BenchCommon& common) {
+                BenchCommon& common) {
   constexpr std::string_view kPrefix = "sim:";
   if (!words.device.starts_with(kPrefix)) {
     Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:NAME", words.device));
@@ -100,6 +149,9 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   static_cast<bench::DisbRunOptions&>(options) = run;
   options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
   options.gpu = *std::move(gpu);
+  options.models = OwnModels(words, options.gpu, options.seed);
+  options.kernels_of = words.kernels_of;
+  Watch(words, common, options);
   configuration["profile"] = GpuModelJson(options.gpu);
   Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
@@ -115,6 +167,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
     const std::string table =
         bench::ComparePaper(options.gpu.name, words.workload, words.workload == "all", report);
     std::fputs(table.c_str(), stderr);
+    std::fputs(bench::SystemTable(report).c_str(), stderr);
     return {};
   });
 }
@@ -139,7 +192,7 @@ std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
 // Dies if an option for real devices is given: on a simulated device it would have no effect.
 void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
   for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
-                           "--comparator-worker", "--settings", "--trace", "--cuda-driver"}) {
+                           "--comparator-worker", "--settings", "--cuda-driver"}) {
     const std::string_view word = name;
     const bool taken = (word == "--python" && command.count("--plot") > 0) ||
                        (word == "--scale" && words.simulates_cpu());
@@ -147,6 +200,15 @@ void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
       Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name,
                       words.device));
     }
+  }
+}
+
+// The same for options of simulated devices.
+void RefuseOfSimulatedDevices(const CLI::App& command, const DisbWords& words) {
+  for (const char* name : {"--kernels", "--kernels-of"}) {
+    if (command.count(name) == 0) continue;
+    Die(fmt::format("{} needs a simulated device, not '{}': add --device sim:NAME", name,
+                    words.device));
   }
 }
 
@@ -184,6 +246,12 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
+  command.add_option("--kernels", words.kernels,
+                     "On a simulated device: MODEL=FILE, the kernels of a model from CSV, from "
+                     "`nsys stats --report cuda_gpu_trace --format csv`, or from the JSON of "
+                     "PyTorch's profiler (sim/device/README.md)");
+  command.add_option("--kernels-of", words.kernels_of,
+                     "On a simulated device: other models have the kernels of this built-in one");
   AddSchedulers(command, options.schedulers);
   AddWorkers(command, options.device.workers);
   AddCudaDriver(command, options.device);
@@ -207,6 +275,7 @@ void AddDisbBenchmark(CLI::App& parent) {
       parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
       true);
   AddDisbOptions(*command, *options, *words);
+  AddTables(*command, *common);
   common->tracing.AddOptions(*command);
   command->callback([common, options, words, command] {
     if (words->sensitivity) {
@@ -233,8 +302,11 @@ void AddDisbBenchmark(CLI::App& parent) {
     if (words->simulated()) {
       RefuseOfRealDevices(*command, *words);
       if (words->simulates_cpu()) configuration["scale"] = words->scale;
+      if (!words->kernels.empty()) configuration["kernels"] = words->kernels;
+      if (!words->kernels_of.empty()) configuration["kernels_of"] = words->kernels_of;
       return RunSimDisb(*words, *options, std::move(configuration), *common);
     }
+    RefuseOfSimulatedDevices(*command, *words);
     options->zoo = common->zoo;
     options->device.name = words->device;
     options->settings = SettingsOf(*words, common->BesideOnnxRuntime(options->device));

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "apps/bench/bench_command.h"
 #include "apps/command.h"
@@ -90,6 +92,25 @@ void AddClusterSpeed(CLI::App& parent) {
   });
 }
 
+void AddGpuModel(CLI::App& parent) {
+  auto name = std::make_shared<std::string>();
+  CLI::App* command = parent.add_subcommand(
+      "gpu-model", "Print a built-in simulated device, to begin a file for --device sim:FILE.json");
+  command->add_option("name", *name, "Its name (default: list all names)");
+  command->callback([name] {
+    if (name->empty()) {
+      for (const std::string_view built_in : BuiltInGpuModels()) {
+        std::printf("%-10s%s\n", std::string(built_in).c_str(),
+                    LoadGpuModel(std::string(built_in))->description.c_str());
+      }
+      return;
+    }
+    const std::string_view text = BuiltInGpuModelText(*name);
+    if (text.empty()) Die(LoadGpuModel(*name).error().message);
+    std::printf("%s\n", std::string(text).c_str());
+  });
+}
+
 void AddFigures(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::FiguresOptions>();
@@ -127,6 +148,7 @@ void AddSimBenchmarks(CLI::App& bench) {
   AddDecision(bench);
   AddAdmission(bench);
   AddClusterSpeed(bench);
+  AddGpuModel(bench);
   AddFigures(bench);
 }
 

@@ -169,7 +169,7 @@ class DisbBenchmark {
     ReportSystem(options_, system.standalone, name, all, report_);
     WriteRatios(system, evidence);
     if (!system.scheduler) return;
-    ReportScheduler(name, all, report_);
+    ReportScheduler(options_, name, all, report_);
     const std::string idle_name = "idle_while_ready_fraction." + name;
     const Interval idle = evidence.Add(idle_name, all.idle_while_ready);
     if (system.name != kJudged) return;

@@ -49,6 +49,33 @@ void Report::Metric(const std::string& name, double value) {
   json_["metrics"][name] = value;
 }
 
+void Report::Metric(const MetricRow& row) {
+  if (std::isnan(row.value)) return;
+  Metric(fmt::format("{}.{}{}{}", row.metric, row.system.name, row.client.empty() ? "" : ".",
+                     row.client),
+         row.value);
+  rows_.push_back(row);
+}
+
+CsvTable Report::RowTable() const {
+  CsvTable table({"metric", "scheduler", "clients", "workload", "client", "value"});
+  for (const MetricRow& row : rows_) {
+    table.Add({row.metric, row.system.scheduler, row.system.clients, row.system.workload,
+               row.client, fmt::format("{}", row.value)});
+  }
+  return table;
+}
+
+CsvTable Report::SampleTable() const {
+  CsvTable table({"scheduler", "clients", "workload", "client", "class", "alone", "latency_ms"});
+  for (const RequestSample& sample : samples_) {
+    table.Add({sample.system.scheduler, sample.system.clients, sample.system.workload,
+               sample.client, sample.job_class, sample.alone ? "1" : "0",
+               fmt::format("{}", sample.latency_ms)});
+  }
+  return table;
+}
+
 Status Report::Write(const std::string& path) const {
   if (path.empty()) {
     std::cout << DumpJson(json_, 2) << std::endl;

@@ -3,10 +3,34 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "bench/report/csv.h"
 
 namespace lagoon::bench {
+
+/// What was measured: a scheduler (or another engine) with clients that send each request (`queue`)
+/// or the newest one (`newest`), in a workload.
+struct MeasuredSystem {
+  std::string name;  // in names of metrics
+  std::string scheduler, clients, workload;
+};
+
+struct MetricRow {
+  std::string metric;
+  MeasuredSystem system;
+  std::string client;  // empty: of all clients
+  double value = 0;
+};
+
+/// One request.
+struct RequestSample {
+  MeasuredSystem system;
+  std::string client, job_class;
+  bool alone = false;  // in a window without best-effort clients
+  double latency_ms = 0;
+};
 
 /// One benchmark's JSON file: what ran, on which machine, and "metrics", a flat map from names
 /// (with their unit) to numbers.
@@ -17,6 +41,17 @@ class Report {
   Report(std::string benchmark, nlohmann::json configuration, std::string version);
 
   void Metric(const std::string& name, double value);
+  /// The same for a metric of a system: its name is METRIC.SYSTEM, or METRIC.SYSTEM.CLIENT. It is
+  /// also a row of rows().
+  void Metric(const MetricRow& row);
+  const std::vector<MetricRow>& rows() const { return rows_; }
+  CsvTable RowTable() const;
+  /// Whether single requests are wanted (samples()).
+  void KeepSamples(bool keep) { keeps_samples_ = keep; }
+  bool keeps_samples() const { return keeps_samples_; }
+  void Sample(RequestSample sample) { samples_.push_back(std::move(sample)); }
+  CsvTable SampleTable() const;
+
   /// Adds a field to the file, beside "metrics".
   void Field(const std::string& name, nlohmann::json value) { json_[name] = std::move(value); }
   const nlohmann::json& json() const { return json_; }
@@ -26,6 +61,9 @@ class Report {
 
  private:
   nlohmann::json json_;
+  std::vector<MetricRow> rows_;
+  bool keeps_samples_ = false;
+  std::vector<RequestSample> samples_;
 };
 
 /// A progress bar on a terminal; elsewhere a line for each tenth of the steps.

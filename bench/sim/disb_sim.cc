@@ -1,5 +1,6 @@
 #include "bench/sim/disb_sim.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -13,13 +14,33 @@ using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(100);  // run before a window begins
 constexpr Nanoseconds kStandaloneSpan = std::chrono::seconds(1);
 
+// A scheduler with clients of one kind.
+struct System {
+  std::string scheduler;
+  DisbLoad::Late late;
+  std::string name;  // in metrics
+  SystemResult seen;
+  bool watched = false;
+};
+
+Result<SimModel> ListOf(const SimDisbOptions& options, const std::string& model) {
+  const auto own = options.models.find(model);
+  if (own != options.models.end()) return own->second;
+  if (!options.kernels_of.empty()) return MakeSimModelFor(options.gpu, options.kernels_of, model);
+  Result<SimModel> made = MakeSimModel(options.gpu.name, model);
+  if (made) return made;
+  Error error = std::move(made).error();
+  error.message += "; --kernels MODEL=FILE gives a model's kernels, --kernels-of those of a device";
+  return tl::unexpected(std::move(error));
+}
+
 class SimSide {
  public:
   static Result<std::unique_ptr<SimSide>> Open(const SimDisbOptions& options) {
     std::unique_ptr<SimSide> side(new SimSide(options));
     for (const DisbClient& client : options.workload.clients) {
       if (side->models_.contains(client.model)) continue;
-      Result<SimModel> model = MakeSimModel(options.gpu.name, client.model);
+      Result<SimModel> model = ListOf(options, client.model);
       if (!model) return Annotate(client.name, std::move(model).error());
       side->models_.emplace(client.model, *std::move(model));
       LAGOON_RETURN_IF_ERROR(side->MeasureStandalone(client.model));
@@ -29,14 +50,32 @@ class SimSide {
 
   const StandaloneTimes& standalone() const { return standalone_; }
 
-  // Measures one window under a scheduler: with real-time clients alone, then with all clients.
-  Status Turn(const std::string& scheduler, DisbLoad::Late late, const DisbWindow& window,
-              SystemResult& seen) {
-    const std::vector<DisbClient> clients = ClientsOf(options_, late);
-    LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(scheduler, clients, /*best_effort=*/false));
+  // Measures one window of a system: with real-time clients alone, then with all clients.
+  Status Turn(System& system, const DisbWindow& window) {
+    const std::vector<DisbClient> clients = ClientsOf(options_, system.late);
+    LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(system.scheduler, clients, Clients::kRealTime));
     const std::vector<VirtualRun> alone = quiet.Run(clients, window, kSettle);
-    LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare(scheduler, clients, /*best_effort=*/true));
+    SimStageHooks hooks;
+    if (options_.watch && !system.watched) {
+      hooks.watch = [&](Device& device) { return options_.watch(device, system.name); };
+    }
+    LAGOON_RETURN_IF_ERROR(RunAll(system, clients, window, alone, hooks));
+    if (!hooks.watch) return {};
+    system.watched = true;
+    return options_.watched();
+  }
+
+ private:
+  enum class Clients : std::uint8_t { kRealTime, kAll };
+
+  explicit SimSide(const SimDisbOptions& options) : options_(options) {}
+
+  Status RunAll(System& system, const std::vector<DisbClient>& clients, const DisbWindow& window,
+                const std::vector<VirtualRun>& alone, const SimStageHooks& hooks) {
+    LAGOON_ASSIGN_OR_RETURN(SimStage stage,
+                            Prepare(system.scheduler, clients, Clients::kAll, hooks));
     const std::vector<VirtualRun> contended = stage.Run(clients, window, kSettle);
+    SystemResult& seen = system.seen;
     seen.idle_while_ready.push_back(stage.IdleWhileReady());
     seen.units_busy.push_back(stage.UnitsBusy());
     for (std::size_t i = 0; i < clients.size(); ++i) {
@@ -54,28 +93,26 @@ class SimSide {
     return {};
   }
 
- private:
-  explicit SimSide(const SimDisbOptions& options) : options_(options) {}
-
   Result<SimStage> Prepare(const std::string& name, const std::vector<DisbClient>& clients,
-                           bool best_effort) const {
+                           Clients which, const SimStageHooks& hooks = {}) const {
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(name));
     std::vector<SimStageQueue> queues;
     for (const DisbClient& client : clients) {
-      const bool takes_part = best_effort || IsRealTime(client);
+      const bool takes_part = which == Clients::kAll || IsRealTime(client);
       queues.push_back(
           {client.name, client.job_class, takes_part ? &models_.at(client.model) : nullptr});
     }
     const SimAbort abort = AbortOf(scheduler.config);
     return SimStage::Open({.gpu = options_.gpu, .abort = abort, .seed = options_.seed},
-                          std::move(scheduler), queues);
+                          std::move(scheduler), queues, hooks);
   }
 
   // One request after the other; all kernels of a request are submitted at once.
   Status MeasureStandalone(const std::string& model) {
     const std::vector<DisbClient> client{{model, model, JobClass::kRealTime, {}}};
-    LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare("sequential", client, true));
-    const std::vector<VirtualRun> runs = stage.Run(client, {kStandaloneSpan, {{}}}, kSettle);
+    LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare("sequential", client, Clients::kAll));
+    const Nanoseconds span = std::max(kStandaloneSpan, 2 * models_.at(model).statistics.time);
+    const std::vector<VirtualRun> runs = stage.Run(client, {span, {{}}}, kSettle);
     standalone_[model] =
         Nanoseconds(static_cast<std::int64_t>(Mean(runs.front().latencies_ms) * 1e6));
     return {};
@@ -89,15 +126,11 @@ class SimSide {
 }  // namespace
 
 Status RunDisbOnSim(const SimDisbOptions& options, Report& report) {
-  struct System {
-    std::string scheduler;
-    DisbLoad::Late late;
-    SystemResult seen;
-  };
   std::vector<System> systems;
   for (const DisbLoad::Late late : WaysOf(options)) {
     for (const std::string& scheduler : options.schedulers) {
-      systems.push_back({scheduler, late, SystemResult(options.workload.clients.size())});
+      systems.push_back({scheduler, late, SystemName(scheduler, late) + options.suffix,
+                         SystemResult(options.workload.clients.size())});
     }
   }
   ProgressBar progress("bench disb " + options.workload.name,
@@ -107,15 +140,14 @@ Status RunDisbOnSim(const SimDisbOptions& options, Report& report) {
   for (int i = 0; i < options.windows; ++i) {
     const DisbWindow window = MakeWindow(options, side->standalone(), random);
     for (System& system : systems) {
-      LAGOON_RETURN_IF_ERROR(side->Turn(system.scheduler, system.late, window, system.seen));
+      LAGOON_RETURN_IF_ERROR(side->Turn(system, window));
       progress.Step(SystemName(system.scheduler, system.late));
     }
   }
   ReportStandalone(side->standalone(), report);
   for (const System& system : systems) {
-    const std::string name = SystemName(system.scheduler, system.late) + options.suffix;
-    ReportSystem(options, side->standalone(), name, system.seen, report);
-    ReportScheduler(name, system.seen, report);
+    ReportSystem(options, side->standalone(), system.name, system.seen, report);
+    ReportScheduler(options, system.name, system.seen, report);
   }
   return {};
 }

@@ -225,6 +225,19 @@ void AddGroups(std::uint32_t count, std::vector<SimModelKernel>& kernels) {
   }
 }
 
+Result<SimModelStatistics> FindStatistics(std::string_view device, std::string_view model) {
+  std::string names;
+  for (const SimModelStatistics& statistics : kModels) {
+    if (statistics.device != device) continue;
+    if (statistics.model == model) return statistics;
+    names += names.empty() ? "" : ", ";
+    names += statistics.model;
+  }
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("simulated device '{}' has no model '{}': it has {}", device, model,
+                          names.empty() ? "none" : names));
+}
+
 }  // namespace
 
 std::span<const SimModelStatistics> SimModelTable() { return kModels; }
@@ -284,20 +297,18 @@ Result<SimModel> MakeSimModel(const SimModelStatistics& statistics, std::uint32_
 
 Result<SimModel> MakeSimModel(std::string_view device, std::string_view model) {
   if (device.starts_with("cpu")) return MakeCpuSimModel(device, model);
-  std::string names;
-  for (const SimModelStatistics& statistics : kModels) {
-    if (statistics.device != device) continue;
-    if (statistics.model == model) {
-      LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(std::string(device)));
-      return MakeSimModel(statistics, static_cast<std::uint32_t>(gpu.constants.units),
-                          Nanoseconds(gpu.constants.dependent_gap_ns));
-    }
-    names += names.empty() ? "" : ", ";
-    names += statistics.model;
-  }
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("simulated device '{}' has no model '{}': it has {}", device, model,
-                          names.empty() ? "none" : names));
+  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, FindStatistics(device, model));
+  LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(std::string(device)));
+  return MakeSimModel(statistics, static_cast<std::uint32_t>(gpu.constants.units),
+                      Nanoseconds(gpu.constants.dependent_gap_ns));
+}
+
+Result<SimModel> MakeSimModelFor(const GpuModel& gpu, std::string_view built_in,
+                                 std::string_view model) {
+  if (built_in.starts_with("cpu")) return MakeCpuSimModel(built_in, model);
+  LAGOON_ASSIGN_OR_RETURN(const SimModelStatistics statistics, FindStatistics(built_in, model));
+  return MakeSimModel(statistics, static_cast<std::uint32_t>(gpu.constants.units),
+                      Nanoseconds(gpu.constants.dependent_gap_ns));
 }
 
 }  // namespace lagoon

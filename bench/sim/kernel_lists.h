@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "device/device.h"
 #include "plan/plan.h"
+#include "sim/device/gpu_model.h"
 
 namespace lagoon {
 
@@ -52,11 +54,19 @@ struct SimModel {
   SimModelStatistics statistics;
   std::vector<SimModelKernel> kernels = {};
   std::vector<std::uint32_t> part_ends = {};  // Plan::part_ends; empty: one part
+  std::string name = {};                      // of a user's model; empty: statistics.model
+
+  std::string Name() const { return name.empty() ? std::string(statistics.model) : name; }
 };
 
 /// A kernel that takes `time` and fills the device, in as many waves as blocks of `block` need; at
 /// least, and with a `block` of 0, in two. `units`: SimConstants::units.
 SimModelKernel FullKernel(Nanoseconds time, std::uint32_t units, Nanoseconds block);
+
+/// The list of a model of a built-in device for another device, with the times of the built-in
+/// one. Errors as those of MakeSimModel().
+Result<SimModel> MakeSimModelFor(const GpuModel& gpu, std::string_view built_in,
+                                 std::string_view model);
 
 /// All models of all simulated GPUs.
 std::span<const SimModelStatistics> SimModelTable();

@@ -21,7 +21,7 @@ std::uint32_t BandwidthOf(const BlockDemand& block, const GpuModel& gpu) {
 Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device) {
   auto loaded = std::make_shared<LoadedPlan>();
   Plan& plan = loaded->plan;
-  plan.model = model.statistics.model;
+  plan.model = model.Name();
   plan.standalone = model.statistics.time;
   plan.part_ends = model.part_ends;
   plan.ops.reserve(model.kernels.size());
@@ -34,6 +34,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     if (!handle) return Annotate(plan.model, std::move(handle).error());
     op.kernel = *handle;
     op.occupancy = device.Occupancy(*handle);
+    op.need = device.NeedOf(*handle);
     op.blocks = kernel.blocks;
     if (kernel.deps) {
       op.deps = *kernel.deps;

@@ -12,14 +12,15 @@ constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: latene
 }  // namespace
 
 Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler scheduler,
-                                std::span<const SimStageQueue> queues, const Wrap& wrap) {
+                                std::span<const SimStageQueue> queues, const SimStageHooks& hooks) {
   SimStage stage;
   LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(options));
   stage.start_ = stage.device_->Now();
-  if (wrap) stage.wrapped_ = wrap(*stage.device_);
+  if (hooks.wrap) stage.wrapped_ = hooks.wrap(*stage.device_);
   Device& device = stage.wrapped_ ? *stage.wrapped_ : *stage.device_;
   stage.dispatcher_ =
-      std::make_unique<Dispatcher>(device, scheduler.config, std::move(scheduler.policy));
+      std::make_unique<Dispatcher>(device, scheduler.config, std::move(scheduler.policy),
+                                   hooks.watch ? hooks.watch(*stage.device_) : nullptr);
   std::map<const SimModel*, std::shared_ptr<const LoadedPlan>> plans;
   for (const SimStageQueue& wanted : queues) {
     stage.queues_.emplace_back();

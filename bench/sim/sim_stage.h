@@ -5,11 +5,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/sim/kernel_lists.h"
 #include "bench/sim/virtual_clients.h"
 #include "policies/registry.h"
+#include "sched/observer.h"
 #include "sim/device/sim_device.h"
 
 namespace lagoon::bench {
@@ -29,16 +31,28 @@ inline SimAbort AbortOf(const SchedulerConfig& config) {
   return config.name == "reef" ? SimAbort::kKill : SimAbort::kCheck;
 }
 
+/// What a stage does beside running jobs. Each may be empty.
+struct SimStageHooks {
+  /// Makes a device to put between the dispatcher and the simulated device.
+  std::function<std::unique_ptr<Device>(Device&)> wrap = {};
+  /// Called with the device before it runs anything: may observe it, and returns the dispatcher's
+  /// observer, which outlives the stage.
+  std::function<SchedObserver*(Device&)> watch = {};
+};
+
 /// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes
 /// a new stage, so that no run affects the next. One thread.
 class SimStage {
  public:
-  /// Makes a device to put between the dispatcher and the simulated device; empty: none.
   using Wrap = std::function<std::unique_ptr<Device>(Device&)>;
 
   /// Clients of one model share its plan. Fails when a model does not fit the device, naming it.
   static Result<SimStage> Open(const SimDeviceOptions& options, Scheduler scheduler,
-                               std::span<const SimStageQueue> queues, const Wrap& wrap = {});
+                               std::span<const SimStageQueue> queues, const Wrap& wrap = {}) {
+    return Open(options, std::move(scheduler), queues, SimStageHooks{.wrap = wrap});
+  }
+  static Result<SimStage> Open(const SimDeviceOptions& options, Scheduler scheduler,
+                               std::span<const SimStageQueue> queues, const SimStageHooks& hooks);
 
   /// Runs a window of `clients`, in the order of the queues. The window begins after `settle`.
   std::vector<VirtualRun> Run(const std::vector<DisbClient>& clients, const DisbWindow& window,

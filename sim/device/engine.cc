@@ -169,6 +169,14 @@ void SimEngine::Retire(std::uint32_t index) {
   launches_.Free(launch, events_);
 }
 
+// Reports how many blocks have begun and are done.
+void SimEngine::Tell(SimLaunch& launch) {
+  if (launch.tells == 0) return;
+  --launch.tells;
+  events_.PushFromDevice(
+      {DeviceEvent::Kind::kProgress, launch.id, now_, launch.placed, launch.done});
+}
+
 void SimEngine::Report(SimLaunch& launch, DeviceEvent::Kind kind) {
   launches_.UseCredit(launch);
   const DeviceEvent event{kind, launch.id, now_};

@@ -105,6 +105,7 @@ class SimEngine {
   static bool Retirable(const SimLaunch& launch);
   void Retire(std::uint32_t index);
   void Report(SimLaunch& launch, DeviceEvent::Kind kind);
+  void Tell(SimLaunch& launch);
 
   // Hardware queues and the front end (engine_queues.cc).
   void Arrive(std::uint32_t index);

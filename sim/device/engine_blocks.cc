@@ -148,6 +148,7 @@ bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {
   units_.Ask(kernel, launch.running, launch.running + 1);
   ++launch.running;
   if (!std::exchange(launch.started, true)) Report(launch, DeviceEvent::Kind::kPlaced);
+  if (launch.Tells(++launch.placed)) Tell(launch);
   BlockGroup& group = GroupFor(active, BlockTime(launch, *tile).count() * kFullSpeed);
   const std::uint32_t slot = group.count++;
   group.tiles[slot] = *tile;
@@ -271,9 +272,13 @@ void SimEngine::MoveBlock(Resident from, std::uint32_t to) {
 
 // Counts the blocks of the group as done. Returns whether the kernel is complete now.
 bool SimEngine::CommitGroup(const BlockGroup& group) {
-  bool complete = false;
-  for (std::uint32_t i = 0; i < group.count; ++i)
-    complete = launches_[group.launch].progress->Commit();
+  SimLaunch& launch = launches_[group.launch];
+  bool complete = false, tell = false;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    complete = launch.progress->Commit();
+    tell = launch.Tells(++launch.done) || tell;
+  }
+  if (tell && !complete) Tell(launch);
   return complete;
 }
 

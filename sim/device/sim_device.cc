@@ -19,17 +19,6 @@ constexpr Nanoseconds kMostBlockTime = std::chrono::hours(1);
 constexpr TimePoint kStart{std::chrono::seconds(1)};
 
 // Blocks of a kernel that a unit holds at once.
-std::int64_t OccupancyOf(const SimConstants& constants, const SimKernel& kernel) {
-  std::int64_t most = constants.blocks_per_unit;
-  const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
-    if (of_block > 0) most = std::min(most, of_unit / of_block);
-  };
-  limit(constants.threads_per_unit, kernel.threads);
-  limit(constants.registers_per_unit, kernel.registers);
-  limit(constants.shared_bytes_per_unit, kernel.shared_bytes);
-  return most;
-}
-
 // What a block uses of its unit and of the device's bandwidth. The other demands are set already.
 void SetSpeeds(const SimConstants& constants, const BlockDemand& demand, SimKernel& kernel) {
   const std::int64_t bandwidth = constants.memory_bytes_per_us;
@@ -85,6 +74,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.share_granule = static_cast<std::uint32_t>(constants_.share_granule);
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
+  info_.tells_blocks = true;
   info_.virtual_time = true;
   info_.computes = false;
 }
@@ -169,6 +159,23 @@ std::uint32_t SimDevice::LoadedKernels() const {
 std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
   const MutexLock lock(mutex_);
   return static_cast<std::uint32_t>(OccupancyOf(constants_, kernels_[kernel]));
+}
+
+// Of the resource that bounds the kernel's blocks on a unit, also what they leave of the unit.
+UnitNeed SimDevice::NeedOf(KernelHandle handle) const {
+  const MutexLock lock(mutex_);
+  const SimKernel& kernel = kernels_[handle];
+  const std::int64_t at_once = OccupancyOf(constants_, kernel);
+  const auto part = [&](std::int64_t of_block, std::int64_t of_unit) {
+    const bool scarcest = of_block > 0 && of_unit / of_block == at_once;
+    const std::int64_t whole = kWholeUnit;
+    if (scarcest) return static_cast<std::uint32_t>(whole / at_once);
+    return static_cast<std::uint32_t>(of_unit == 0 ? 0 : of_block * whole / of_unit);
+  };
+  return {.blocks = part(1, constants_.blocks_per_unit),
+          .threads = part(kernel.threads, constants_.threads_per_unit),
+          .registers = part(kernel.registers, constants_.registers_per_unit),
+          .shared_bytes = part(kernel.shared_bytes, constants_.shared_bytes_per_unit)};
 }
 
 Result<StreamId> SimDevice::CreateStream(const StreamOptions& options) {

@@ -55,6 +55,7 @@ class SimDevice final : public Device {
   Result<KernelHandle> Load(const CodeImage& image, const KernelSpec& spec) override;
   std::uint32_t LoadedKernels() const override;
   std::uint32_t Occupancy(KernelHandle kernel) const override;
+  UnitNeed NeedOf(KernelHandle kernel) const override;
   Result<StreamId> CreateStream(const StreamOptions& options) override;
   Result<ShareId> CreateShare(const std::string& name, UnitRange units) override;
   Status PrepareUnits(UnitRange units) override;

@@ -21,12 +21,13 @@ struct SimLaunch : InFlight {
   const SimKernel* kernel = nullptr;  // null: a copy
   std::uint64_t turn = 0;  // number in order of becoming ready; equal ranks take turns by it
   State state = State::kArriving;
-  bool left_stream = false;         // its stream has moved on
-  bool evicted = false;             // revoked, and counted among the evictions of its queue
-  bool active = false;              // may place blocks, or start a chunk
-  bool killed = false;              // happens only once
-  std::uint32_t running = 0;        // number of blocks
-  std::uint32_t groups = kNoIndex;  // list of its running blocks (BlockGroups)
+  bool left_stream = false;            // its stream has moved on
+  bool evicted = false;                // revoked, and counted among the evictions of its queue
+  bool active = false;                 // may place blocks, or start a chunk
+  bool killed = false;                 // happens only once
+  std::uint32_t running = 0;           // number of blocks
+  std::uint32_t placed = 0, done = 0;  // blocks, where it tells of them (InFlight::step)
+  std::uint32_t groups = kNoIndex;     // list of its running blocks (BlockGroups)
   std::uint64_t no_room_since = ~std::uint64_t{0};  // number of gives when no block fitted
 
   // HardwareQueues:

@@ -4,6 +4,26 @@
 #include <utility>
 
 namespace lagoon {
+
+std::int64_t OccupancyOf(const SimConstants& constants, const SimKernel& kernel) {
+  std::int64_t most = constants.blocks_per_unit;
+  const auto limit = [&most](std::int64_t of_unit, std::uint32_t of_block) {
+    if (of_block > 0) most = std::min(most, of_unit / of_block);
+  };
+  limit(constants.threads_per_unit, kernel.threads);
+  limit(constants.registers_per_unit, kernel.registers);
+  limit(constants.shared_bytes_per_unit, kernel.shared_bytes);
+  return most;
+}
+
+std::int64_t BlocksAtOnce(const SimConstants& constants, const BlockDemand& demand) {
+  if (demand.threads == 0) return 1;
+  SimKernel kernel;
+  kernel.threads = demand.threads;
+  kernel.registers = demand.threads * demand.registers_per_thread;
+  kernel.shared_bytes = demand.shared_bytes;
+  return OccupancyOf(constants, kernel);
+}
 namespace {
 
 std::uint32_t Limit(std::int64_t value) { return static_cast<std::uint32_t>(value); }

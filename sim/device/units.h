@@ -35,6 +35,11 @@ struct SimKernel {
   }
 };
 
+/// How many blocks of the kernel a unit holds at once; 0: not one fits.
+std::int64_t OccupancyOf(const SimConstants& constants, const SimKernel& kernel);
+/// The same for what a block demands.
+std::int64_t BlocksAtOnce(const SimConstants& constants, const BlockDemand& demand);
+
 /// Speeds of blocks, and what they use of a unit, are parts of this.
 inline constexpr std::int64_t kFullSpeed = 100'000;
 

@@ -41,6 +41,8 @@ struct DeviceInfo {
   std::uint32_t max_shares = 0;
   /// Launch::beyond_share has an effect. False: the device ignores it.
   bool lends_units = false;
+  /// Launch::tell_every has an effect. False: the device ignores it.
+  bool tells_blocks = false;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
   /// not sleep until a time of this clock.
   bool virtual_time = false;
@@ -123,6 +125,12 @@ struct KernelSpec {
   BlockDemand block = {};
 };
 
+/// What a block takes of a compute unit, in kWholeUnit-ths of what the unit has (Paella's Table 1).
+struct UnitNeed {
+  std::uint32_t blocks = 0, threads = 0, registers = 0, shared_bytes = 0;
+};
+inline constexpr std::uint32_t kWholeUnit = std::uint32_t{1} << 20;
+
 /// A loaded kernel; valid as long as its device.
 enum class KernelHandle : std::uint32_t {};
 
@@ -163,6 +171,9 @@ struct Launch {
   /// or its clients, and their news may come up to a millisecond late. Its dependencies and the
   /// launches of its stream have the same value. Other devices ignore it.
   bool background = false;
+  /// Above 0: the device reports kProgress whenever so many further blocks have begun, and so many
+  /// further ones are done (see ProgressStep()). Not in the background. 0: it does not.
+  std::uint32_t tell_every = 0;
   ShareId share = kAllUnits;  // its blocks start on units of this share only
   /// Its blocks may also start on units outside of the share, wherever no launch whose share has
   /// the unit has a block to start, whatever the ranks. When such a launch comes, the unit's next
@@ -237,9 +248,20 @@ enum class SubmitResult : std::uint8_t {
   kLost,  // the device failed; one kLost event reports all launches in flight as lost
 };
 
+/// Most kProgress of one launch.
+inline constexpr std::uint32_t kMostProgress = 16;
+/// How many blocks of a launch of `blocks` blocks begin, or are done, from one kProgress to the
+/// next. There is also one when the last block begins, and none when the last one is done.
+constexpr std::uint32_t ProgressStep(std::uint32_t tell_every, std::uint32_t blocks) {
+  constexpr std::uint32_t kSteps = kMostProgress / 2;
+  const std::uint32_t least = blocks / kSteps + (blocks % kSteps != 0 ? 1 : 0);
+  return tell_every == 0 ? 0 : tell_every > least ? tell_every : least;
+}
+
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
     kPlaced,    // the first block is about to run; not reported if none ever runs
+    kProgress,  // only with Launch::tell_every: `placed` and `done` have changed
     kComplete,  // a block of this launch completed its progress; at: last commit
     kRetired,   // no block of the launch runs or will ever run; may be incomplete
     kLost,      // the device failed and all its launches are lost; `launch` means nothing
@@ -247,13 +269,16 @@ struct DeviceEvent {
   Kind kind{};
   LaunchId launch{};
   TimePoint at{};
+  /// kProgress: blocks of this launch that have begun, and those of them that are done. A block
+  /// that leaves and begins again counts twice as begun.
+  std::uint32_t placed = 0, done = 0;
 };
 
 /// Called when a device has news. See SetListener().
 class DeviceListener {
  public:
   virtual ~DeviceListener() = default;
-  /// Poll() has a kComplete, kRetired or kLost, or had one a moment ago. Called at most one block
+  /// Poll() has an event other than kPlaced, or had one a moment ago. Called at most one block
   /// after the event. In virtual time also called after every advance of the time. Not called for
   /// kPlaced alone, nor for events that Submit(), Transfer() or Raise() caused before they
   /// returned: the callers of these poll.
@@ -283,6 +308,11 @@ class DeviceControl {
   virtual std::uint32_t LoadedKernels() const { return 0; }
   /// Number of blocks of a loaded kernel that a compute unit holds at once.
   virtual std::uint32_t Occupancy(KernelHandle /*kernel*/) const { return 1; }
+  /// What a block of a loaded kernel takes of a unit. A device that knows only how many blocks a
+  /// unit holds answers in blocks.
+  virtual UnitNeed NeedOf(KernelHandle kernel) const {
+    return {.blocks = kWholeUnit / Occupancy(kernel)};
+  }
   virtual Result<StreamId> CreateStream(const StreamOptions& options) = 0;
   /// Creates a share: units that bound the launches which name it. A share bounds only its own
   /// launches. Shares may overlap, and then contend for the units that they have in common;
@@ -302,7 +332,7 @@ class DeviceControl {
 };
 
 /// The hot path. One caller at a time (under the dispatcher's lock). No call blocks except Wait(),
-/// and none allocates. Events of one launch come in the order placed, complete, retired.
+/// and none allocates. Events of one launch come in the order placed, progress, complete, retired.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;

@@ -22,6 +22,7 @@ class ForwardingDevice : public Device {
   }
   std::uint32_t LoadedKernels() const override { return device_.LoadedKernels(); }
   std::uint32_t Occupancy(KernelHandle kernel) const override { return device_.Occupancy(kernel); }
+  UnitNeed NeedOf(KernelHandle kernel) const override { return device_.NeedOf(kernel); }
   Result<StreamId> CreateStream(const StreamOptions& options) override {
     return device_.CreateStream(options);
   }

@@ -80,6 +80,7 @@ struct PlanOp {
   std::vector<OpVersion> versions;
   std::uint32_t version = 0;    // index in `versions` of the one in the fields above
   std::uint32_t occupancy = 1;  // blocks that a unit holds at once (DeviceControl::Occupancy)
+  UnitNeed need;                // DeviceControl::NeedOf; nothing set: a block takes 1 / occupancy
   bool in_place = false;        // writes exactly the bytes of one of its reads: not idempotent
   Restart restart = Restart::kByClaims;
   std::uint32_t group_first = 0;  // kByGroup: the first op of its idempotent group

@@ -60,9 +60,14 @@ struct SchedulerConfig {
   std::uint32_t depth = 4;            // kernels of one job in the device's queue (REEF 4.2); 0: all
   std::uint32_t max_kernels = 0;      // kernels of a class in the device's queue (Orion: 1); 0: all
   /// How many blocks may be submitted beyond those that the units hold at once, counted by the
-  /// occupancy of their kernels (Paella's B, 4.1 and 6). Above 0, two kernels may always be
-  /// submitted, so that one fills the tail of the other. Empty: no limit.
+  /// occupancy of their kernels (Paella's B, 4.1 and 6). Empty: no limit.
   std::optional<std::uint32_t> extra_blocks = std::nullopt;
+  /// With extra_blocks: the device reports the blocks of a kernel that have begun and that are done
+  /// at least so many at a time (Launch::tell_every), and `extra_blocks` counts blocks that have
+  /// not begun. 0, or on a device that cannot tell: a kernel's blocks count until all are done, and
+  /// with extra_blocks above 0 two kernels may always be submitted, so that one fills the tail of
+  /// the other.
+  std::uint32_t block_events = 0;
   /// Dynamic kernel padding (REEF 5): how many of a real-time job's next kernels to look ahead.
   /// Best-effort kernels may use the units that none of those kernels needs. 0: no padding.
   std::uint32_t padding_kernels = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sched/job_launches.h"
 #include "sched/testing/dispatcher_fixture.h"
 
 namespace lagoon::testing {
@@ -50,6 +51,122 @@ TEST_F(Filling, CountsKernelsOfDifferentOccupancyByWhatTheyTakeOfAUnit) {
   EXPECT_EQ(Submitted(1, {1, 8}), 3u);
   EXPECT_EQ(Submitted(4, {1, 8}), 4u);
   EXPECT_EQ(Submitted(5, {1, 8}), 5u);
+}
+
+// Two jobs of one kernel of eight blocks, each of which takes a unit.
+class BlockEvents : public DispatcherFixture {
+ protected:
+  void Open(std::uint32_t units, std::uint32_t extra_blocks, std::uint32_t block_events = 2) {
+    Use({.name = "told", .depth = 1, .extra_blocks = extra_blocks, .block_events = block_events},
+        64, FakeDevice::Time::kVirtual, std::make_unique<ClassFirst>(), units);
+    device_->TellBlocks();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(Post(AddQueue(JobClass::kBestEffort, ChainPlan(1, 8)), Add()));
+    }
+    EXPECT_TRUE(device_->RunBlock());  // the copy of the first job's input
+  }
+  void Run(int blocks) {
+    while (blocks-- > 0) ASSERT_TRUE(device_->RunBlock());
+  }
+  std::ptrdiff_t submitted() const {
+    const auto submit = [](const std::string& entry) { return entry.starts_with("submit"); };
+    return std::ranges::count_if(device_->log, submit);
+  }
+};
+
+TEST_F(BlockEvents, TheNextKernelGoesWhenBlocksLeaveAUnitIdle) {
+  Open(/*units=*/4, /*extra_blocks=*/0);
+  Run(5);
+  EXPECT_EQ(submitted(), 1) << "four blocks are done, as far as the device has told";
+  Run(1);
+  EXPECT_EQ(submitted(), 2) << "two of eight are not done";
+}
+
+TEST_F(BlockEvents, OrWhenFewBlocksHaveNotBegun) {
+  Open(/*units=*/2, /*extra_blocks=*/3);
+  Run(5);
+  EXPECT_EQ(submitted(), 1);
+  ASSERT_TRUE(device_->StartBlock());
+  EXPECT_EQ(submitted(), 2) << "two of eight have not begun";
+  device_->FinishBlock(true);
+}
+
+TEST_F(BlockEvents, ThatAreLostOrComeTwiceDoNoHarm) {
+  for (const int tells : {0, 2}) {
+    Open(/*units=*/4, /*extra_blocks=*/0);
+    device_->tells = tells;
+    Run(7);
+    EXPECT_EQ(submitted(), tells == 0 ? 1 : 2);
+    device_->RunAll();
+    EXPECT_EQ(submitted(), 2);
+    EXPECT_EQ(device_->launches(), 0u);
+  }
+}
+
+TEST_F(BlockEvents, AreNotAskedForWithoutTheParameter) {
+  Open(/*units=*/4, /*extra_blocks=*/0, /*block_events=*/0);
+  Run(7);
+  EXPECT_EQ(submitted(), 1);
+  Run(1);
+  EXPECT_EQ(submitted(), 2);
+}
+
+constexpr std::uint32_t kHalf = kWholeUnit / 2;
+
+TEST(UnitLedger, IsAsFullAsItsScarcestResource) {
+  UnitLedger ledger;
+  JobLaunch threads{.blocks = 3, .need = {.blocks = kWholeUnit / 16, .threads = kHalf}};
+  JobLaunch shared{.blocks = 3, .need = {.blocks = kWholeUnit / 16, .shared_bytes = kHalf}};
+  ledger.Add(threads);
+  EXPECT_NEAR(ledger.Fill(2), 0.75, 1e-4);
+  ledger.Add(shared);
+  EXPECT_NEAR(ledger.Fill(2), 0.75, 1e-4) << "they take different resources";
+  JobLaunch registers{.blocks = 1, .need = {.threads = kHalf, .registers = kWholeUnit}};
+  ledger.Add(registers);
+  EXPECT_NEAR(ledger.Fill(2), 1, 1e-4);
+  ledger.Remove(threads);
+  EXPECT_NEAR(ledger.Fill(2), 0.75, 1e-4);
+}
+
+TEST(UnitLedger, IsFullWhereAUnitHoldsThreeBlocks) {
+  UnitLedger ledger;
+  JobLaunch launch{.blocks = 240, .need = {.blocks = kWholeUnit / 3}};
+  ledger.Add(launch);
+  EXPECT_GE(ledger.Fill(80), 1);
+  ledger.Update(launch, 1, 1);
+  EXPECT_LT(ledger.Fill(80), 1);
+}
+
+TEST(UnitLedger, TakesBlocksOffAsTheyEnd) {
+  UnitLedger ledger;
+  JobLaunch launch{.blocks = 8, .need = {.blocks = kWholeUnit}};
+  ledger.Add(launch);
+  EXPECT_EQ(ledger.waiting(), 8u);
+  ledger.Update(launch, 6, 2);
+  EXPECT_EQ(ledger.waiting(), 2u);
+  EXPECT_NEAR(ledger.Fill(4), 1.5, 1e-4);
+  ledger.Remove(launch);
+  EXPECT_EQ(ledger.waiting(), 0u);
+  EXPECT_NEAR(ledger.Fill(4), 0, 1e-4);
+  ledger.Remove(launch);
+  ledger.Update(launch, 8, 8);
+  EXPECT_NEAR(ledger.Fill(4), 0, 1e-4) << "it is settled";
+}
+
+TEST(UnitLedger, CountsOnlyGrowWhateverTheDeviceTells) {
+  UnitLedger ledger;
+  JobLaunch launch{.blocks = 8, .need = {.blocks = kWholeUnit}};
+  ledger.Add(launch);
+  ledger.Update(launch, 4, 4);
+  ledger.Update(launch, 2, 1);  // late
+  ledger.Update(launch, 4, 4);  // again
+  EXPECT_EQ(ledger.waiting(), 4u);
+  EXPECT_NEAR(ledger.Fill(4), 1, 1e-4);
+  ledger.Update(launch, 0, 6);  // more done than begun
+  EXPECT_EQ(ledger.waiting(), 2u);
+  ledger.Update(launch, ~0u, ~0u);  // more than there are
+  EXPECT_EQ(ledger.waiting(), 0u);
+  EXPECT_NEAR(ledger.Fill(4), 0, 1e-4);
 }
 
 class Background : public DispatcherTest {

@@ -56,7 +56,7 @@ class Mechanism {
   /// once more at its end, as no listener is called for those that the round itself caused. True:
   /// there were such events, and another round is needed. A round that finishes a real-time job
   /// submits nothing, because the answer goes first, and returns true.
-  /// Bounded: a round reads at most all events of the launches in flight (three each), and submits
+  /// Bounded: a round reads at most all events of the launches in flight, and submits
   /// at most DeviceInfo::max_launches launches.
   bool Step(FinishedJobs& finished);
 
@@ -91,6 +91,7 @@ class Mechanism {
   // Events of the device (mechanism_events.cc).
   std::size_t PollEvents(FinishedJobs& finished);  // handles the device's events; returns how many
   void OnPlaced(const DeviceEvent& event);
+  void OnProgress(const DeviceEvent& event);
   void OnComplete(const DeviceEvent& event);
   void OnRetired(const DeviceEvent& event, FinishedJobs& finished);
   void OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at);
@@ -132,6 +133,7 @@ class Mechanism {
   // Picking and submitting.
   bool RealTimeWork() const;
   bool RealTimeMode() const;
+  bool TellsBlocks() const;
   bool Fits() const;
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();
@@ -193,7 +195,7 @@ class Mechanism {
     std::size_t op = 0;
   } spared_;
   std::uint32_t kernels_[2] = {0, 0};    // kernels in flight, by class
-  BlocksInFlight in_flight_;             // sums over those kernels
+  UnitLedger ledger_;                    // of those kernels
   std::uint32_t computing_[2] = {0, 0};  // active jobs with incomplete kernels, by class
   std::uint32_t real_time_queues_ = 0;
   std::uint32_t hurrying_ = 0;          // jobs that hurry

@@ -24,6 +24,9 @@ std::size_t Mechanism::PollEvents(FinishedJobs& finished) {
         case DeviceEvent::Kind::kPlaced:
           OnPlaced(events[i]);
           break;
+        case DeviceEvent::Kind::kProgress:
+          OnProgress(events[i]);
+          break;
         case DeviceEvent::Kind::kComplete:
           OnComplete(events[i]);
           break;
@@ -48,6 +51,11 @@ void Mechanism::OnPlaced(const DeviceEvent& event) {
   if (record.kind == JobLaunch::Kind::kOp && job.op_since == TimePoint{}) job.op_since = event.at;
 }
 
+// A launch that is complete is settled: what comes later changes nothing.
+void Mechanism::OnProgress(const DeviceEvent& event) {
+  ledger_.Update(launches_.Find(event.launch), event.placed, event.done);
+}
+
 void Mechanism::OnComplete(const DeviceEvent& event) {
   JobLaunch& record = launches_.Find(event.launch);
   Job& job = *record.job;
@@ -60,8 +68,7 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
         job.costs->Observe(record.index, event.at - record.placed);
       }
       if (job.job_class == JobClass::kRealTime) job.queue->ran.now += event.at - record.placed;
-      in_flight_.Remove(record);
-      record.blocks = 0;
+      ledger_.Remove(record);
       Advance(job, event.at);
       break;
     case JobLaunch::Kind::kOutput:
@@ -71,11 +78,12 @@ void Mechanism::OnComplete(const DeviceEvent& event) {
 }
 
 void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
-  const JobLaunch record = launches_.Find(event.launch);
+  JobLaunch record = launches_.Find(event.launch);
   if (observer_ != nullptr) TellUnfinished(event);
   launches_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
+  if (record.kind == JobLaunch::Kind::kOp) ledger_.Remove(record);
   if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(event.launch, record, event.at);
   if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);
   if (job.launches > 0) return;
@@ -93,7 +101,6 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
 void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) {
   Job& job = *record.job;
   --kernels_[static_cast<int>(job.job_class)];
-  in_flight_.Remove(record);
   const std::uint32_t in_flight = --job.instance->in_flight(record.index);
   if (record.padding) {
     padding_.Remove(job, id);

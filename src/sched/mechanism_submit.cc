@@ -16,6 +16,12 @@ constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 // anew for ever.
 constexpr std::uint32_t kMostTimesInVain = 8;
 
+UnitNeed NeedOf(const PlanOp& op) {
+  const UnitNeed& need = op.need;
+  const bool known = need.blocks + need.threads + need.registers + need.shared_bytes > 0;
+  return known ? need : UnitNeed{.blocks = kWholeUnit / op.occupancy};
+}
+
 std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan->number() : 0; }
 
 }  // namespace
@@ -172,12 +178,17 @@ void Mechanism::GoBack(Job& job, std::size_t op) {
   UpdateReady(job);
 }
 
+bool Mechanism::TellsBlocks() const {
+  return config_.block_events > 0 && config_.extra_blocks && device_.info().tells_blocks;
+}
+
 bool Mechanism::Fits() const {
   if (config_.one_part && kernels_[kRealTime] + kernels_[kBestEffort] > 0) return false;
-  if (!config_.extra_blocks || in_flight_.Fill(device_.info().units) < 1) return true;
+  if (!config_.extra_blocks || ledger_.Fill(device_.info().units) < 1) return true;
   if (*config_.extra_blocks == 0) return false;
+  if (TellsBlocks()) return ledger_.waiting() < *config_.extra_blocks;
   return kernels_[kRealTime] + kernels_[kBestEffort] < 2 ||
-         in_flight_.Beyond(device_.info().units) < *config_.extra_blocks;
+         ledger_.Beyond(device_.info().units) < *config_.extra_blocks;
 }
 
 ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
@@ -390,6 +401,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   const bool spared = room == nullptr && MaySpare(job);
   const std::uint32_t done = launch.progress->done();
   SetGuards(job, room, spared, launch);
+  launch.tell_every = TellsBlocks() ? config_.block_events : 0;
   launch.share = job.queue->share;
   launch.beyond_share = config_.lend_units && !spared;
   launch.id = launches_.Add({.job = &job,
@@ -398,7 +410,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
                              .limit = group_limit_,
                              .revision = slot.revision,
                              .blocks = launch.progress->blocks() - done,
-                             .occupancy = job.instance->plan().ops[job.next_op].occupancy,
+                             .need = NeedOf(job.instance->plan().ops[job.next_op]),
                              .padding = room != nullptr,
                              .spared = spared,
                              .whole = done == 0 && room == nullptr && !spared});
@@ -408,7 +420,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
-  in_flight_.Add(launches_.Find(launch.id));
+  ledger_.Add(launches_.Find(launch.id));
   job.unit_time += UnitTimeOf(job, launch.progress->blocks() - done);
   ++job.instance->in_flight(job.next_op);
   if (spared) {

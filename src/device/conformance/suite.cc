@@ -121,6 +121,16 @@ void Session::Take(const DeviceEvent& event) {
       EXPECT_FALSE(seen.placed.has_value()) << "placed twice";
       seen.placed = event.at;
       break;
+    case DeviceEvent::Kind::kProgress:
+      EXPECT_TRUE(seen.placed.has_value()) << "progress before placed";
+      EXPECT_FALSE(seen.complete.has_value()) << "progress after complete";
+      EXPECT_GE(event.placed, event.done) << "done before they began";
+      if (!seen.progress.empty()) {
+        EXPECT_GE(event.placed, seen.progress.back().first) << "fewer than before";
+        EXPECT_GE(event.done, seen.progress.back().second) << "fewer than before";
+      }
+      seen.progress.emplace_back(event.placed, event.done);
+      break;
     case DeviceEvent::Kind::kComplete:
       EXPECT_FALSE(seen.complete.has_value()) << "complete twice";
       seen.complete = event.at;

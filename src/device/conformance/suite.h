@@ -15,6 +15,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -129,6 +130,9 @@ class Session {
   bool Retired(LaunchId id) const { return launches_.at(id).retired; }
   TimePoint PlacedAt(LaunchId id) const { return launches_.at(id).placed.value(); }
   TimePoint CompleteAt(LaunchId id) const { return launches_.at(id).complete.value(); }
+  /// DeviceEvent::placed and done of each kProgress.
+  using Counts = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  const Counts& ProgressOf(LaunchId id) const { return launches_.at(id).progress; }
   std::size_t live() const { return live_; }
 
   Device& device() { return device_; }
@@ -137,6 +141,7 @@ class Session {
   struct Seen {
     std::optional<TimePoint> placed, complete;
     bool retired = false;
+    Counts progress;
   };
   void Take(const DeviceEvent& event);
 

@@ -22,7 +22,8 @@ LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const S
     : guards_(guards),
       shares_(shares),
       slots_(limits.launches, limits.streams),
-      events_(limits.events) {
+      events_(limits.events),
+      told_(limits.launches) {
   order_.reserve(limits.launches);
   naming_.reserve(limits.launches);
 }
@@ -40,6 +41,9 @@ SubmitResult LaunchTable::Add(const Copy& copy) {
 SubmitResult LaunchTable::Insert(Slot* slot, Body body) {
   if (slot == nullptr) return SubmitResult::kFull;
   slot->body = body;
+  if (slot->step != 0) {
+    told_[slots_.IndexOf(*slot)].Reset(slot->step, slot->progress->blocks());
+  }
   slots_.Link(*slot);
   slot->watcher = slot->WatchesCount(guards_);
   watchers_ += slot->watcher ? 1 : 0;
@@ -103,7 +107,17 @@ std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry) {
                     .deps = slot.deps,
                     .guards = std::span<const Guard>(slot.guards),
                     .id = slot.id,
-                    .copy = slot.is_copy ? &slot.copy : nullptr};
+                    .copy = slot.is_copy ? &slot.copy : nullptr,
+                    .told = slot.step == 0 ? nullptr : &told_[entry.slot]};
+}
+
+void LaunchTable::Tell(const Assignment& work) {
+  Slot& slot = slots_[work.slot];
+  if (slot.tells == 0 || slot.Complete()) return;
+  --slot.tells;
+  const auto [begun, done] = work.told->Read();
+  events_.Push({DeviceEvent::Kind::kProgress, slot.id, Now(), begun, done});
+  news_ = true;
 }
 
 bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,6 +27,33 @@ class LaunchTable {
     std::size_t events = 4096;
   };
 
+  /// The blocks of a launch of which kProgress tells. Its workers count them without the lock.
+  class ToldBlocks {
+   public:
+    void Reset(std::uint32_t step, std::uint32_t blocks) {
+      step_ = step;
+      blocks_ = blocks;
+      // relaxed: workers learn of the launch under the lock.
+      begun_.store(0, std::memory_order_relaxed);
+      done_.store(0, std::memory_order_relaxed);
+    }
+    /// A block begins, or was committed. True: Tell() is due.
+    bool Begin() { return Due(begun_.fetch_add(1, std::memory_order_relaxed) + 1); }
+    /// release: who sees the block done also sees that it has begun.
+    bool Commit() { return Due(done_.fetch_add(1, std::memory_order_release) + 1); }
+    /// The two counts. Of blocks that are done, all have begun.
+    std::pair<std::uint32_t, std::uint32_t> Read() const {
+      const std::uint32_t done = done_.load(std::memory_order_acquire);
+      return {begun_.load(std::memory_order_relaxed), done};
+    }
+
+   private:
+    bool Due(std::uint32_t count) const { return count % step_ == 0 || count == blocks_; }
+
+    std::uint32_t step_ = 1, blocks_ = 0;  // set while no worker counts
+    std::atomic<std::uint32_t> begun_{0}, done_{0};
+  };
+
   /// What a worker took: a launch and the first tile. All pointers and spans stay valid until the
   /// worker calls Finish().
   struct Assignment {
@@ -42,6 +70,7 @@ class LaunchTable {
     std::span<const Guard> guards = {};
     LaunchId id{};
     const Copy* copy = nullptr;  // the copy that this is a part of; null: a kernel
+    ToldBlocks* told = nullptr;  // null: its blocks are not counted
   };
 
   /// `guards`: the device's guard words. SettleAll() follows every change of a word. `shares`: the
@@ -57,6 +86,9 @@ class LaunchTable {
   /// that may go beyond its share. Reports kPlaced if it is the first tile of that launch. Nothing:
   /// no tile is available to this unit until the table, a Progress or a share changes.
   std::optional<Assignment> Pick(std::uint32_t unit);
+
+  /// Reports kProgress, unless the kernel is complete. When `work.told` says so.
+  void Tell(const Assignment& work);
 
   /// A worker stopped working on `done`. `at`: now, or the time of the last commit if `why` is
   /// kCompleted. True: something may have become runnable.
@@ -142,6 +174,7 @@ class LaunchTable {
   std::uint32_t bound_ = 0;   // launches in flight that have a share
   std::vector<Entry> order_;  // eligible launches only, sorted
   EventRing events_;
+  std::vector<ToldBlocks> told_;       // by slot
   std::vector<std::uint32_t> naming_;  // scratch memory of SettleNaming
   bool news_ = false;
 };

@@ -110,6 +110,7 @@ void WorkerPool::RunWork(Worker& worker) {
                     .args = work.args,
                     .copy = work.copy};
   const auto run = [&](std::uint32_t tile) {
+    if (work.told != nullptr && work.told->Begin()) TellProgress(work);
     const TimePoint placed = lagoon::Now();
     worker.busy.Start(placed);
     if (observer_ != nullptr) {
@@ -122,6 +123,7 @@ void WorkerPool::RunWork(Worker& worker) {
     worker.busy.Stop(ended);
     worker.left_at = ended;
     if (observer_ != nullptr) observer_->OnEnded(block, ended, committed);
+    worker.tells = committed && work.told != nullptr && work.told->Commit();
     return committed;
   };
   worker.why = RunBlocks(
@@ -132,6 +134,7 @@ void WorkerPool::RunWork(Worker& worker) {
 
 // Called after every commit but a kernel's last, without the lock.
 bool WorkerPool::ShouldYield(Worker& worker) {
+  if (std::exchange(worker.tells, false)) TellProgress(*worker.work);
   if (worker.news_deferred &&
       (!options_.background || worker.left_at - worker.deferred_at >= kMostDefer)) {
     worker.news_deferred = false;
@@ -154,6 +157,15 @@ bool WorkerPool::ShouldYield(Worker& worker) {
     Publish(/*may_run=*/false);
   }
   return table_.HasBetter(work, worker.unit);
+}
+
+void WorkerPool::TellProgress(const Assignment& work) {
+  {
+    BusyLock lock(mutex_);
+    table_.Tell(work);
+    Publish(/*may_run=*/false);
+  }
+  DeliverNews();
 }
 
 void WorkerPool::SettleAll() {

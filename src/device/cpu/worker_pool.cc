@@ -80,6 +80,7 @@ SubmitResult WorkerPool::Submit(const Launch& launch, Body body) {
   if (mailbox_ == nullptr) return Add(launch, tiles, body);
   Letter letter;
   letter.launch = launch;
+  letter.launch.tell_every = 0;  // so that the table has room for all letters
   letter.body = body;
   return Send(letter, launch.share == kAllUnits ? tiles : workers_.size());
 }

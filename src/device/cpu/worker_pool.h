@@ -104,6 +104,7 @@ class WorkerPool {
     TimePoint deferred_at;          // when it began to defer news
     std::uint32_t seen_epoch = 0;
     bool news_deferred = false;
+    bool tells = false;     // a kProgress is due for the block that was committed last
     bool few_left = false;  // the table has no more launches than workers
 
     std::atomic<pid_t> thread_id{0};              // the system's; 0: not begun
@@ -140,6 +141,7 @@ class WorkerPool {
   void ReadLetters() REQUIRES(mutex_);
   bool HasLetters() const;
   void SettleAll();
+  void TellProgress(const Assignment& work);
   void DeliverNews();
 
   const Options options_;

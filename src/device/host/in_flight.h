@@ -20,7 +20,7 @@ namespace lagoon {
 /// The index of nothing, in lists of indexes.
 inline constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
 
-/// Most events of one launch: kPlaced, kComplete, kRetired.
+/// Most events of one launch, beside kProgress: kPlaced, kComplete, kRetired.
 inline constexpr std::uint32_t kEventsPerLaunch = 3;
 
 /// A launch or copy in flight, or a free slot for one. A device derives its slots from this.
@@ -42,12 +42,18 @@ struct InFlight {
   bool live = false;
   bool started = false;       // one of its blocks has run
   bool in_order = false;      // in the order of its stream
-  std::uint32_t credits = 0;  // events that may still come
+  std::uint32_t credits = 0;  // events that may still come, beside kProgress
+  std::uint32_t tells = 0;    // kProgress that may still come
+  std::uint32_t step = 0;     // ProgressStep()
   std::uint32_t stream_before = kNoIndex, stream_after = kNoIndex;
   // In order of submission. Of a free slot: live_after is the next free slot.
   std::uint32_t live_before = kNoIndex, live_after = kNoIndex;
 
   bool Complete() const { return progress->Complete(); }
+  /// Whether a kProgress is due now that `count` blocks have begun, or that so many are done.
+  bool Tells(std::uint32_t count) const {
+    return step != 0 && (count % step == 0 || count == progress->blocks());
+  }
   /// True if a guard keeps its blocks from running.
   bool Left() const { return Revoked(std::span<const Guard>(guards), started); }
   /// True if none of its blocks will begin any more.
@@ -91,7 +97,9 @@ class InFlightSlots {
   /// nothing has changed. `asked`: a Launch or a Copy; CHECKs its record.
   template <typename Asked, typename Events>
   Slot* Take(const Asked& asked, Events& events) {
-    if (free_ == kNoIndex || !events.Reserve(kEventsPerLaunch)) return nullptr;
+    const std::uint32_t step = StepOf(asked);
+    const std::uint32_t tells = step == 0 ? 0 : kMostProgress;
+    if (free_ == kNoIndex || !events.Reserve(kEventsPerLaunch + tells)) return nullptr;
     Slot& slot = slots_[free_];
     const std::uint32_t next_free = slot.live_after;
     slot = Slot{};
@@ -99,6 +107,8 @@ class InFlightSlots {
     free_ = next_free;
     slot.sequence = next_sequence_++;
     slot.credits = kEventsPerLaunch;
+    slot.tells = tells;
+    slot.step = step;
     return &slot;
   }
 
@@ -145,7 +155,7 @@ class InFlightSlots {
   /// of events that did not come. The slot need not be linked.
   template <typename Events>
   void Free(Slot& slot, Events& events) {
-    events.Release(slot.credits);
+    events.Release(slot.credits + slot.tells);
     if (slot.live) {
       (slot.live_before == kNoIndex ? oldest_ : slots_[slot.live_before].live_after) =
           slot.live_after;
@@ -174,8 +184,13 @@ class InFlightSlots {
     return streams_[Raw(slot.stream) - 1];
   }
 
-  static void Fill(InFlight& slot, const Launch& launch) {
+  static std::uint32_t StepOf(const Launch& launch) {
     LAGOON_CHECK(launch.progress != nullptr);
+    return ProgressStep(launch.tell_every, launch.progress->blocks());
+  }
+  static std::uint32_t StepOf(const Copy& /*copy*/) { return 0; }
+
+  static void Fill(InFlight& slot, const Launch& launch) {
     slot.id = launch.id;
     slot.stream = launch.stream;
     slot.rank = launch.rank;

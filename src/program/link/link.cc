@@ -213,6 +213,7 @@ class Linker {
     op.cost = EstimateCost(lowered.kernel, device_.info().units);
     LAGOON_ASSIGN_OR_RETURN(op.kernel, LoadKernel(lowered.kernel));
     op.occupancy = device_.Occupancy(op.kernel);
+    op.need = device_.NeedOf(op.kernel);
     op.versions.reserve(lowered.kernel.versions.size());
     for (const KernelVersion& version : lowered.kernel.versions) {
       op.versions.push_back(

@@ -105,6 +105,9 @@ class JobTask {
 /// Waitlist.
 using JobStream = Waitlist::Stream;
 
+/// A place in a stream of a job for which other streams can wait (cudaEvent_t).
+using JobEvent = Waitlist::Event;
+
 /// Another model of the repository, as a program sees it.
 struct JobModel {
   std::uint32_t index = 0;  // in the list of models that the program may run
@@ -140,6 +143,7 @@ class JobInstance {
 class JobContext {
  public:
   static constexpr std::size_t kMaxStreams = 32;
+  static constexpr std::size_t kMaxEvents = 1024;
   /// Most operations of one job that may be issued and not complete.
   static constexpr std::size_t kMaxOperations = 1024;
   /// Most answers of one job that may be sent while the client has not taken them.
@@ -166,6 +170,13 @@ class JobContext {
   virtual Result<std::byte*> Allocate(std::size_t bytes) = 0;
   virtual JobStream CreateStream(StreamKind kind) = 0;
 
+  /// Events between streams, as CUDA's: Record() marks what the stream has so far, and what is
+  /// issued on `stream` after WaitFor() waits for the event's last Record(). An event that was not
+  /// recorded holds nothing up. Both count as operations until they are complete.
+  virtual JobEvent CreateEvent() = 0;
+  virtual void Record(JobEvent event, JobStream stream = Waitlist::kDefaultStream) = 0;
+  virtual void WaitFor(JobEvent event, JobStream stream = Waitlist::kDefaultStream) = 0;
+
   /// Runs the body of a kernel of the program `blocks` times. `args`: the argument struct, copied.
   virtual JobWait Launch(KernelHandle kernel, std::span<const std::byte> args, std::uint32_t blocks,
                          JobStream stream) = 0;
@@ -177,6 +188,9 @@ class JobContext {
   }
   virtual JobWait CopyToDevice(std::byte* to, const void* from, std::size_t bytes,
                                JobStream stream = Waitlist::kDefaultStream) = 0;
+  /// Sets `bytes` bytes of device memory to `value`.
+  virtual JobWait Fill(std::byte* to, std::uint8_t value, std::size_t bytes,
+                       JobStream stream = Waitlist::kDefaultStream) = 0;
   virtual JobWait CopyToHost(void* to, const std::byte* from, std::size_t bytes,
                              JobStream stream = Waitlist::kDefaultStream) = 0;
   /// Runs a model once. The tensors are in host memory, in the order of `model`.
@@ -246,7 +260,7 @@ class JobProgram {
 };
 
 /// Raised with every change of this file that is not compatible with compiled libraries.
-inline constexpr std::uint32_t kJobProgramAbi = 4;
+inline constexpr std::uint32_t kJobProgramAbi = 5;
 
 }  // namespace lagoon
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -25,6 +26,16 @@ std::shared_ptr<const LoadedPlan> PlacePlan(const std::string& name) {
   return loaded;
 }
 
+// A block fills as much as a chunk of a copy.
+bool FillBody(const void* args, std::uint32_t block, BlockContext& /*ctx*/) {
+  const auto& fill = *static_cast<const FillArgs*>(args);
+  const std::size_t begin = std::size_t{block} * kCopyChunkBytes;
+  if (begin < fill.bytes) {
+    std::memset(fill.to + begin, fill.value, std::min(kCopyChunkBytes, fill.bytes - begin));
+  }
+  return true;
+}
+
 // The input in whose place the output lies. No other tensors of a plan share their bytes.
 std::optional<std::size_t> ReplacedInput(const Plan& plan, const PlanTensor& output) {
   for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -43,6 +54,7 @@ Status ProgramHostImpl::Open(ProgramHostOptions options_in, std::unique_ptr<JobP
   device = &device_in;
   dispatcher = &dispatcher_in;
   copy_costs = &no_costs_;
+  LAGOON_ASSIGN_OR_RETURN(fill, device->Load({"fill", FillBody}, {}));
   for (const ProgramModel& hosted : options.models) {
     JobModel& model = models.emplace_back();
     model.index = static_cast<std::uint32_t>(models.size() - 1);

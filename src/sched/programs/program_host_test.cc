@@ -97,6 +97,61 @@ TEST_F(ProgramHostTest, StreamsAreInOrderAndTheDefaultStreamWaitsForThem) {
   EXPECT_EQ(log_.entries(), (std::vector<int>{10, 1, 2, 20, 30, 40}));
 }
 
+TEST_F(ProgramHostTest, FillsMemoryAndWaitsForEventsOfOtherStreams) {
+  Open(
+      [](JobContext& job) -> JobTask {
+        constexpr std::size_t kBytes = 3 * kCopyChunkBytes + 8;
+        Result<std::byte*> memory = job.Allocate(kBytes);
+        if (!memory) co_return Fail(ErrorCode::kResourceExhausted, "no memory");
+        const JobStream a = job.CreateStream(StreamKind::kNonBlocking);
+        const JobStream b = job.CreateStream(StreamKind::kNonBlocking);
+        const JobEvent filled = job.CreateEvent();
+        job.Fill(*memory, 0xff, kBytes, a);
+        job.Fill(*memory, 0, kBytes - 8, a);
+        job.Fill(*memory, 7, 0, a);  // nothing
+        job.Record(filled, a);
+        job.WaitFor(filled, b);
+        co_await job.CopyToHost(job.output(0).data(), *memory + kBytes - 16, 16, b);
+        co_return Status();
+      },
+      LoadKernels());
+  HostedRequest request;
+  ASSERT_TRUE(Post(request));
+  EXPECT_EQ(request.Await().outcome, Outcome::kDone);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(request.y);
+  EXPECT_EQ(std::vector<int>(bytes, bytes + 16),
+            (std::vector<int>{0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255}));
+}
+
+TEST_F(ProgramHostTest, WrongEventsAndFillsFailTheJob) {
+  using Wrong = void (*)(JobContext&);
+  const std::pair<Wrong, const char*> wrongs[] = {
+      {[](JobContext& job) { job.Record(0); }, "it used event 0 on stream 0"},
+      {[](JobContext& job) { job.WaitFor(job.CreateEvent(), 9); }, "event 0 on stream 9"},
+      {[](JobContext& job) { job.Fill(nullptr, 0, 4); }, "it filled 4 null bytes"},
+      {[](JobContext& job) { job.Fill(job.output(0).data(), 0, ~std::size_t{0}); }, "the most is"},
+      {[](JobContext& job) {
+         for (int i = 0; i < 1025; ++i) job.CreateEvent();
+       },
+       "it may have 1024 events"},
+  };
+  for (const auto& [wrong, message] : wrongs) {
+    Open(
+        [wrong = wrong](JobContext& job) -> JobTask {
+          wrong(job);
+          co_await job.All();
+          co_return Status();
+        },
+        LoadKernels());
+    HostedRequest request;
+    ASSERT_TRUE(Post(request));
+    const JobResult& result = request.Await();
+    EXPECT_EQ(result.outcome, Outcome::kFailed);
+    ASSERT_NE(result.error, nullptr);
+    EXPECT_NE(result.error->message.find(message), std::string::npos) << result.error->message;
+  }
+}
+
 TEST_F(ProgramHostTest, OperationsThatNobodyAwaitsAreCompleteBeforeTheAnswer) {
   Open(
       [&](JobContext& job) -> JobTask {

@@ -14,6 +14,7 @@ namespace {
 
 // Block time if none is known: too long for any room, so that the kernel is not used as padding.
 constexpr Nanoseconds kUnknown = std::chrono::hours(1);
+constexpr std::size_t kMostFill = std::size_t{1} << 40;  // so that its blocks can be counted
 
 PlanTensor BytesAt(std::size_t bytes) {
   PlanTensor tensor;
@@ -110,18 +111,76 @@ JobWait ProgramRun::Launch(KernelHandle kernel, std::span<const std::byte> args,
                                 spec == nullptr ? "its program has loaded none of that handle"
                                                 : "at least one is needed"));
     }
-    Plan plan;
-    PlanOp& op = plan.ops.emplace_back();
-    op.kernel = kernel;
-    op.blocks = blocks;
-    op.args.assign(args.begin(), args.end());
-    op.occupancy = services_.device->Occupancy(kernel);
-    op.cost.block = spec->block.time > Nanoseconds(0) ? spec->block.time : kUnknown;
-    auto operation = MakeCall(nullptr, std::move(plan), services_.CostsOf(kernel, blocks));
-    operation->kind = ProgramEstimate::Of(kernel, blocks);
-    return Issue(std::move(operation), stream);
+    return IssueKernel(kernel, *spec, args, blocks, stream);
   };
   return FromProgram(launch, NoWait());
+}
+
+JobWait ProgramRun::IssueKernel(KernelHandle kernel, const KernelSpec& spec,
+                                std::span<const std::byte> args, std::uint32_t blocks,
+                                JobStream stream) {
+  Plan plan;
+  PlanOp& op = plan.ops.emplace_back();
+  op.kernel = kernel;
+  op.blocks = blocks;
+  op.args.assign(args.begin(), args.end());
+  op.occupancy = services_.device->Occupancy(kernel);
+  op.need = services_.device->NeedOf(kernel);
+  op.cost.block = spec.block.time > Nanoseconds(0) ? spec.block.time : kUnknown;
+  auto operation = MakeCall(nullptr, std::move(plan), services_.CostsOf(kernel, blocks));
+  operation->kind = ProgramEstimate::Of(kernel, blocks);
+  return Issue(std::move(operation), stream);
+}
+
+JobWait ProgramRun::Fill(std::byte* to, std::uint8_t value, std::size_t bytes, JobStream stream) {
+  const auto fill = [&]() -> JobWait {
+    if (to == nullptr && bytes > 0) return Refuse(fmt::format("it filled {} null bytes", bytes));
+    if (bytes > kMostFill) {
+      return Refuse(fmt::format("it filled {} bytes, the most is {}", bytes, kMostFill));
+    }
+    const FillArgs args{to, bytes, value};
+    return IssueKernel(services_.fill, {}, std::as_bytes(std::span(&args, 1)), CopyBlocks(bytes),
+                       stream);
+  };
+  return FromProgram(fill, NoWait());
+}
+
+JobEvent ProgramRun::CreateEvent() {
+  const auto create = [&]() -> JobEvent {
+    if (waitlist_.events() < kMaxEvents) return waitlist_.AddEvent();
+    Refuse(fmt::format("it may have {} events", kMaxEvents));
+    return 0;
+  };
+  return FromProgram(create, 0);
+}
+
+// False: nothing is issued any more, or the job has failed by this call.
+bool ProgramRun::MayMark(JobEvent event, JobStream stream) {
+  if (failing_) return false;
+  if (event >= waitlist_.events() || stream >= waitlist_.streams()) {
+    Refuse(fmt::format("it used event {} on stream {}, there are {} events and {} streams", event,
+                       stream, waitlist_.events(), waitlist_.streams()));
+    return false;
+  }
+  return HasPlace() && MayIssue();
+}
+
+void ProgramRun::Record(JobEvent event, JobStream stream) {
+  FromProgram(
+      [&] {
+        if (MayMark(event, stream)) waitlist_.Record(event, stream);
+        return true;
+      },
+      false);
+}
+
+void ProgramRun::WaitFor(JobEvent event, JobStream stream) {
+  FromProgram(
+      [&] {
+        if (MayMark(event, stream)) waitlist_.WaitFor(event, stream);
+        return true;
+      },
+      false);
 }
 
 JobWait ProgramRun::CopyToDevice(std::byte* to, const void* from, std::size_t bytes,
@@ -264,13 +323,7 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
   if (stream >= waitlist_.streams()) {
     return Refuse(fmt::format("it used stream {}, there are {}", stream, waitlist_.streams()));
   }
-  if (waitlist_.incomplete() == kMaxOperations) {
-    return Refuse(
-        fmt::format("{} operations are issued and not complete, which is the most: await "
-                    "some of them",
-                    kMaxOperations));
-  }
-  if (!MayIssue()) return NoWait();
+  if (!HasPlace() || !MayIssue()) return NoWait();
   if (operation->hosted != nullptr) operation->hosted->runs = true;
   const Waitlist::Op number = waitlist_.Add(stream);
   operation->job = this;
@@ -282,6 +335,16 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
   issued.spec.outputs = issued.outputs;
   if (waitlist_.active(number)) Post(issued);
   return {*this, JobWait::Kind::kOperation, number};
+}
+
+/// Returns false, and ends the job, if as many operations are incomplete as may be.
+bool ProgramRun::HasPlace() {
+  if (waitlist_.incomplete() < kMaxOperations) return true;
+  Refuse(
+      fmt::format("{} operations are issued and not complete, which is the most: await "
+                  "some of them",
+                  kMaxOperations));
+  return false;
 }
 
 /// Counts an operation or answer. Returns false, and ends the job, if it is one too many.

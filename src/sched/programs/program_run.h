@@ -100,6 +100,13 @@ struct JobOperation final : JobClient {
   JobResult result;
 };
 
+/// Arguments of the body of JobContext::Fill().
+struct FillArgs {
+  std::byte* to = nullptr;
+  std::size_t bytes = 0;
+  std::uint8_t value = 0;
+};
+
 /// What a host offers to its jobs.
 class JobServices {
  public:
@@ -117,6 +124,7 @@ class JobServices {
   std::vector<JobModel> models;  // in the order of options.models
   QueueId queue{};               // where kernels and copies are posted
   CostTable* copy_costs = nullptr;
+  KernelHandle fill{};  // the body of JobContext::Fill()
   ProgramEstimate estimate;
   Device* device = nullptr;
   Dispatcher* dispatcher = nullptr;
@@ -170,10 +178,14 @@ class ProgramRun final : public JobContext {
   std::span<std::byte> output(std::size_t index) override { return outputs_.at(index); }
   Result<std::byte*> Allocate(std::size_t bytes) override;
   JobStream CreateStream(StreamKind kind) override;
+  JobEvent CreateEvent() override;
+  void Record(JobEvent event, JobStream stream) override;
+  void WaitFor(JobEvent event, JobStream stream) override;
   JobWait Launch(KernelHandle kernel, std::span<const std::byte> args, std::uint32_t blocks,
                  JobStream stream) override;
   JobWait CopyToDevice(std::byte* to, const void* from, std::size_t bytes,
                        JobStream stream) override;
+  JobWait Fill(std::byte* to, std::uint8_t value, std::size_t bytes, JobStream stream) override;
   JobWait CopyToHost(void* to, const std::byte* from, std::size_t bytes, JobStream stream) override;
   JobWait Run(const JobModel& model, std::span<const void* const> inputs,
               std::span<void* const> outputs, JobStream stream) override;
@@ -191,6 +203,10 @@ class ProgramRun final : public JobContext {
   auto FromProgram(Call call, decltype(call()) without);
   std::unique_ptr<JobOperation> MakeCall(std::byte* arena, Plan plan, CostTable& costs);
   JobWait Issue(std::unique_ptr<JobOperation> operation, JobStream stream);
+  JobWait IssueKernel(KernelHandle kernel, const KernelSpec& spec, std::span<const std::byte> args,
+                      std::uint32_t blocks, JobStream stream);
+  bool MayMark(JobEvent event, JobStream stream);
+  bool HasPlace();
   JobWait Refuse(std::string message);
   bool MayIssue();
   JobWait NoWait() { return {*this, JobWait::Kind::kAll, 0}; }

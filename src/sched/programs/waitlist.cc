@@ -1,16 +1,23 @@
 #include "sched/programs/waitlist.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace lagoon {
 
 Waitlist::Stream Waitlist::AddStream(StreamKind kind) {
-  streams_.push_back({.kind = kind});
-  return static_cast<Stream>(streams_.size() - 1);
+  const bool per_thread = kind == StreamKind::kPerThread;
+  if (per_thread && per_thread_ != kDefaultStream) return per_thread_;
+  streams_.push_back({.kind = per_thread ? StreamKind::kBlocking : kind});
+  const auto stream = static_cast<Stream>(streams_.size() - 1);
+  if (per_thread) per_thread_ = stream;
+  return stream;
 }
 
 // Makes `op` wait for the last operation of `stream`: when that is complete, so are all before.
-void Waitlist::WaitFor(const StreamState& stream, Op op, Entry& entry) {
+void Waitlist::WaitForLast(const StreamState& stream, Op op, Entry& entry) {
   if (stream.next == 0) return;
   const auto last = incomplete_.find(stream.next - 1);
   if (last == incomplete_.end()) return;
@@ -24,12 +31,12 @@ Waitlist::Op Waitlist::Add(Stream stream) {
   Entry entry;
   if (stream == kDefaultStream) {
     for (const StreamState& other : streams_) {
-      if (other.kind == StreamKind::kBlocking) WaitFor(other, op, entry);
+      if (other.kind == StreamKind::kBlocking) WaitForLast(other, op, entry);
     }
   } else {
-    WaitFor(streams_[stream], op, entry);
+    WaitForLast(streams_[stream], op, entry);
     if (streams_[stream].kind == StreamKind::kBlocking) {
-      WaitFor(streams_[kDefaultStream], op, entry);
+      WaitForLast(streams_[kDefaultStream], op, entry);
     }
   }
   incomplete_.emplace(op, std::move(entry));
@@ -37,14 +44,47 @@ Waitlist::Op Waitlist::Add(Stream stream) {
   return op;
 }
 
+// `also`: the number, plus one, of another operation that it waits for; 0: none.
+Waitlist::Op Waitlist::AddMark(Stream stream, Op also) {
+  const Op op = Add(stream);
+  Entry& entry = incomplete_.at(op);
+  entry.marks = true;
+  WaitForLast({.next = also}, op, entry);
+  if (entry.waits_for == 0) incomplete_.erase(op);
+  return op;
+}
+
+Waitlist::Event Waitlist::AddEvent() {
+  events_.push_back(0);
+  return static_cast<Event>(events_.size() - 1);
+}
+
+void Waitlist::Record(Event event, Stream stream) {
+  LAGOON_CHECK(event < events_.size());
+  events_[event] = AddMark(stream, 0) + 1;
+}
+
+void Waitlist::WaitFor(Event event, Stream stream) {
+  LAGOON_CHECK(event < events_.size());
+  const Op marked = events_[event];
+  if (marked != 0 && !IsComplete(marked - 1)) AddMark(stream, marked);
+}
+
 void Waitlist::Complete(Op op, std::vector<Op>& activated) {
-  const auto found = incomplete_.find(op);
-  LAGOON_CHECK(found != incomplete_.end() && found->second.waits_for == 0);
-  const std::vector<Op> successors = std::move(found->second.successors);
-  incomplete_.erase(found);
-  for (const Op successor : successors) {
-    if (--incomplete_.at(successor).waits_for == 0) activated.push_back(successor);
+  LAGOON_CHECK(incomplete_.contains(op) && active(op));
+  const auto first = static_cast<std::ptrdiff_t>(activated.size());
+  std::vector<Op> complete{op};  // and the marks that are complete thereby
+  while (!complete.empty()) {
+    const auto found = incomplete_.find(complete.back());
+    complete.pop_back();
+    const std::vector<Op> successors = std::move(found->second.successors);
+    incomplete_.erase(found);
+    for (const Op successor : successors) {
+      Entry& entry = incomplete_.at(successor);
+      if (--entry.waits_for == 0) (entry.marks ? complete : activated).push_back(successor);
+    }
   }
+  std::sort(activated.begin() + first, activated.end());
 }
 
 bool Waitlist::IsStreamComplete(Stream stream) const {

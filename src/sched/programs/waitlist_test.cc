@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -72,18 +73,79 @@ TEST(Waitlist, TheDefaultStreamIsInOrderToo) {
   EXPECT_EQ(Complete(list, first), Ops{second});
 }
 
+TEST(Waitlist, AStreamWaitsForTheLastRecordOfAnEvent) {
+  Waitlist list;
+  const Waitlist::Stream a = list.AddStream(StreamKind::kNonBlocking);
+  const Waitlist::Stream b = list.AddStream(StreamKind::kNonBlocking);
+  const Waitlist::Event event = list.AddEvent();
+  list.WaitFor(event, b);
+  EXPECT_TRUE(list.IsStreamComplete(b)) << "an event that was not recorded holds nothing up";
+  const Op first = list.Add(a);
+  list.Record(event, a);
+  const Op second = list.Add(a);
+  const Op before = list.Add(b);
+  list.WaitFor(event, b);
+  const Op after = list.Add(b);
+  EXPECT_TRUE(list.active(before)) << "it was issued before the wait";
+  EXPECT_EQ(Complete(list, before), Ops{});
+  EXPECT_FALSE(list.active(after));
+  EXPECT_EQ(Complete(list, first), (Ops{second, after})) << "in order of issue, without marks";
+  EXPECT_EQ(Complete(list, after), Ops{});
+  EXPECT_TRUE(list.IsStreamComplete(b));
+  list.WaitFor(event, b);
+  EXPECT_TRUE(list.active(list.Add(b))) << "the event has happened";
+}
+
+TEST(Waitlist, ALaterRecordDoesNotHoldUpWhatWaitsAlready) {
+  Waitlist list;
+  const Waitlist::Stream a = list.AddStream(StreamKind::kNonBlocking);
+  const Waitlist::Stream b = list.AddStream(StreamKind::kNonBlocking);
+  const Waitlist::Event event = list.AddEvent();
+  const Op first = list.Add(a);
+  list.Record(event, a);
+  list.WaitFor(event, b);
+  const Op waits = list.Add(b);
+  const Op second = list.Add(a);
+  list.Record(event, a);
+  EXPECT_EQ(Complete(list, first), (Ops{waits, second}));
+  list.WaitFor(event, b);
+  EXPECT_FALSE(list.active(list.Add(b)));
+  EXPECT_EQ(list.incomplete(), 5u) << "three operations, a mark and a wait";
+}
+
+TEST(Waitlist, AJobHasOnePerThreadStreamThatIsBlocking) {
+  Waitlist list;
+  const Waitlist::Stream own = list.AddStream(StreamKind::kPerThread);
+  EXPECT_NE(own, Waitlist::kDefaultStream);
+  EXPECT_EQ(list.AddStream(StreamKind::kPerThread), own);
+  EXPECT_EQ(list.streams(), 2u);
+  const Op op = list.Add(own);
+  EXPECT_FALSE(list.active(list.Add(Waitlist::kDefaultStream)));
+  EXPECT_TRUE(list.active(op));
+}
+
 // CUDA's rules word by word: an operation may start when all earlier operations that it must not
 // overtake are complete.
 struct Model {
   struct Issued {
     Waitlist::Stream stream;
     bool complete = false;
+    std::optional<Op> also = {};  // the mark of an event that it waits for
+    bool marks = false;           // a mark or a wait
   };
   std::vector<StreamKind> kinds{StreamKind::kBlocking};
   std::vector<Issued> ops;
+  std::vector<std::optional<Op>> events = std::vector<std::optional<Op>>(3);
 
+  // Marks and waits that may start are complete.
+  void Settle() {
+    for (Op op = 0; op < ops.size(); ++op) {
+      if (ops[op].marks && MayStart(op)) ops[op].complete = true;
+    }
+  }
   bool MayStart(Op op) const {
     const Waitlist::Stream mine = ops[op].stream;
+    if (ops[op].also && !ops[*ops[op].also].complete) return false;
     for (Op before = 0; before < op; ++before) {
       if (ops[before].complete) continue;
       const Waitlist::Stream theirs = ops[before].stream;
@@ -103,12 +165,26 @@ TEST(Waitlist, KeepsCudasRulesInAnyOrderOfEvents) {
     Waitlist list;
     Model model;
     std::set<Op> active;
+    for (std::size_t i = 0; i < model.events.size(); ++i) list.AddEvent();
     for (int step = 0; step < 80; ++step) {
       if (model.kinds.size() < 5 && random() % 8 == 0) {
         model.kinds.push_back(random() % 3 == 0 ? StreamKind::kNonBlocking : StreamKind::kBlocking);
         list.AddStream(model.kinds.back());
       }
-      if (active.empty() || random() % 2 == 0) {
+      if (random() % 4 == 0) {
+        const auto stream = static_cast<Waitlist::Stream>(random() % model.kinds.size());
+        const auto event = static_cast<Waitlist::Event>(random() % model.events.size());
+        std::optional<Op>& mark = model.events[event];
+        if (random() % 2 == 0) {
+          list.Record(event, stream);
+          mark = model.ops.size();
+          model.ops.push_back({stream, false, std::nullopt, true});
+        } else {
+          list.WaitFor(event, stream);
+          if (mark && !model.ops[*mark].complete) model.ops.push_back({stream, false, mark, true});
+        }
+        model.Settle();
+      } else if (active.empty() || random() % 2 == 0) {
         const auto stream = static_cast<Waitlist::Stream>(random() % model.kinds.size());
         const Op op = list.Add(stream);
         ASSERT_EQ(op, model.ops.size());
@@ -118,10 +194,11 @@ TEST(Waitlist, KeepsCudasRulesInAnyOrderOfEvents) {
         const Op op = *std::next(active.begin(), static_cast<long>(random() % active.size()));
         active.erase(op);
         model.ops[op].complete = true;
+        model.Settle();
         for (const Op next : Complete(list, op)) active.insert(next);
       }
       for (Op op = 0; op < model.ops.size(); ++op) {
-        if (model.ops[op].complete) continue;
+        if (model.ops[op].complete || model.ops[op].marks) continue;
         ASSERT_EQ(active.contains(op), model.MayStart(op)) << "seed " << seed << ", op " << op;
       }
     }

@@ -70,6 +70,8 @@ class FakeDevice final : public Device {
     ++best->active;
     if (!best->placed) Event(DeviceEvent::Kind::kPlaced, best->id);
     best->placed = true;
+    ++best->begun;
+    if (Tell(*best, best->begun)) News();
     return true;
   }
   /// Ends the running block: committed, or left without a result. Then retires the launches that
@@ -87,7 +89,12 @@ class FakeDevice final : public Device {
       if (launch.copy.bytes > 0 && launch.progress->done() == 0) {
         CopyRange(launch.copy, 0, launch.copy.bytes);
       }
-      if (launch.progress->Commit()) Event(DeviceEvent::Kind::kComplete, launch.id);
+      ++launch.done;
+      if (launch.progress->Commit()) {
+        Event(DeviceEvent::Kind::kComplete, launch.id);
+      } else {
+        Tell(launch, launch.done);
+      }
     }
     running_.reset();
     News();
@@ -138,6 +145,10 @@ class FakeDevice final : public Device {
   /// If true, the listener is not called, as for events that a call of the dispatcher itself
   /// causes.
   bool quiet = false;
+  /// How often each kProgress comes. 0: they are lost.
+  int tells = 1;
+  /// The device reports kProgress.
+  void TellBlocks() { info_.tells_blocks = true; }
 
   // ---- The scheduler's side
 
@@ -170,6 +181,7 @@ class FakeDevice final : public Device {
     beyond_share_ = launch.beyond_share;
     InFlight in_flight{launch.id, launch.stream, launch.rank, launch.progress, launch.deps, {}, {}};
     in_flight.background = launch.background;
+    in_flight.step = ProgressStep(launch.tell_every, launch.progress->blocks());
     std::copy(std::begin(launch.guards), std::end(launch.guards), in_flight.guards);
     return Take(in_flight, "submit " + std::to_string(launch.rank & 0xffff));
   }
@@ -219,6 +231,7 @@ class FakeDevice final : public Device {
     int active = 0;
     bool placed = false;
     bool background = false;
+    std::uint32_t step = 0, begun = 0, done = 0;
   };
 
   bool Revoked(const InFlight& launch) const {
@@ -268,6 +281,16 @@ class FakeDevice final : public Device {
     });
   }
   void Event(DeviceEvent::Kind kind, LaunchId id) { events_.push_back({kind, id, Now()}); }
+  // Whether it told of the blocks, now that `count` have begun or are done.
+  bool Tell(const InFlight& launch, std::uint32_t count) {
+    const bool due =
+        launch.step != 0 && (count % launch.step == 0 || count == launch.progress->blocks());
+    for (int i = 0; due && i < tells; ++i) {
+      events_.push_back(
+          {DeviceEvent::Kind::kProgress, launch.id, Now(), launch.begun, launch.done});
+    }
+    return due && tells > 0;
+  }
   void News() {
     Retire();
     if (listener_ != nullptr && !quiet) listener_->OnDeviceNews();

@@ -1,0 +1,148 @@
+#include "bench/import/kernel_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "bench/import/traced_kernels.h"
+#include "sim/device/units.h"
+
+namespace lagoon {
+namespace {
+
+constexpr double kMostTimeNs = 3.6e12;  // an hour: what a simulated block may take
+constexpr double kMostBytes = 1e15;
+
+tl::unexpected<Error> Wrong(const std::string& what) {
+  return Fail(ErrorCode::kInvalidArgument, what);
+}
+
+// A number of a kernel, rounded; from `least` to `most`.
+Result<std::int64_t> Whole(const TracedKernel& kernel, std::string_view name, double value,
+                           double least, double most) {
+  const double rounded = std::round(value);
+  if (rounded >= least && rounded <= most) return static_cast<std::int64_t>(rounded);  // no NaN
+  return Wrong(fmt::format("{}: {} is {}, it must be from {} to {}", kernel.where, name, value,
+                           least, most));
+}
+
+// What a block takes of a unit of `gpu`. Fails where no block fits.
+Result<std::int64_t> DemandOf(const TracedKernel& traced, const GpuModel& gpu, BlockDemand& block) {
+  const SimConstants& c = gpu.constants;
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t threads,
+                          Whole(traced, "threads of a block", traced.threads, 0,
+                                static_cast<double>(c.threads_per_unit)));
+  const double most_registers = static_cast<double>(c.registers_per_unit) /
+                                static_cast<double>(std::max(threads, INT64_C(1)));
+  LAGOON_ASSIGN_OR_RETURN(
+      const std::int64_t registers,
+      Whole(traced, "registers of a thread", traced.registers_per_thread, 0, most_registers));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t shared,
+                          Whole(traced, "shared memory of a block", traced.shared_bytes, 0,
+                                static_cast<double>(c.shared_bytes_per_unit)));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t memory, Whole(traced, "memory bytes of a block",
+                                                           traced.memory_bytes, 0, kMostBytes));
+  block.threads = static_cast<std::uint32_t>(threads);
+  block.registers_per_thread = static_cast<std::uint32_t>(registers);
+  block.shared_bytes = static_cast<std::uint32_t>(shared);
+  block.memory_bytes = static_cast<std::uint64_t>(memory);
+  return BlocksAtOnce(c, block);
+}
+
+Result<SimModelKernel> ToKernel(const TracedKernel& traced, const GpuModel& gpu) {
+  SimModelKernel kernel;
+  LAGOON_ASSIGN_OR_RETURN(
+      const std::int64_t blocks,
+      Whole(traced, "number of blocks", traced.blocks, 1, static_cast<double>(kMostListBlocks)));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t time,
+                          Whole(traced, "time in ns", traced.time_ns, 1, kMostTimeNs));
+  LAGOON_ASSIGN_OR_RETURN(const std::int64_t at_once, DemandOf(traced, gpu, kernel.block));
+  const std::int64_t units = gpu.constants.units;
+  const std::int64_t waves = (blocks + units * at_once - 1) / (units * at_once);
+  std::int64_t block = std::max(INT64_C(1), time / waves);
+  if (traced.block_ns) {
+    LAGOON_ASSIGN_OR_RETURN(block, Whole(traced, "time of a block in ns", *traced.block_ns, 1,
+                                         static_cast<double>(time)));
+  }
+  kernel.blocks = static_cast<std::uint32_t>(blocks);
+  kernel.time = Nanoseconds(time);
+  kernel.block.time = Nanoseconds(block);
+  // Of a kernel that has fewer blocks than the units hold, each uses more of its unit.
+  const std::int64_t on_a_unit = (blocks + units - 1) / units;
+  if (on_a_unit < at_once) {
+    kernel.block.use_permille = static_cast<std::uint32_t>(1000 / on_a_unit);
+  }
+  return kernel;
+}
+
+Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> traced,
+                         const GpuModel& gpu) {
+  if (traced.empty()) return Wrong("has no kernels");
+  if (traced.size() > kMostListKernels) {
+    return Wrong(fmt::format("has {} kernels, the limit is {}: keep those of one request",
+                             traced.size(), kMostListKernels));
+  }
+  std::ranges::stable_sort(traced, {}, &TracedKernel::start_ns);
+  SimModel model;
+  model.name = name;
+  std::uint64_t blocks = 0;
+  Nanoseconds time{0};
+  for (const TracedKernel& one : traced) {
+    LAGOON_ASSIGN_OR_RETURN(const SimModelKernel kernel, ToKernel(one, gpu));
+    blocks += kernel.blocks;
+    time += kernel.time;
+    model.kernels.push_back(kernel);
+  }
+  if (blocks > kMostListBlocks) {
+    return Wrong(fmt::format("has {} blocks, the limit is {}", blocks, kMostListBlocks));
+  }
+  model.statistics.kernels = static_cast<std::uint32_t>(model.kernels.size());
+  const auto gaps = static_cast<std::int64_t>(model.kernels.size() - 1);
+  model.statistics.time = time + Nanoseconds(gpu.constants.dependent_gap_ns) * gaps;
+  return model;
+}
+
+}  // namespace
+
+Result<SimModel> ParseKernelFile(const std::string& name, std::string_view text,
+                                 const std::string& origin, const GpuModel& gpu) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
+  Result<std::vector<TracedKernel>> kernels =
+      json ? ReadProfilerEvents(text) : ReadKernelRows(text);
+  Result<SimModel> model = kernels ? ToModel(name, *std::move(kernels), gpu)
+                                   : Result<SimModel>(tl::unexpected(std::move(kernels).error()));
+  if (!model) {
+    return Annotate(fmt::format("kernels of '{}', file '{}'", name, origin),
+                    std::move(model).error());
+  }
+  return model;
+}
+
+Result<SimModel> ReadKernelFile(const std::string& name, const std::string& path,
+                                const GpuModel& gpu) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  const auto wrong = [&](ErrorCode code, const std::string& what) {
+    return Fail(code, fmt::format("kernels of '{}', file '{}': {}", name, path, what));
+  };
+  if (error) return wrong(ErrorCode::kNotFound, error.message());
+  if (bytes > kMostListBytes) {
+    return wrong(ErrorCode::kInvalidArgument,
+                 fmt::format("{} bytes, the limit is {}: keep the kernels of one request", bytes,
+                             kMostListBytes));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return wrong(ErrorCode::kNotFound, "cannot be read");
+  return ParseKernelFile(name, text.view(), path, gpu);
+}
+
+}  // namespace lagoon

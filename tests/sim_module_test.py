@@ -1,0 +1,142 @@
+"""Own simulated devices and kernels: `lagoon bench disb` with files of a user, and `lagoon.sim`."""
+
+import csv
+import json
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "python"))
+from lagoon import sim  # noqa: E402
+
+NSIGHT = """Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Name
+1000,40000,1,40,1,1,256,1,1,32,0.000,0.000,"conv<int, 3>"
+60000,20000,2,160,2,1,128,1,1,16,0.001,0.000,relu
+"""
+PROFILER = {"traceEvents": [
+    {"ph": "X", "cat": "kernel", "name": f"gemm_{i}", "ts": 50 * i, "dur": 30 + i,
+     "args": {"grid": [20 + i, 2, 1], "block": [128, 1, 1], "registers per thread": 64, "shared memory": 1024}}
+    for i in range(20)]}
+WORKLOAD = {"time": 1, "tasks": [
+    {"id": "camera", "load": {"type": "uniform", "frequency": 500}, "client": {"name": "c", "model_name": "cam", "priority": 0}},
+    {"id": "batch", "load": {"type": "continuous"}, "client": {"name": "b", "model_name": "big", "priority": 1}}]}
+
+
+@pytest.fixture
+def own(lagoon, tmp_path, monkeypatch):
+    """(device, workload, kernels): files that name nothing built-in."""
+    monkeypatch.setenv("LAGOON_BINARY", str(lagoon.binary))
+    monkeypatch.delenv("LAGOON_BENCH", raising=False)
+    gpu = sim.gpu_model("t4")
+    gpu["name"] = "mine"
+    gpu["constants"]["units"] = {"value": 20, "source": "a test"}
+    files = {"gpu.json": json.dumps(gpu), "cam.csv": NSIGHT, "big.json": json.dumps(PROFILER), "work.json": json.dumps(WORKLOAD)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return str(tmp_path / "gpu.json"), str(tmp_path / "work.json"), {"cam": tmp_path / "cam.csv", "big": tmp_path / "big.json"}
+
+
+def test_an_own_device_runs_traced_kernels_under_any_scheduler(own, tmp_path):
+    device, workload, kernels = own
+    result = sim.disb(device, workload, ["reef", "lagoon:padding_kernels=4,depth=2"], kernels=kernels, requests=40, windows=1,
+                      clients="queue", trace=tmp_path / "trace.json")
+    assert result.report["configuration"]["profile"]["name"] == "mine"
+    # The camera's kernels: 40 and 20 us, and a gap of 1 us.
+    assert result.report["metrics"]["standalone_ms.cam"] == pytest.approx(0.061, rel=0.2)
+    assert {row["scheduler"] for row in result.rows} == {"reef", "lagoon:padding_kernels=4,depth=2"}
+    assert result.value("throughput_normalized", "reef") == result.report["metrics"]["throughput_normalized.reef"]
+    assert result.value("per_second", "reef", "camera") == pytest.approx(500, rel=0.2)
+    with pytest.raises(KeyError, match="0 values"):
+        result.value("throughput_normalized", "edf")
+    camera = [sample for sample in result.samples if sample["client"] == "camera" and not sample["alone"]]
+    assert len(camera) >= 40 and all(0.05 < sample["latency_ms"] < 5 for sample in camera)
+    assert {sample["class"] for sample in result.samples} == {"real-time", "best-effort"}
+    # A file for each scheduler.
+    for scheduler in ("reef", "lagoon:padding_kernels=4,depth=2"):
+        events = json.loads((tmp_path / f"trace.{scheduler}.json").read_text())["traceEvents"]
+        assert any("camera" in json.dumps(event) for event in events)
+    assert not (tmp_path / "trace.json").exists()
+
+
+def test_results_are_frames_where_pandas_is(own, monkeypatch):
+    device, workload, kernels = own
+    result = sim.disb(device, workload, ["reef"], kernels=kernels, requests=10, windows=1, clients="queue")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        result.frame()
+    monkeypatch.undo()
+    pandas = pytest.importorskip("pandas")
+    assert list(result.frame().columns) == ["metric", "scheduler", "clients", "workload", "client", "value"]
+    assert isinstance(result.sample_frame(), pandas.DataFrame)
+
+
+def test_the_kernels_of_a_built_in_device_run_on_an_own_one(own):
+    device, _, _ = own
+    result = sim.disb(device, "A", ["reef"], kernels_of="mi50", requests=10, windows=1, clients="queue")
+    assert result.value("throughput_normalized", "reef") > 0.5
+    with pytest.raises(sim.SimulationFailed, match="'mine' has no model.*--kernels MODEL=FILE"):
+        sim.disb(device, "A", ["reef"], requests=10, windows=1)
+
+
+@pytest.mark.parametrize("kernels,named", [
+    ({"cam": "missing.csv"}, "'missing.csv'"), ({"nobody": "x.csv"}, "'nobody=x.csv'.*big, cam"), ({"cam": ""}, "MODEL=FILE"),
+])
+def test_kernels_that_do_not_fit_are_named(own, kernels, named):
+    device, workload, files = own
+    with pytest.raises(sim.SimulationFailed, match=named):
+        sim.disb(device, workload, ["reef"], kernels={**files, **kernels}, requests=10, windows=1)
+
+
+def test_a_lying_trace_is_refused_with_its_line(own):
+    device, workload, kernels = own
+    kernels["cam"].write_text(NSIGHT + "70000,-5,3,1,1,1,1,1,1,1,0,0,back\n")
+    with pytest.raises(sim.SimulationFailed, match="cam.csv.*line 4.*time in ns is -5"):
+        sim.disb(device, workload, ["reef"], kernels=kernels, requests=10, windows=1)
+
+
+@pytest.mark.parametrize("load,named", [
+    ({"type": "uniform", "frequency": -3}, "frequency"), ({"type": "poisson", "frequency": "nan"}, "frequency"),
+    ({"type": "poisson", "frequency": 1e300}, "frequency"),
+])
+def test_rates_that_are_none_are_refused(own, tmp_path, load, named):
+    device, _, kernels = own
+    (tmp_path / "work.json").write_text(json.dumps({"time": 1, "tasks": [{**WORKLOAD["tasks"][0], "load": load}, WORKLOAD["tasks"][1]]}))
+    with pytest.raises(sim.SimulationFailed, match=named):
+        sim.disb(device, tmp_path / "work.json", ["reef"], kernels=kernels, requests=10, windows=1)
+
+
+def test_the_program_is_named_or_missed_by_name(monkeypatch):
+    monkeypatch.delenv("LAGOON_BINARY", raising=False)
+    monkeypatch.delenv("LAGOON_BENCH", raising=False)
+    with pytest.raises(FileNotFoundError, match="LAGOON_BENCH"):
+        sim.gpu_models()
+    monkeypatch.setenv("LAGOON_BENCH", "/nowhere/lagoon-bench")
+    with pytest.raises(FileNotFoundError, match="/nowhere/lagoon-bench"):
+        sim.gpu_models()
+
+
+def test_models_of_devices_are_listed_and_unknown_ones_named(own):
+    assert {"mi50", "gv100", "t4"} <= set(sim.gpu_models())
+    with pytest.raises(sim.SimulationFailed, match="'tpu'"):
+        sim.gpu_model("tpu")
+
+
+def test_files_of_rows_are_refused_where_they_cannot_be_written(lagoon, tmp_path):
+    result = lagoon.run("bench", "disb", "--device", "sim:mi50", "--requests", "10", "--windows", "1", "--schedulers", "reef",
+                        "--json", tmp_path / "r.json", "--csv", "/nowhere/rows.csv")
+    assert result.returncode == 1 and "'/nowhere/rows.csv' cannot be written" in result.stderr
+    result = lagoon.run("bench", "disb", "--kernels", "a=b.csv")
+    assert result.returncode == 1 and "--kernels needs a simulated device" in result.stderr
+
+
+def test_a_table_of_all_schedulers_is_printed(lagoon, tmp_path):
+    result = lagoon.run("bench", "disb", "--device", "sim:mi50", "--requests", "10", "--windows", "1", "--schedulers", "paella,edf",
+                        "--json", tmp_path / "r.json", "--csv", tmp_path / "rows.csv")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stderr.splitlines() if line.startswith(("paella", "edf"))]
+    assert [line[0] for line in lines] == ["paella", "edf", "paella.newest", "edf.newest"] and all(len(line) == 6 for line in lines)
+    with open(tmp_path / "rows.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    metrics = json.loads((tmp_path / "r.json").read_text())["metrics"]
+    assert len(rows) == sum(1 for name in metrics if not name.startswith("standalone_ms"))
