@@ -53,6 +53,7 @@ class Client {
   static std::unique_ptr<Client> Open(const std::string& path, std::uint64_t bytes,
                                       std::string& error) {
     std::unique_ptr<Client> client(new Client);
+    error.clear();
     return client->Begin(path, bytes, error) ? std::move(client) : nullptr;
   }
   ~Client() {
