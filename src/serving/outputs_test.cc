@@ -110,7 +110,7 @@ class CountedNearEnd final : public NearEnd {
 
 std::vector<float> FloatsOf(const std::vector<std::byte>& bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   return values;
 }
 
