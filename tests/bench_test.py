@@ -105,8 +105,9 @@ def test_overhead_takes_a_model_with_an_open_batch(lagoon, zoo, tmp_path):
     folder = zoo("mobilenet_v2").parent.parent.parent
     result, metrics = run_bench(lagoon, tmp_path, "overhead", "--zoo", folder, "--model", "mobilenet_v2", "--requests", "10")
     assert result.returncode == 0, result.stderr
-    for name in (way + model for way in ("http", "grpc", "grpc_shm") for model in ("", ".small", ".mobilenet_v2")):
+    for name in (way + model for way in ("http", "grpc", "grpc_shm", "channel", "process") for model in ("", ".small", ".mobilenet_v2")):
         assert metrics[f"overhead_us_p50.{name}"] > 0
+    assert 0 < metrics["channel_client_cpu_fraction"] <= 1 and metrics["channel_requests_per_s"] > 0
 
 
 def test_disb_draws_its_report_of_a_simulated_gpu(lagoon, tmp_path):

@@ -112,8 +112,10 @@ FOLDERS = {
     "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/fleet/routes serving/model",
     "serving/fleet/routes": "base serving/core",
+    "client": "",
     "server": "base plan policies sched serving/config serving/core server/telemetry server/tensors server/regions server/extensions server/http server/fleet server/generate server/shares "
-              "server/grpc/grpc_edge.h",
+              "server/channel/channel_edge.h server/grpc/grpc_edge.h",
+    "server/channel": f"base client plan serving/core {EDGE} server/http/http_infer_codec.h",
     "server/tensors": "base plan serving/core",
     "server/regions": "base plan serving/core server/tensors",
     "server/extensions": "base serving/core server server/http server/regions",
@@ -127,9 +129,9 @@ FOLDERS = {
     "bench": "base sched bench/measure bench/report",
     "bench/report": "base kernels/cpu_level.h",
     "bench/measure": "base bench/report",
-    "bench/client": "base device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
+    "bench/client": "base client device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
     "bench/fleet": "base cluster/placement program serving serving/core serving/fleet sim/cluster sim/placement bench/client bench/measure bench/report",
-    "bench/live": "base device plan policies program program/profile/machine_rates.h server serving serving/core trace bench bench/client bench/measure bench/report",
+    "bench/live": "base client device plan policies program program/profile/machine_rates.h server serving serving/core trace bench bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
     "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",

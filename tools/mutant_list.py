@@ -70,6 +70,8 @@ GROUPS = {
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
                      sources_of("src/plan"),
+    "channel-region": ["src/server/channel/channel_region_test.cc", "src/server/channel/channel_region.cc", "src/base/check.cc",
+                       "src/base/status.cc"],
     "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
     "attention": [f"src/kernels/{name}.cc" for name in ("sequence/attention_test", "sequence/attention", "checks", "cpu_level")] +
                  ["src/base/check.cc", "src/base/status.cc"],
@@ -153,7 +155,7 @@ TREE_GROUPS = {
 
 # Libraries of a group's program besides the test framework.
 LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-append": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
-             "parts": ["-lxxhash"]}
+             "parts": ["-lxxhash"], "channel-region": ["-lfmt"]}
 
 FLEET = "src/serving/fleet"
 PLACE = "src/cluster/placement"
@@ -199,6 +201,7 @@ STAGES = "src/cluster/learned/stages.cc"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
+CHANNEL = "src/server/channel/channel_region.cc"
 RULES = "src/server/http/http_request_rules.cc"
 JSON_LANE = "src/server/http/json_lane.cc"
 LOW_LANE = "src/server/http/low_lane.cc"
@@ -208,6 +211,21 @@ MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
+    # Memory that the server shares with a client that may write anything.
+    ("channel-believes-counters", "a client's impossible counters are taken for requests", CHANNEL,
+     "if (waiting > kSlots || unread > kSlots) return Taken::kLie;", "", ["channel-region"]),
+    ("channel-overwrites-answers", "requests are taken whose answers would overwrite those not read", CHANNEL,
+     "if (in_flight + unread >= kSlots) return Taken::kNone;", "", ["channel-region"]),
+    ("channel-sleeps-beside-a-request", "the server sleeps though a request has come", CHANNEL,
+     "if (waiting == 0) return true;", "if (waiting < 2) return true;", ["channel-region"]),
+    ("channel-may-shrink", "a client can cut off the memory that the server reads", CHANNEL,
+     "F_SEAL_SHRINK | ", "", ["channel-region"]),
+    ("channel-wakes-nobody", "a client that waits learns of no answer that is almost there", CHANNEL,
+     "  head().almost.fetch_add(1, std::memory_order_release);\n", "", ["channel-region"]),
+    ("almost-too-early", "a job is almost finished while two kernels are left", MECHANISM,
+     "job.first_incomplete + 1 >= ", "job.first_incomplete + 2 >= ", ["sched"]),
+    ("almost-between-jobs", "a request is almost finished before its last job", MECHANISM,
+     "job.told_almost || job.continues || ", "job.told_almost || ", ["sched"]),
     # Which member of a fleet gets a request.
     ("longer-queue-of-two", "the replica with more waiting is picked", CHOICE,
      "choice.Load(second) < choice.Load(first)", "choice.Load(second) > choice.Load(first)", ["routes"]),

@@ -303,6 +303,10 @@ void AddServe(CLI::App& app) {
           "--address is a loopback address")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->default_str("auto");
+  command->add_option(
+      "--channel", words->listen.server.channel,
+      "Path of a socket for clients on this machine and of this user, whose requests "
+      "and tensors lie in memory that they share with the server");
   command->add_option("--example", words->example,
                       "Folder of requests for model 'digits'; the banner shows a curl command for "
                       "the first one");

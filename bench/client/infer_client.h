@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serving/core/inference.h"
 #include "serving/core/request.h"
 
 namespace lagoon::bench {
@@ -39,5 +40,9 @@ struct ClientTarget {
 
 Result<std::unique_ptr<InferClient>> ConnectHttp(const ClientTarget& target);
 Result<std::unique_ptr<InferClient>> ConnectGrpc(const ClientTarget& target);
+/// Over the channel at the path `address`; Prepare() opens it.
+std::unique_ptr<InferClient> ConnectChannel(const ClientTarget& target);
+/// Without an edge. `core` is borrowed.
+std::unique_ptr<InferClient> ConnectCore(Inference& core, const ClientTarget& target);
 
 }  // namespace lagoon::bench

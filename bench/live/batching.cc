@@ -12,6 +12,7 @@
 #include "bench/client/bound_model.h"
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/live/giving_up.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
@@ -24,7 +25,8 @@ constexpr const char* kSides[] = {"batched", "single"};
 constexpr const char* kChannelMeans = "channel_means";
 constexpr int kAloneRuns = 30;
 constexpr int kAloneRounds = 30;  // of requests one at a time, which are short
-constexpr int kAtOnce = 4;        // requests in flight while the capacity is measured
+constexpr double kGivingUpLoad = 2;
+constexpr int kAtOnce = 4;  // requests in flight while the capacity is measured
 
 std::string Config(std::int64_t most_rows) {
   return fmt::format("max_batch_size: {}\ndynamic_batching {{ }}\n", most_rows);
@@ -63,7 +65,15 @@ class ModelBenchmark {
     LAGOON_ASSIGN_OR_RETURN(core_, Serve(repository.path(), options_.scheduler, options_.workers));
     LAGOON_RETURN_IF_ERROR(MeasureAlone());
     LAGOON_RETURN_IF_ERROR(MeasureCapacity());
-    return Measure(evidence, progress);
+    LAGOON_RETURN_IF_ERROR(Measure(evidence, progress));
+    if (model_ != options_.models.front()) return {};
+    return MeasureGivingUp(*core_, Request(1),
+                           {.rate = kGivingUpLoad * capacity_,
+                            .limit = FromSeconds(options_.deadline_alpha * alone_ms_ / 1000),
+                            .windows = options_.windows,
+                            .window_seconds = options_.window_seconds,
+                            .seed = options_.seed},
+                           evidence, progress);
   }
 
  private:
@@ -316,6 +326,7 @@ Status RunBatching(const BatchingOptions& options, Report& report) {
   ProgressBar progress("bench batching",
                        static_cast<int>(std::size(kSides)) *
                                (static_cast<int>(cases) * options.windows + kAloneRounds) +
+                           static_cast<int>(std::size(kGivingUpSides)) * options.windows +
                            static_cast<int>(limits.slos_ms.size() * limits.limiters.size()));
   Evidence evidence(report, options.seed);
   LAGOON_RETURN_IF_ERROR(MeasureAdded(options, report, evidence, progress));

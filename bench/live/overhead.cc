@@ -1,11 +1,13 @@
 #include "bench/live/overhead.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <iterator>
 #include <random>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -14,6 +16,7 @@
 #include "bench/measure/evidence.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
+#include "client/channel_client.h"
 #include "server/server.h"
 #include "serving/open_core.h"
 
@@ -67,14 +70,14 @@ struct Series {
   std::vector<Timings> trials;
 };
 
-Result<std::vector<Series>> Connect(const Inference& core, const Server& server,
+Result<std::vector<Series>> Connect(Inference& core, const Server& server, const std::string& path,
                                     const std::string& model, const std::string& suffix) {
   LAGOON_ASSIGN_OR_RETURN(const ModelMetadata metadata, core.Metadata(model, ""));
   ClientTarget target{.address = "127.0.0.1",
                       .port = server.http_port(),
                       .model = model,
                       .outputs = {metadata.outputs.front().name}};
-  std::vector<Series> series(3);
+  std::vector<Series> series(5);
   series[0].name = "http" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[0].client, ConnectHttp(target));
   target.port = server.grpc_port();
@@ -83,6 +86,11 @@ Result<std::vector<Series>> Connect(const Inference& core, const Server& server,
   target.shared_memory = true;
   series[2].name = "grpc_shm" + suffix;
   LAGOON_ASSIGN_OR_RETURN(series[2].client, ConnectGrpc(target));
+  target.address = path;
+  series[3].name = "channel" + suffix;
+  series[3].client = ConnectChannel(target);
+  series[4].name = "process" + suffix;
+  series[4].client = ConnectCore(core, target);
   TensorSpec spec = metadata.inputs.front();
   // A request of one row, where the model takes any number.
   std::ranges::replace_if(
@@ -139,6 +147,94 @@ Status MeasureAll(const OverheadOptions& options, std::vector<Series>& all, Repo
   return {};
 }
 
+// ---- How many requests one client of a channel can send, and what a client's thread costs
+
+// As Paella's Figure 14.
+constexpr double kPacedPerSecond = 6700;
+constexpr std::size_t kInFlight = 8;
+constexpr std::chrono::seconds kLongestRead{60};
+
+class ChannelLoad {
+ public:
+  static Result<ChannelLoad> Open(const ClientTarget& target, const ModelMetadata& model) {
+    ChannelLoad load;
+    std::string error;
+    const TensorSpec &in = model.inputs.front(), &out = model.outputs.front();
+    const channel::Tensor x{in.name, "FP32", in.dims, 0, in.bytes()};
+    const channel::Tensor y{out.name, {}, {}, 4096, out.bytes()};
+    load.client_ = channel::Client::Open(target.address, 8192, error);
+    const auto call =
+        load.client_ == nullptr
+            ? std::nullopt
+            : load.client_->Call(target.model, "", std::span(&x, 1), std::span(&y, 1), error);
+    if (!call) return Fail(ErrorCode::kInternal, "channel: " + error);
+    load.call_ = *call;
+    return load;
+  }
+
+  // Requests a second with kInFlight in flight.
+  Result<double> Rate(std::size_t requests) {
+    const TimePoint begin = Now();
+    std::size_t sent = 0;
+    while (sent < kInFlight) client_->Submit({.tag = sent++, .call = call_});
+    for (std::size_t read = 0; read < sent; ++read) {
+      LAGOON_RETURN_IF_ERROR(Read());
+      if (sent < requests) client_->Submit({.tag = sent++, .call = call_});
+    }
+    return static_cast<double>(sent) / std::chrono::duration<double>(Now() - begin).count();
+  }
+
+  struct Paced {
+    double cpu_fraction = 0, per_second = 0;
+  };
+  // One request at a time, evenly spaced.
+  Result<Paced> Pace(std::size_t requests) {
+    prctl(PR_SET_TIMERSLACK, 1);  // in ns; the default adds 50 us to every sleep
+    const Nanoseconds cpu = ThreadCpuTime();
+    const TimePoint begin = Now();
+    for (std::size_t i = 0; i < requests; ++i) {
+      const double due_ns = 1e9 * static_cast<double>(i) / kPacedPerSecond;
+      std::this_thread::sleep_until(begin + Nanoseconds(static_cast<std::int64_t>(due_ns)));
+      client_->Submit({.tag = i, .call = call_});
+      LAGOON_RETURN_IF_ERROR(Read());
+    }
+    const double seconds = std::chrono::duration<double>(Now() - begin).count();
+    return Paced{std::chrono::duration<double>(ThreadCpuTime() - cpu).count() / seconds,
+                 static_cast<double>(requests) / seconds};
+  }
+
+ private:
+  Status Read() {
+    const auto got = client_->Read(answer_, kLongestRead);
+    if (got == channel::Client::Got::kAnswer && answer_.code == 0) return {};
+    return Fail(ErrorCode::kInternal, "channel: no answer: " + answer_.error);
+  }
+
+  std::unique_ptr<channel::Client> client_;
+  std::uint32_t call_ = 0;
+  channel::Answer answer_;
+};
+
+Status MeasureChannel(const ClientTarget& target, const Inference& core,
+                      const OverheadOptions& options, Report& report) {
+  LAGOON_ASSIGN_OR_RETURN(const ModelMetadata model, core.Metadata(target.model, ""));
+  LAGOON_ASSIGN_OR_RETURN(ChannelLoad load, ChannelLoad::Open(target, model));
+  const auto requests =
+      std::max<std::size_t>(kInFlight, static_cast<std::size_t>(options.requests));
+  std::vector<double> rates, fractions, paced_rates;
+  for (int round = 0; round < options.rounds; ++round) {
+    LAGOON_ASSIGN_OR_RETURN(const double rate, load.Rate(requests));
+    LAGOON_ASSIGN_OR_RETURN(const ChannelLoad::Paced paced, load.Pace(requests));
+    rates.push_back(rate);
+    fractions.push_back(paced.cpu_fraction);
+    paced_rates.push_back(paced.per_second);
+  }
+  report.Metric("channel_requests_per_s", Median(rates));
+  report.Metric("channel_client_cpu_fraction", Median(fractions));
+  report.Metric("channel_paced_requests_per_s", Median(paced_rates));
+  return {};
+}
+
 }  // namespace
 
 Status RunOverhead(const OverheadOptions& options, Report& report) {
@@ -153,6 +249,7 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Inference> core, OpenCore(core_options));
   ServerOptions server_options;
   server_options.http_port = server_options.grpc_port = server_options.metrics_port = 0;
+  server_options.channel = repository.path() + ".channel";
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                           Server::Start(*core, server_options));
 
@@ -160,11 +257,15 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   const std::pair<std::string, std::string> models[] = {
       {kChannelMeans, ""}, {kSmallMeans, ".small"}, {options.model, "." + options.model}};
   for (const auto& [model, suffix] : models) {
-    LAGOON_ASSIGN_OR_RETURN(std::vector<Series> more, Connect(*core, *server, model, suffix));
+    LAGOON_ASSIGN_OR_RETURN(std::vector<Series> more,
+                            Connect(*core, *server, server_options.channel, model, suffix));
     std::ranges::move(more, std::back_inserter(all));
   }
 
   Status measured = MeasureAll(options, all, report);
+  if (measured) {
+    measured = MeasureChannel({server_options.channel, 0, kSmallMeans}, *core, options, report);
+  }
   server->Stop(Now() + std::chrono::seconds(5));
   return measured;
 }

@@ -63,6 +63,10 @@ class JobClient {
   /// the JobSpec pointed to is not used any more: the client may free it. Must be short (hand
   /// longer work to a thread of your own) and must not block; it may call Post().
   virtual void Finished(const JobResult& result) = 0;
+  /// All kernels but the last one are complete. At most once, before Finished(), and not for a job
+  /// that others follow (JobSpec::continues). Under a lock of the dispatcher: takes microseconds,
+  /// waits for nothing and calls nothing of the dispatcher.
+  virtual void AlmostFinished() {}
   /// A job program gives an answer before its end (JobContext::Send): its outputs, valid during
   /// this call. Any number of times, and not after Finished(). Must not block. `taken` is called
   /// once, on any thread, after this call: when the answer needs no room any more. Only clients of

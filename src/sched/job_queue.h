@@ -68,10 +68,11 @@ struct Job : ScheduledJob {
   // Valid while active or leaving. Ops and tensors before a next_... index are submitted or
   // complete.
   StreamId stream = kUnordered;
-  bool background = false;  // Launch::background, of all its launches
-  bool hurries = false;     // it leaves, and launches of the background keep its answer
-  Rank rank = 0;            // rank of its launches within its class, from the last pick
-  std::size_t slot = 0;     // which slot of the queue the job occupies
+  bool background = false;   // Launch::background, of all its launches
+  bool told_almost = false;  // JobClient::AlmostFinished() was called
+  bool hurries = false;      // it leaves, and launches of the background keep its answer
+  Rank rank = 0;             // rank of its launches within its class, from the last pick
+  std::size_t slot = 0;      // which slot of the queue the job occupies
   std::size_t next_input = 0;
   std::size_t next_op = 0;
   std::size_t next_output = 0;

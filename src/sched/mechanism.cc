@@ -341,8 +341,16 @@ void Mechanism::Start(Job& job) {
   if (job.job_class == JobClass::kRealTime && computing_[ClassOf(job)] > 1) RevokePadding();
   if (Continues(job)) ++continuing_;
   active_.push_back(job);
+  TellAlmostFinished(job);
   UpdateReady(job);
   OfferNextWaiting(queue);
+}
+
+void Mechanism::TellAlmostFinished(Job& job) const {
+  const bool almost = job.first_incomplete + 1 >= job.instance->plan().ops.size();
+  if (!almost || job.told_almost || job.continues || job.state != Job::State::kActive) return;
+  job.told_almost = true;
+  job.client->AlmostFinished();
 }
 
 void Mechanism::Advance(Job& job, TimePoint at) {
@@ -363,6 +371,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
     job.result.computed = at;
     if (job.state == Job::State::kActive) --computing_[ClassOf(job)];
   }
+  TellAlmostFinished(job);
   UpdateReady(job);
 }
 

@@ -104,6 +104,7 @@ class Mechanism {
   // Life of a job.
   void Start(Job& job);
   void Advance(Job& job, TimePoint at);
+  void TellAlmostFinished(Job& job) const;
   void TellHurry();
   void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);

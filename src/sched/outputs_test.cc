@@ -48,6 +48,35 @@ TEST_F(Outputs, AreSubmittedWithTheLastKernels) {
   EXPECT_EQ(request.result.outcome, Outcome::kDone);
 }
 
+TEST_F(Outputs, TheClientLearnsWhenTheLastKernelIsAllThatIsLeft) {
+  Use(kReset);
+  Request& request = Add();
+  ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, Through(3, 1)), request));
+  for (int i = 0; i < 1 + 1; ++i) ASSERT_TRUE(device_->RunBlock());  // the input, a kernel
+  EXPECT_EQ(request.almost, 0);
+  ASSERT_TRUE(device_->RunBlock());
+  EXPECT_EQ(request.almost, 1);
+  device_->RunAll();
+  EXPECT_EQ(request.finished, 1);
+  EXPECT_EQ(request.almost, 1);
+
+  Request& one_kernel = Add();
+  ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, Through(1, 1)), one_kernel));
+  EXPECT_EQ(one_kernel.almost, 1);
+}
+
+TEST_F(Outputs, NothingIsAlmostFinishedBeforeTheLastJobOfARequest) {
+  Use(kReset);
+  Request& request = Add();
+  const QueueId queue = AddQueue(JobClass::kBestEffort, Through(2, 1));
+  JobSpec spec{queue, kNoDeadline, request.inputs, request.outputs, &request};
+  spec.continues = true;
+  ASSERT_TRUE(dispatcher_->Post(spec));
+  device_->RunAll();
+  EXPECT_EQ(request.finished, 1);
+  EXPECT_EQ(request.almost, 0);
+}
+
 TEST_F(Outputs, WaitForKernelsThatWereRevokedAndAreCopiedOnce) {
   Use(kReset);
   const QueueId best_effort = AddQueue(JobClass::kBestEffort, Through(2, 3));

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "server/channel/channel_edge.h"
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_edge.h"
 #include "server/http/http_listener.h"
@@ -119,6 +120,7 @@ class EdgeServer final : public Server {
   std::shared_ptr<HttpListener> http_;
   std::shared_ptr<HttpListener> metrics_;
   std::unique_ptr<GrpcEdge> grpc_;
+  std::unique_ptr<ChannelEdge> channel_;  // null: there is none
   bool stopped_ = false;
 };
 
@@ -186,6 +188,9 @@ lagoon::Status EdgeServer::Open() {
   grpc.strict_readiness = options_.strict_readiness;
   grpc.admin = options_.admin_on_http;
   grpc.tracing = options_.tracing;
+  if (!options_.channel.empty()) {
+    LAGOON_ASSIGN_OR_RETURN(channel_, ChannelEdge::Start(core_, pool_, {.path = options_.channel}));
+  }
   LAGOON_ASSIGN_OR_RETURN(grpc_, GrpcEdge::Start({core_, pool_, regions_}, grpc));
   http_->Start();
   metrics_->Start();
@@ -220,9 +225,11 @@ void EdgeServer::StopListener(const std::shared_ptr<HttpListener>& listener, Tim
 
 void EdgeServer::Stop(TimePoint until) {
   stopped_ = true;
-  if (grpc_ == nullptr) return;  // Open failed: nothing was ever served
+  if (channel_ != nullptr && grpc_ == nullptr) channel_->Stop(until);
+  if (grpc_ == nullptr) return;  // Open failed: nothing else was ever served
   StopHealth();
   http_->Drain();
+  if (channel_ != nullptr) channel_->Stop(until);
   grpc_->Stop(until);
   StopListener(http_, until);
   metrics_->Drain();
@@ -235,6 +242,7 @@ lagoon::Status Server::Check(const ServerOptions& options) {
   std::array<PortChoice, 3> ports = ChosenPorts(options);
   LAGOON_RETURN_IF_ERROR(CheckDifferent(ports));
   LAGOON_RETURN_IF_ERROR(CheckHosts(options));
+  if (!options.channel.empty()) LAGOON_RETURN_IF_ERROR(ChannelEdge::Check(options.channel));
   boost::asio::io_context context;
   std::vector<Acceptor> held;  // together, because one may exclude another
   for (PortChoice& port : ports) {

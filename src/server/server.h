@@ -34,6 +34,8 @@ struct ServerOptions {
   /// Whether clients may register their shared memory (SharedRegions). nullopt: if the addresses of
   /// HTTP and gRPC are of this machine alone.
   std::optional<bool> shared_memory;
+  /// Path of the socket for clients on this machine (ChannelEdge); empty: there is none.
+  std::string channel = {};
   bool tracing = false;  // the server writes a trace
   /// Tells /metrics how many requests have spans; borrowed. Null: none has.
   const SpanExporter* spans = nullptr;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -97,6 +98,64 @@ TEST_F(OutputsTest, A16BitFloatThatWouldHaveToBeTextIsRefusedBeforeAnythingIsCom
   EXPECT_EQ(CodeOf(Ask(request)), ErrorCode::kUnimplemented);
   EXPECT_EQ(core_->schedulers()->SchedulerStatistics().launches, 0u);
   EXPECT_EQ(CodeOf(Ask(SmallRequest("half"))), std::nullopt);  // as bytes
+}
+
+// ---- Outputs in the client's memory
+
+class CountedNearEnd final : public NearEnd {
+ public:
+  void AlmostFinished() override { ++times; }
+  std::atomic<int> times{0};
+};
+
+std::vector<float> FloatsOf(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+TEST_F(OutputsTest, AnOutputIsWrittenWhereTheClientWantsItIfItFits) {
+  repository_.AddModel("wide", WideModel());
+  Open();
+  std::vector<std::byte> narrow(4 * sizeof(float)), wide(kWideBytes), small(kWideBytes - 1);
+  InferRequest request = SmallRequest("wide");
+  request.outputs = {"narrow", "wide"};
+  request.places = {narrow, wide};
+  const auto near_end = std::make_shared<CountedNearEnd>();
+  request.near_end = near_end;
+  const Answer answer = Ask(request);
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  EXPECT_EQ(near_end->times, 1);
+  for (const OutputTensor& output : answer->outputs) {
+    EXPECT_TRUE(output.in_place) << output.name;
+    EXPECT_TRUE(output.data.empty());
+  }
+  EXPECT_EQ(answer->outputs[1].dims, (Dims{1, kWide}));
+  EXPECT_EQ(FloatsOf(narrow), (std::vector<float>{1, 2, 3, 0}));
+  EXPECT_EQ(FloatsOf(wide), std::vector<float>(kWide, -34));
+
+  request.places = {small};  // of the first output; the second has none
+  request.outputs = {"wide", "narrow"};
+  const Answer other = Ask(request);
+  ASSERT_TRUE(other.has_value()) << other.error().message;
+  EXPECT_FALSE(other->outputs[0].in_place);
+  EXPECT_FALSE(other->outputs[1].in_place);
+  EXPECT_EQ(Floats(other->outputs[0]), std::vector<float>(kWide, -34));
+  EXPECT_EQ(FloatsOf(small)[0], 0);
+}
+
+TEST_F(OutputsTest, ClassesAreMadeFromAnOutputOfTheServersOwn) {
+  repository_.AddModel("wide", WideModel());
+  Open();
+  std::vector<std::byte> narrow(4 * sizeof(float));
+  InferRequest request = SmallRequest("wide");
+  request.outputs = {"narrow"};
+  request.classes = {1};
+  request.places = {narrow};
+  const Answer answer = Ask(request);
+  ASSERT_TRUE(answer.has_value()) << answer.error().message;
+  EXPECT_FALSE(answer->outputs[0].in_place);
+  EXPECT_EQ(FloatsOf(narrow)[1], 0);
 }
 
 // ---- Room for the outputs

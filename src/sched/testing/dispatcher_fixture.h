@@ -37,11 +37,15 @@ struct Request final : JobClient {
     result = result_in;
     if (order != nullptr) order->push_back(name);
   }
+  void AlmostFinished() override {
+    EXPECT_EQ(finished, 0);
+    ++almost;
+  }
   float x[4] = {1, 2, 3, 4};
   float y[4] = {};
   const void* inputs[1] = {x};
   void* outputs[1] = {y};
-  int finished = 0;
+  int finished = 0, almost = 0;
   JobResult result;
   std::string name;
   std::vector<std::string>* order = nullptr;

@@ -45,6 +45,17 @@ class AnswerRoom {
 
 class AnswerStream;
 
+/// Hears that a request will be answered soon: a client that sleeps can be woken before the answer
+/// is there.
+class NearEnd {
+ public:
+  virtual ~NearEnd() = default;
+  /// At most once, and before the InferCallback: the last kernel of the request is all that is
+  /// left. Cores that do not know leave it out. On any thread and under a lock of the dispatcher:
+  /// takes microseconds, waits for nothing and calls nothing of the core.
+  virtual void AlmostFinished() = 0;
+};
+
 /// A number, or a text where the number is 0.
 using SequenceId = std::pair<std::uint64_t, std::string>;
 
@@ -128,6 +139,11 @@ struct InferRequest {
   TraceContext trace = {};
   /// Filled before the callback runs, unless another server answers the request. Null: not wanted.
   std::shared_ptr<RequestEnd> end = {};
+  /// Memory for outputs, one per entry of `outputs`; empty, or beyond its end: none. A core may
+  /// write an output there (OutputTensor::in_place) if the output fits. Owned by `payload`, and
+  /// until the callback has returned by the caller.
+  std::vector<std::span<std::byte>> places = {};
+  std::shared_ptr<NearEnd> near_end = {};  // null: not wanted
 };
 
 struct OutputTensor {
@@ -137,6 +153,7 @@ struct OutputTensor {
   UnfilledBytes data;  // kString: as the protocol sends it, each element behind its length
   /// The edge gives these classes in place of the elements.
   std::optional<ClassView> classes = std::nullopt;
+  bool in_place = false;  // the bytes lie in InferRequest::places, and `data` is empty
 };
 
 /// Which of the answers to a request it is.

@@ -71,14 +71,19 @@ WantedPlan ModelPlans::Want(std::shared_ptr<ServedPlan> before, const std::vecto
   // Read once: the set may grow meanwhile.
   const std::set<std::size_t>& deciding = Deciding(before.get());
   WantedPlan wanted;
-  wanted.key = MakeKey(before.get(), dims, inputs, deciding);
   wanted.inputs.dims = dims;
   wanted.inputs.work.max_bytes = kMaxRequestConstants;
   const std::vector<DeclaredTensor>& declared = PartBehind(before.get()).inputs();
+  // The key is of the copies: the client of a channel may change its inputs meanwhile, and a plan
+  // must not be kept under other contents than its own.
+  std::vector<std::span<const std::byte>> copied(inputs.begin(), inputs.end());
   for (const std::size_t input : deciding) {
     if (input >= inputs.size()) continue;
-    wanted.inputs.values[input] = AsConstant(declared[input].type, {dims[input], inputs[input]});
+    Constant& copy = wanted.inputs.values[input];
+    copy = AsConstant(declared[input].type, {dims[input], inputs[input]});
+    copied[input] = *copy.bytes;
   }
+  wanted.key = MakeKey(before.get(), dims, copied, deciding);
   wanted.before = std::move(before);
   return wanted;
 }

@@ -66,6 +66,9 @@ class Batcher::Batch final : public JobClient {
     const std::shared_ptr<Batch> self = std::move(job_reference);  // until the end of the function
     batcher_.Ended(*this, result);
   }
+  void AlmostFinished() override {
+    for (const BatchMember& member : members) member.flight->AlmostFinished();
+  }
 
   std::vector<BatchMember> members;
   const std::shared_ptr<ServedPlan> plan;

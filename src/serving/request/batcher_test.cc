@@ -122,6 +122,34 @@ TEST_F(BatcherTest, RequestsBringRowsAndChooseTheirOutputs) {
   EXPECT_EQ(statistics.execution_count, 2u);  // one row, then eight
 }
 
+TEST_F(BatcherTest, EachRequestOfABatchHasItsOutputsWhereItWantsThem) {
+  Serve("");
+  Sent slow = SendRunning();
+  Sent first = Send(Rows(0));
+  std::vector<std::byte> places[2];
+  std::vector<Sent> sent;
+  for (std::vector<std::byte>& place : places) {
+    place.resize(2 * sizeof(float));
+    InferRequest request = Rows(static_cast<float>(10 * (sent.size() + 1)));
+    request.outputs = {"y"};
+    request.places = {place};
+    sent.push_back(Send(std::move(request)));
+  }
+  Sent plain = Send(Rows(30));
+  LetGo();
+  EXPECT_TRUE(Right(first.answer.get(), 0));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Answer answer = sent[i].answer.get();
+    ASSERT_TRUE(answer.has_value()) << answer.error().message;
+    EXPECT_TRUE(answer->outputs[0].in_place);
+    float y = 0;
+    std::memcpy(&y, places[i].data(), sizeof(y));
+    EXPECT_EQ(y, static_cast<float>(10 * (i + 1)) + 4);
+  }
+  EXPECT_TRUE(Right(plain.answer.get(), 30));
+  EXPECT_EQ(StatisticsOf("batch").execution_count, 2u);
+}
+
 TEST_F(BatcherTest, ARequestThatIsAloneDoesNotWait) {
   Serve("");
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(Right(Ask(Rows(5)), 5));

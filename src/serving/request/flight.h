@@ -119,6 +119,9 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   void JoinBatch(std::shared_ptr<ServedPlan> plan, JobParts& parts);
   /// The job has ended, or the request without a job: answers, or goes on with the next part.
   void Finished(const JobResult& result) override;
+  void AlmostFinished() override {
+    if (request_->asked.near_end != nullptr) request_->asked.near_end->AlmostFinished();
+  }
   void Sent(std::span<const std::span<const std::byte>> outputs,
             std::function<void()> taken) override;
   /// The batch has ended. `batch`: its place in the statistics.

@@ -21,8 +21,20 @@ OutputTensor* RequestTensors::ResultTensor(std::size_t output) {
   return nullptr;
 }
 
-/// The memory of the answer for an output of the model; null if there is none.
-std::byte* RequestTensors::MemoryOfResult(std::size_t output, const TensorSpec& spec) {
+/// Whether an output of the plan may be written to memory that the client may change at any time:
+/// nothing reads it again.
+bool RequestTensors::MayLieInPlace(const ServedPlan& plan, std::size_t output) const {
+  const PartLinks& links = plan.links;
+  const PlanTensor& tensor = plan.loaded->plan.outputs[output];
+  return !request_.asked.places.empty() && !links.next && model_.buckets().empty() &&
+         !tensor.made.has_value() && tensor.spec.type != DataType::kString &&
+         std::ranges::none_of(links.sizes, [](const auto& sizes) { return sizes.has_value(); });
+}
+
+/// The memory of the answer for an output of the model; null if there is none. `in_place`: the
+/// memory may be the client's.
+std::byte* RequestTensors::MemoryOfResult(std::size_t output, const TensorSpec& spec,
+                                          bool in_place) {
   OutputTensor* const tensor = ResultTensor(output);
   // An output that was not asked for stays null in job_outputs_, and costs neither memory nor a
   // copy.
@@ -30,6 +42,11 @@ std::byte* RequestTensors::MemoryOfResult(std::size_t output, const TensorSpec& 
   tensor->name = spec.name;
   tensor->type = spec.type;
   tensor->dims = spec.dims;
+  const auto at = static_cast<std::size_t>(tensor - answer_.data());
+  const auto& places = request_.asked.places;
+  tensor->in_place = in_place && at < places.size() && spec.bytes() > 0 &&
+                     places[at].size() >= spec.bytes() && request_.binding.classes[at] == 0;
+  if (tensor->in_place) return places[at].data();
   tensor->data.resize(spec.bytes());  // not filled: the output is copied as a whole
   return tensor->data.data();
 }
@@ -90,8 +107,9 @@ Status RequestTensors::Bind(const ServedPlan& plan, JobSpec& spec) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!Copies(plan, i)) continue;
     const TensorSpec& tensor = outputs[i].spec;
-    std::byte* memory =
-        i < links.results.size() ? MemoryOfResult(links.results[i], tensor) : nullptr;
+    std::byte* memory = i < links.results.size()
+                            ? MemoryOfResult(links.results[i], tensor, MayLieInPlace(plan, i))
+                            : nullptr;
     if (tensor.bytes() == 0) continue;  // there is nothing to copy
     if (memory == nullptr) {
       between_.push_back(std::make_unique_for_overwrite<std::byte[]>(tensor.bytes()));
@@ -116,7 +134,8 @@ void RequestTensors::BindInBatch(const ServedPlan& plan, JobParts& parts) {
   for (std::size_t i = 0; i < plan.links.results.size(); ++i) {
     TensorSpec spec = plan.loaded->plan.outputs[i].spec;
     spec.dims.front() = request_.rows;
-    parts.outputs[i].push_back({MemoryOfResult(plan.links.results[i], spec), spec.bytes()});
+    parts.outputs[i].push_back(
+        {MemoryOfResult(plan.links.results[i], spec, MayLieInPlace(plan, i)), spec.bytes()});
   }
 }
 

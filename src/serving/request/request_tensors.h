@@ -55,7 +55,8 @@ class RequestTensors {
   bool Copies(const ServedPlan& plan, std::size_t output) const;
   Status TakeRoom(std::size_t bytes);
   OutputTensor* ResultTensor(std::size_t output);
-  std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec);
+  bool MayLieInPlace(const ServedPlan& plan, std::size_t output) const;
+  std::byte* MemoryOfResult(std::size_t output, const TensorSpec& spec, bool in_place);
   Status TakeResult(const ServedPlan& plan, std::size_t output);
   void Show(std::size_t at, OutputTensor& tensor) const;
   Status WriteStrings();
