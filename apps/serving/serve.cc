@@ -164,9 +164,10 @@ void AwaitMembers(Inference& core, const sigset_t& signals) {
     }
     if (silent.empty() || stopped()) return;
     if (Now() >= until) {
-      spdlog::warn("fleet: what {} serve is not known after {} s; requests for that are answered "
-                   "503 until then",
-                   silent, kMostMemberWait.count());
+      spdlog::warn(
+          "fleet: what {} serve is not known after {} s; requests for that are answered "
+          "503 until then",
+          silent, kMostMemberWait.count());
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

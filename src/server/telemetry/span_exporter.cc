@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "base/guard.h"
-#include "base/host_port.h"
 #include "base/log.h"
+#include "base/net/host_port.h"
 #include "base/text.h"
 #include "base/thread.h"
 

@@ -31,9 +31,9 @@ TEST(CollectorUrl, HasDefaults) {
   EXPECT_EQ(parts("http://10.0.0.1:80/"), "10.0.0.1 80 /v1/traces");
   EXPECT_EQ(parts("collector:1234/a/b"), "collector 1234 /a/b");
   EXPECT_EQ(parts("[::1]:4319/v1/traces"), "::1 4319 /v1/traces");
-  for (const char* const bad : {"", "http://", "https://a", ":80", "a:", "a:b", "a:0", "a:65536",
-                                "[::1", "[::1]4318x", "a b", "a/\r\nHost: b", "a:1:2", "a:04318",
-                                "user@a", "[a]"}) {
+  for (const char* const bad :
+       {"", "http://", "https://a", ":80", "a:", "a:b", "a:0", "a:65536", "[::1", "[::1]4318x",
+        "a b", "a/\r\nHost: b", "a:1:2", "a:04318", "user@a", "[a]"}) {
     const auto url = ParseCollectorUrl(bad);
     ASSERT_FALSE(url) << bad;
     EXPECT_EQ(url.error().code, ErrorCode::kInvalidArgument);

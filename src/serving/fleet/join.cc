@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/host_port.h"
+#include "base/net/host_port.h"
 #include "base/text.h"
 
 namespace lagoon {

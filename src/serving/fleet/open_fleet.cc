@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "base/host_port.h"
+#include "base/net/host_port.h"
 #include "base/text.h"
 #include "serving/model/repository.h"
 

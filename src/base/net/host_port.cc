@@ -1,4 +1,4 @@
-#include "base/host_port.h"
+#include "base/net/host_port.h"
 
 #include <algorithm>
 #include <charconv>
