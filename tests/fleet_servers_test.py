@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import urllib.error
@@ -242,6 +243,25 @@ def test_a_server_is_one_member_whatever_its_address(lagoon, digits):
             fleet.state("/v2/fleet/members", {"name": name, "address": f"{name}:{port}"})
             problem_of(fleet, name, f"is the server of member '127.0.0.1:{port}'")
         assert fleet.serving() == {f"127.0.0.1:{port}"}
+
+
+def test_the_ports_file_of_a_front_comes_when_it_can_answer_for_its_members(lagoon, digits):
+    with fleet_of(lagoon, digits, 2) as fleet:
+        assert fleet.front.ports["models"]["digits"]["ready"] is True
+        image = np.zeros((1, 1, 8, 8), np.float32)
+        assert Client(f"http://{fleet.url('http')}").infer("digits", {"image": image})["scores"].shape == (1, 10)
+        assert len(fleet.serving()) == 2
+
+
+def test_a_member_that_does_not_tell_delays_the_ports_file_for_seconds_only(lagoon):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        front = LagoonProcess("serve", "--fleet", address, "--lost-after-ms", 600_000, path=lagoon.binary)
+        try:
+            front.wait_ready(START_SECONDS)
+            assert f"what '{address}' serve is not known after 5 s" in front.log_file.read_text()
+        finally:
+            front.kill()
 
 
 def test_a_server_that_is_not_there_is_told_and_logged(lagoon, digits):

@@ -36,6 +36,7 @@ SPECS = ("kernels/conv kernels/elementwise kernels/lines kernels/move kernels/nb
 FOLDERS = {
     "base": "",
     "base/compress": "base",
+    "base/net": "base",
     "simt": "base",
     "learn": "base",
     "device": "base",
@@ -109,7 +110,7 @@ FOLDERS = {
     "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/late "
                        "serving/model serving/plans serving/shares",
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
-    "serving/fleet": "base cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
+    "serving/fleet": "base base/net cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/fleet/routes serving/model",
     "serving/fleet/routes": "base serving/core",
     "client": "",
@@ -121,7 +122,7 @@ FOLDERS = {
     "server/extensions": "base serving/core server server/http server/regions",
     "server/fleet": "base serving/core server server/http",
     "server/generate": "base plan serving/core server server/http server/tensors",
-    "server/telemetry": "base plan sched serving/config serving/core",
+    "server/telemetry": "base base/net plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",
     "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
     "server/http": f"base base/compress plan serving/core {EDGE}",

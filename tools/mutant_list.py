@@ -119,12 +119,13 @@ GROUPS = {
             ["src/trace/recent_work.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/status.cc",
              "src/base/text.cc", "src/base/thread.cc"],
     "telemetry": [f"src/server/telemetry/{name}{end}.cc" for name in ("traceparent", "span_exporter") for end in ("", "_test")] +
-                 ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc",
+                 ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/net/host_port.cc",
                   "src/base/status.cc", "src/base/text.cc", "src/base/thread.cc"],
     "kernel-files": [f"bench/import/{name}.cc" for name in ("kernel_files", "kernel_files_test", "kernel_rows", "profiler_events")] +
                     [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "sim_plan", "sim_stage", "virtual_clients")] +
                     ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
+    "host-port": [f"src/base/{name}.cc" for name in ("check", "net/host_port", "net/host_port_test", "seldom_test", "status")],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -331,6 +332,10 @@ MUTANTS = [
      "if (!seen.back().insert(key).second) twice = key;", "seen.back().insert(key);", ["json-fields"]),
     ("json-field-unknown", "a misspelled field has no effect", "src/base/json_fields.cc",
      "if (Find(required, key) == nullptr && Find(optional, key) == nullptr) {", "if (key.empty()) {", ["json-fields"]),
+    ("port-with-zeros", "a port may begin with zeros", "src/base/net/host_port.cc",
+     " || digits.starts_with('0')) return std::nullopt;", ") return std::nullopt;", ["host-port"]),
+    ("seldom-never-again", "what was said once is not said again", "src/base/seldom.h",
+     "now - *last_ < period_", "now - *last_ < 100 * period_", ["host-port"]),
     ("path-with-a-version", "the statistics of all models are at /v2/models/stats/versions/2 too", "src/server/route.cc",
      "    if (!route.version.empty() && !of_models) continue;\n", "", ["paths"]),
     ("path-cut-short", "the beginning of a path is the path", "src/server/route.cc",

@@ -2,12 +2,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "apps/command.h"
 #include "apps/load.h"
@@ -18,11 +21,13 @@
 #include "apps/version.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "policies/registry.h"
 #include "server/oip_json.h"
 #include "server/remote/connect.h"
 #include "server/server.h"
 #include "server/telemetry/traced_core.h"
+#include "serving/core/fleet_control.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/fleet/open_fleet.h"
 #include "serving/late/late_log.h"
@@ -30,6 +35,9 @@
 
 namespace lagoon {
 namespace {
+
+// How long a front waits at its start for what its members have.
+constexpr std::chrono::seconds kMostMemberWait{5};
 
 struct ServeWords {
   CoreOptions core;
@@ -134,6 +142,38 @@ void CheckWords(ServeWords& words) {
   if (!all) words.core.models = words.load_models;
 }
 
+/// Waits until the fleet knows what its members have, so that a client who waits for --ports-file
+/// is answered. A member that does not tell must not keep the others from their clients, and a
+/// signal that stops the server ends the waiting.
+void AwaitMembers(Inference& core, const sigset_t& signals) {
+  const FleetControl* const fleet = core.fleet();
+  if (fleet == nullptr) return;
+  const TimePoint until = Now() + kMostMemberWait;
+  const auto stopped = [&signals] {
+    sigset_t pending;
+    sigpending(&pending);
+    const auto stops = [&](int signal) {
+      return sigismember(&signals, signal) == 1 && sigismember(&pending, signal) == 1;
+    };
+    return std::ranges::any_of(std::array{SIGINT, SIGTERM, SIGHUP}, stops);
+  };
+  for (;;) {
+    std::string silent;
+    for (const FleetDeviceReport& member : fleet->ReadFleet().devices) {
+      if (!member.told) silent += (silent.empty() ? "" : ", ") + Quoted(member.name);
+    }
+    if (silent.empty() || stopped()) return;
+    if (Now() >= until) {
+      spdlog::warn(
+          "fleet: what {} serve is not known after {} s; requests for that are answered "
+          "503 until then",
+          silent, kMostMemberWait.count());
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 /// Dies if a model failed to load.
 void CheckModels(const Inference& core) {
   std::string failed;
@@ -164,6 +204,7 @@ void Serve(const ServeWords& words) {
   Inference& served = traced ? *traced : **core;
   Result<std::unique_ptr<Server>> server = Server::Start(served, options);
   if (!server) Die(server.error().message);
+  AwaitMembers(**core, signals);
   PrintBanner(words, **core, **server);
   WritePorts(words.listen, Describe(**core, **server));
   StopOnSignal(**core, **server, signals, words.listen.drain_seconds);

@@ -62,8 +62,8 @@ Result<LoadOverride> OverrideOf(const RepositoryParameters& parameters) {
 std::string SignOf(const std::vector<ModelStatus>& models) {
   std::string text;
   for (const ModelStatus& model : models) {
-    fmt::format_to(std::back_inserter(text), "{}:{}:{}:{}\n", model.name, model.version,
-                   static_cast<int>(model.state), model.load_ms);
+    fmt::format_to(std::back_inserter(text), "{}:{}:{}:{}:{}\n", model.name, model.version,
+                   static_cast<int>(model.state), model.load_ms, model.told);
   }
   return fmt::format("{:016x}", std::hash<std::string>()(text));
 }

@@ -29,7 +29,8 @@ HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory
       strand_(net::make_strand(pool.context())),
       acceptor_(strand_),
       retry_timer_(pool.context()),
-      sweep_timer_(pool.context()) {}
+      sweep_timer_(pool.context()),
+      warning_(kWarnPeriod) {}
 
 Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHandler& handler,
                                                            EdgeMemory memory, Options options) {
@@ -61,8 +62,7 @@ void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
   const bool failed =
       error && error != net::error::connection_aborted && error != net::error::operation_aborted;
   if (failed && !Closing()) {
-    if (Now() >= next_warning_) {
-      next_warning_ = Now() + kWarnPeriod;
+    if (warning_.Due(Now())) {
       spdlog::warn(
           "{}: cannot accept a connection: {}; the process may have {} files and sockets "
           "(`ulimit -n`)",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/seldom.h"
 #include "server/descriptors.h"
 #include "server/http/http_connection.h"
 #include "server/io_pool.h"
@@ -75,7 +76,7 @@ class HttpListener final : public HttpConnectionOwner,
   boost::asio::steady_timer sweep_timer_;  // on strand_
   SpareDescriptor spare_;                  // on strand_
   bool accepting_ = false;                 // an accept is under way; on strand_
-  TimePoint next_warning_;                 // on strand_
+  Seldom warning_;                         // on strand_
   std::atomic<bool> draining_ = false;
   std::atomic<bool> closing_ = false;
 

@@ -87,6 +87,25 @@ TEST_F(FleetMembersTest, AFleetThatLeadsBackIsNoMember) {
   EXPECT_EQ(ProblemOf(second, "third"), "");
 }
 
+// The polls tell of it: no answer goes through the fronts.
+TEST_F(FleetMembersTest, AFrontOfFrontsLearnsOfAModelThatIsLoadedAnewBelow) {
+  Placed member(std::set<std::string>{"m"});
+  const Front first(MakeFleet()), second(MakeFleet()), third(MakeFleet());
+  ASSERT_TRUE(third.fleet->Join({"member", member.address}));
+  ASSERT_TRUE(second.fleet->Join({"third", third.address}));
+  ASSERT_TRUE(first.fleet->Join({"second", second.address}));
+  const auto shape_is = [&](const Dims& dims) {
+    return Eventually([&] {
+      const auto metadata = first.fleet->Metadata("m", "");
+      return metadata && metadata->inputs[0].dims == dims;
+    });
+  };
+  EXPECT_TRUE(shape_is({1, 4}));
+  member.core.SetShape({1, 8});
+  member.core.LoadModel("m", {}, [](const Status&) {});
+  EXPECT_TRUE(shape_is({1, 8}));
+}
+
 TEST_F(FleetMembersTest, ARequestThatComesBackIsRefused) {
   const Front front(MakeFleet());
   ASSERT_TRUE(front.fleet->Join({"a", a_.address}));

@@ -50,9 +50,12 @@ TEST_F(FleetOfServersTest, AModelIsUnknownWhenAllMembersHaveToldWhatTheyHave) {
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(early.error().message, HasSubstr("member 'silent' has not told yet"));
+  EXPECT_FALSE(Device("silent").told);
   AwaitReplicas(1);
   EXPECT_TRUE(Eventually([&] { return CodeOf(Infer(AskFor("nothing"))) == ErrorCode::kNotFound; }))
       << "a member that does not answer holds nothing up for long";
+  EXPECT_TRUE(Device("silent").told);
+  EXPECT_TRUE(Device("a").told);
   ::close(silent);
 }
 

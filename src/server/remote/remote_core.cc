@@ -201,7 +201,11 @@ std::vector<ModelStatus> RemoteCore::Models() const {
     status.version = model.version;
     const auto known = Known(model.name, model.version);
     status.state = known ? ModelState::kReady : ModelState::kUnavailable;
-    if (!known) status.reason = known.error().message;
+    if (known) {
+      status.told = (*known)->told;
+    } else {
+      status.reason = known.error().message;
+    }
     // The mean of what ran there, as the time of a row alone is not told.
     const StageStatistics& infer = model.compute_infer;
     if (infer.count > 0) {

@@ -123,6 +123,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     ModelMetadata metadata;
     inference::ModelConfig config;
     bool decoupled = false;  // it has any number of answers, and does not serve here
+    std::uint64_t told = 0;  // ModelStatus::told
   };
   struct Question {
     std::shared_ptr<const Learned> learned;  // null: not yet
@@ -227,6 +228,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   std::map<std::string, Subject> subjects_ GUARDED_BY(mutex_);
   std::unordered_set<Lesson*> lessons_ GUARDED_BY(mutex_);
   bool learning_ GUARDED_BY(mutex_) = false;  // LearnNext() has a lesson under way
+  std::uint64_t told_ GUARDED_BY(mutex_) = 0;  // lessons that the member has given
   std::string odd_ GUARDED_BY(mutex_);        // the last name of a model that the log has refused
 
   std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses

@@ -181,6 +181,7 @@ void RemoteCore::Learn(const Key& key, Result<Learned> learned) {
     question->second.ask_at = Now() + options_.poll_timeout;
     return;
   }
+  learned->told = ++told_;
   const std::shared_ptr<const Learned> before = question->second.learned;
   const bool same = before != nullptr && SameOutputs(before->metadata, learned->metadata);
   question->second = {

@@ -9,11 +9,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
-#include <charconv>
 #include <optional>
 
 #include "base/guard.h"
 #include "base/log.h"
+#include "base/net/host_port.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -25,7 +25,6 @@ namespace http = boost::beast::http;
 namespace net = boost::asio;
 using net::ip::tcp;
 
-constexpr std::chrono::minutes kComplaintPause{1};
 constexpr std::chrono::milliseconds kLastTimeout{1000};
 constexpr std::chrono::milliseconds kRetryPause{1000};
 /// Of the answer, which has nothing that Lagoon needs but its status.
@@ -41,7 +40,7 @@ class Post {
     request_.version(11);
     const bool is_ipv6 = url.host.find(':') != std::string::npos;
     const std::string host = is_ipv6 ? "[" + url.host + "]" : url.host;
-    request_.set(http::field::host, host + ":" + url.port);
+    request_.set(http::field::host, fmt::format("{}:{}", host, url.port));
     request_.set(http::field::content_type, "application/json");
     request_.set(http::field::connection, "close");
     request_.body() = std::move(body);
@@ -56,7 +55,7 @@ class Post {
       if (!error) Fail("no answer in time");
     });
     resolver_.async_resolve(
-        url_.host, url_.port,
+        url_.host, std::to_string(url_.port),
         [this](beast::error_code error, const tcp::resolver::results_type& found) {
           if (Failed(error)) return;
           Connect(found);
@@ -110,12 +109,6 @@ tl::unexpected<Error> BadUrl(std::string_view text, std::string_view why) {
                           Quoted(text), why));
 }
 
-bool IsPort(std::string_view text) {
-  unsigned port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536;
-}
-
 }  // namespace
 
 Result<CollectorUrl> ParseCollectorUrl(std::string_view text) {
@@ -130,23 +123,10 @@ Result<CollectorUrl> ParseCollectorUrl(std::string_view text) {
     return BadUrl(text, "it has blanks or other characters");
   const std::size_t slash = rest.find('/');
   if (slash != rest.npos && slash + 1 < rest.size()) url.path = rest.substr(slash);
-  std::string_view host = rest.substr(0, slash);
-  std::string_view port;
-  if (host.starts_with('[')) {
-    const std::size_t end = host.find(']');
-    if (end == host.npos) return BadUrl(text, "it has '[' without ']'");
-    url.host = host.substr(1, end - 1);
-    port = host.substr(end + 1);
-  } else {
-    const std::size_t colon = host.find(':');
-    url.host = host.substr(0, colon);
-    port = colon == host.npos ? "" : host.substr(colon);
-  }
-  if (url.host.empty()) return BadUrl(text, "it has no host");
-  if (port.empty()) return url;
-  port.remove_prefix(1);
-  if (!IsPort(port)) return BadUrl(text, "its port is not a number from 1 to 65535");
-  url.port = port;
+  auto address = ParseHostPort(rest.substr(0, slash), url.port);
+  if (!address) return BadUrl(text, address.error().message);
+  url.host = std::move(address->host);
+  url.port = address->port;
   return url;
 }
 
@@ -220,9 +200,7 @@ bool SpanExporter::Send(const std::vector<TracedRequest>& requests,
 }
 
 void SpanExporter::Complain(const std::string& why) {
-  const TimePoint now = Now();
-  if (complained_ != TimePoint{} && now - complained_ < kComplaintPause) return;
-  complained_ = now;
+  if (!complaint_.Due(Now())) return;
   spdlog::warn("the collector at {}:{}{} does not take spans: {}; {} requests have none so far",
                options_.url.host, options_.url.port, options_.url.path, why, dropped_.load());
 }

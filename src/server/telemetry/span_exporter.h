@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/seldom.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "serving/core/request.h"
@@ -22,7 +23,7 @@ namespace lagoon {
 /// Where OTLP over HTTP goes.
 struct CollectorUrl {
   std::string host;  // a name or an address
-  std::string port = "4318";
+  std::uint16_t port = 4318;
   std::string path = "/v1/traces";
 };
 /// "[http://]HOST[:PORT][/PATH]"; an address of IPv6 in brackets. kInvalidArgument: another text,
@@ -75,7 +76,7 @@ class SpanExporter {
 
   const Options options_;
   std::atomic<std::uint64_t> sent_{0}, dropped_{0};
-  TimePoint complained_{};  // of the thread
+  Seldom complaint_{std::chrono::minutes(1)};  // of the thread
   Mutex mutex_;
   CondVar wake_;
   std::vector<TracedRequest> waiting_ GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 #include "server/telemetry/span_exporter.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,14 +25,15 @@ using boost::asio::ip::tcp;
 TEST(CollectorUrl, HasDefaults) {
   const auto parts = [](std::string_view text) {
     const auto url = ParseCollectorUrl(text);
-    return url ? url->host + " " + url->port + " " + url->path : url.error().message;
+    return url ? fmt::format("{} {} {}", url->host, url->port, url->path) : url.error().message;
   };
   EXPECT_EQ(parts("localhost"), "localhost 4318 /v1/traces");
   EXPECT_EQ(parts("http://10.0.0.1:80/"), "10.0.0.1 80 /v1/traces");
   EXPECT_EQ(parts("collector:1234/a/b"), "collector 1234 /a/b");
   EXPECT_EQ(parts("[::1]:4319/v1/traces"), "::1 4319 /v1/traces");
-  for (const char* const bad : {"", "http://", "https://a", ":80", "a:", "a:b", "a:0", "a:65536",
-                                "[::1", "[::1]4318x", "a b", "a/\r\nHost: b", "a:1:2"}) {
+  for (const char* const bad :
+       {"", "http://", "https://a", ":80", "a:", "a:b", "a:0", "a:65536", "[::1", "[::1]4318x",
+        "a b", "a/\r\nHost: b", "a:1:2", "a:04318", "user@a", "[a]"}) {
     const auto url = ParseCollectorUrl(bad);
     ASSERT_FALSE(url) << bad;
     EXPECT_EQ(url.error().code, ErrorCode::kInvalidArgument);
@@ -144,7 +146,7 @@ class Collector {
     wake.connect(acceptor_.local_endpoint(), error);
   }
   CollectorUrl url() const {
-    return {"127.0.0.1", std::to_string(acceptor_.local_endpoint().port()), "/v1/traces"};
+    return {"127.0.0.1", acceptor_.local_endpoint().port(), "/v1/traces"};
   }
   std::vector<std::string> bodies() {
     const MutexLock lock(mutex_);

@@ -21,6 +21,8 @@ struct FleetDeviceReport {
   std::int64_t memory_bytes = 0;  // as the placer sees it
   std::string address = {};       // of a server: host:port of its gRPC
   std::string problem = {};       // why it gets no requests; empty: it does
+  /// It is known what it has, or that it does not tell: false for a moment when it has just joined.
+  bool told = true;
 };
 
 /// A server that is to be of the fleet.

@@ -93,6 +93,8 @@ struct ModelStatus {
   Nanoseconds standalone{0};  // measured at load
   JobClass job_class = JobClass::kBestEffort;
   std::string standalone_for = {};  // "image [1,3,224,224]": a size may be a guess
+  /// Of a model of another server: changes when that server tells anew what the model is.
+  std::uint64_t told = 0;
 };
 
 }  // namespace lagoon

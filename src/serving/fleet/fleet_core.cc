@@ -343,6 +343,7 @@ FleetDeviceReport FleetCore::DeviceReport(const Member& member) {
   report.address = member.address;
   report.problem = member.link == nullptr ? "" : member.link->Absence();
   if (const std::string problem = member.Problem(); !problem.empty()) report.problem = problem;
+  report.told = member.asked.load();
   return report;
 }
 

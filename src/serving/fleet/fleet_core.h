@@ -167,7 +167,8 @@ class FleetCore final : public Inference,
     std::atomic<bool> leaves{false}, refused{false};
     /// The keeper has seen what it serves since it was away last.
     std::atomic<bool> followed{false};
-    /// The keeper has seen what it has, or that it does not tell, at least once.
+    /// The keeper has seen what it has, or that it does not tell, at least once, and what it serves
+    /// has routes.
     std::atomic<bool> asked{false};
     mutable Mutex mutex;
     std::string problem GUARDED_BY(mutex);

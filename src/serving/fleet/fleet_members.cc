@@ -300,8 +300,7 @@ void FleetCore::Forget() {
 bool FleetCore::Follow(std::size_t index) {
   Member& member = *slots_[index];
   Inference& core = *member.core;
-  if (member.link == nullptr || member.link->Asked()) member.asked.store(true);
-  // Asked first: what a member tells that comes back meanwhile may be from before.
+  // Ready first: what a member tells that comes back meanwhile may be from before.
   const bool there = core.Ready();
   const std::vector<ModelStatus> models = core.Models();
   if (member.link != nullptr) member.Tell(models);
@@ -340,14 +339,20 @@ void FleetCore::FollowMembers(TimePoint now) {
   shares_.resize(slots_.size());
   there_.clear();
   for (const KnownPtr& known : AllKnown()) known->longest = Nanoseconds(0);
+  std::vector<Member*> asked;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
-    if (slots_[index] != nullptr) ready_[index] = Follow(index);
+    if (slots_[index] == nullptr) continue;
+    FleetLink* const link = slots_[index]->link;
+    if (link == nullptr || link->Asked()) asked.push_back(slots_[index].get());
+    ready_[index] = Follow(index);
   }
   std::set<Replica> strays;
   for (const KnownPtr& known : AllKnown()) FollowRoutes(*known, strays);
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     if (slots_[index] != nullptr) slots_[index]->followed.store(ready_[index]);
   }
+  // Now its models have routes.
+  for (Member* const member : asked) member->asked.store(true);
   Forget();
   sequences_.Forget(now);
   Retire(strays, now);

@@ -79,10 +79,13 @@ std::vector<ModelStatus> JoinStatuses(std::span<const std::vector<ModelStatus>> 
       ModelStatus& row = at->second;
       const double load_ms = std::max(row.load_ms, status.load_ms);
       const Nanoseconds standalone = std::max(row.standalone, status.standalone);
+      // Two changes do not cancel each other out, as they would in a sum.
+      const std::uint64_t told = row.told * 31 + status.told;
       const bool better = status.state == ModelState::kReady || row.reason == kNotLoaded;
       if (row.state != ModelState::kReady && better) row = status;
       row.load_ms = load_ms;
       row.standalone = standalone;
+      row.told = told;
     }
   }
   std::vector<ModelStatus> joined;

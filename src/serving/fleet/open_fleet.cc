@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
+#include "base/net/host_port.h"
 #include "base/text.h"
-#include "serving/fleet/join.h"
 #include "serving/model/repository.h"
 
 namespace lagoon {
@@ -88,7 +88,7 @@ Result<FleetWords> ParseFleet(std::string_view words, const DeviceChoice& base) 
     const std::string_view word = words.substr(0, comma);
     const std::optional<DeviceChoice> device = ParseDevice(word, base);
     const bool of_this_machine = word.starts_with("cpu") || word.starts_with("cuda:");
-    if (!device && (of_this_machine || !IsAddress(word))) {
+    if (!device && (of_this_machine || !ParseHostPort(word))) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("a fleet has no device {}; say cpu:N with the number of workers, "
                               "cuda:N with the number of a GPU, or HOST:PORT of another server's "

@@ -16,6 +16,7 @@
 #include "base/guard.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/seldom.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -26,7 +27,6 @@ namespace {
 constexpr std::size_t kMostIdBytes = 200;
 /// Of the line of the log.
 constexpr std::size_t kMostLineJobs = 3;
-constexpr std::chrono::minutes kComplaintPause{1};
 
 std::int64_t SecondOf(TimePoint time) {
   return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
@@ -230,9 +230,7 @@ class LateLog::File {
   /// Once a minute at most.
   bool Complain() {
     const int error = errno;
-    const TimePoint now = Now();
-    if (complained_ && now - *complained_ < kComplaintPause) return false;
-    complained_ = now;
+    if (!complaint_.Due(Now())) return false;
     spdlog::warn("--late-file: cannot write '{}': {}; records of late requests are lost",
                  options_.path, std::generic_category().message(error));
     return false;
@@ -242,7 +240,7 @@ class LateLog::File {
   int descriptor_ = -1;
   bool regular_ = false;
   std::uint64_t bytes_ = 0;
-  std::optional<TimePoint> complained_;
+  Seldom complaint_{std::chrono::minutes(1)};
 };
 
 Result<std::unique_ptr<LateLog>> LateLog::Open(const Options& options) {
