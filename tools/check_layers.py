@@ -124,7 +124,7 @@ FOLDERS = {
     "server/generate": "base plan serving/core server server/http server/tensors",
     "server/telemetry": "base base/net plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",
-    "server/remote": f"base plan serving/config serving/core {EDGE} server/http server/grpc",
+    "server/remote": f"base base/net plan serving/config serving/core {EDGE} server/http server/grpc",
     "server/http": f"base base/compress plan serving/core {EDGE}",
     "server/grpc": f"base base/compress plan serving/core {EDGE} server/extensions/server_settings.h server/fleet/repository.h server/oip_json.h server/unserved.h",
     "bench": "base sched bench/measure bench/report",

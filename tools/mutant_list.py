@@ -125,6 +125,8 @@ GROUPS = {
                     [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "sim_plan", "sim_stage", "virtual_clients")] +
                     ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
+    "link": [f"src/server/remote/{name}.cc" for name in ("http_link", "http_link_test", "link_connection")] +
+            ["src/server/io_pool.cc"] + [f"src/base/{name}.cc" for name in ("check", "log", "status", "text", "thread")],
     "host-port": [f"src/base/{name}.cc" for name in ("check", "net/host_port", "net/host_port_test", "seldom_test", "status")],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
@@ -332,6 +334,14 @@ MUTANTS = [
      "if (!seen.back().insert(key).second) twice = key;", "seen.back().insert(key);", ["json-fields"]),
     ("json-field-unknown", "a misspelled field has no effect", "src/base/json_fields.cc",
      "if (Find(required, key) == nullptr && Find(optional, key) == nullptr) {", "if (key.empty()) {", ["json-fields"]),
+    ("link-another-server", "a server with another id gets requests", "src/server/remote/link_connection.cc",
+     "  if (!target_.server.empty() && server != target_.server) {", "  if (false) {", ["link"]),
+    ("link-last-answer", "a connection that its server ends is used again", "src/server/remote/link_connection.cc",
+     "  if (!keep_ || !whole) {", "  if (!whole) {", ["link"]),
+    ("link-beats-unheard", "a request that takes long is lost, whatever its server says", "src/server/remote/link_connection.cc",
+     "  heard_ = Now();\n  if (in_body_) {", "  if (in_body_) {", ["link"]),
+    ("link-unbounded", "there is no limit of connections", "src/server/remote/http_link.cc",
+     "      if (connections_.size() >= options_.most_connections) {", "      if (false) {", ["link"]),
     ("port-with-zeros", "a port may begin with zeros", "src/base/net/host_port.cc",
      " || digits.starts_with('0')) return std::nullopt;", ") return std::nullopt;", ["host-port"]),
     ("seldom-never-again", "what was said once is not said again", "src/base/seldom.h",

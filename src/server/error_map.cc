@@ -46,6 +46,13 @@ ErrorCode ErrorCodeOf(grpc::StatusCode code) {
   return ErrorCode::kInternal;
 }
 
+ErrorCode ErrorCodeOf(unsigned status) {
+  for (const WireError& row : kTable) {
+    if (row.http == status) return row.code;
+  }
+  return ErrorCode::kInternal;
+}
+
 std::string CutMessage(std::string_view message) {
   constexpr std::string_view kMore = "...";
   if (message.size() <= kMaxMessageBytes) return std::string(message);

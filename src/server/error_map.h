@@ -15,6 +15,8 @@ unsigned HttpStatus(ErrorCode code);
 grpc::StatusCode GrpcCode(ErrorCode code);
 /// The ErrorCode that a server has sent as `code`. kInternal for a code that Lagoon does not send.
 ErrorCode ErrorCodeOf(grpc::StatusCode code);
+/// The same of a status of HTTP.
+ErrorCode ErrorCodeOf(unsigned status);
 
 /// `message`, cut to at most this many bytes. This is the last resort: messages quote at most 100
 /// bytes of a client's text at a time. The limit of gRPC is 16,384 bytes, where a byte outside

@@ -21,7 +21,6 @@ namespace {
 
 namespace net = boost::asio;
 
-constexpr std::string_view kJsonLengthField = "Inference-Header-Content-Length";
 // About the length of one element as JSON.
 constexpr std::size_t kTextBytesPerElement = 12;
 

@@ -120,9 +120,12 @@ HttpResponse OipHandler::Get(const Route& route) const {
       return HttpResponse::Json(R"({"live":true})");
     case Route::Kind::kReady:
       return Ready();
-    case Route::Kind::kServer:
-      return HttpResponse::Json(
+    case Route::Kind::kServer: {
+      HttpResponse server = HttpResponse::Json(
           ServerMetadataJson({handlers_.fleet.model_control(), clients_.regions.on()}));
+      server.fields = fmt::format("{}: {}\r\n", kServerField, id_);
+      return server;
+    }
     case Route::Kind::kStatistics:
     case Route::Kind::kModelStatistics:
       return JsonOr(core_.Statistics(route.model, route.version),

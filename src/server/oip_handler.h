@@ -56,6 +56,8 @@ class OipHandler final : public HttpHandler {
   /// The port that accepts such changes, to be named when this port refuses one. Must be called
   /// before the first request.
   void SetAdminPort(int port) { admin_port_ = port; }
+  /// The id of the server (server_id.h). Must be called before the first request.
+  void SetServerId(std::string id) { id_ = std::move(id); }
 
   /// Only inference requests may have large bodies.
   std::size_t MaxBodyBytes(boost::beast::http::verb method, std::string_view target) const override;
@@ -73,6 +75,7 @@ class OipHandler final : public HttpHandler {
   const AdminHandlers handlers_;
   const Options options_;
   int admin_port_ = 0;
+  std::string id_;
 };
 
 }  // namespace lagoon

@@ -20,6 +20,7 @@
 #include "server/http/low_lane.h"
 #include "server/metrics_handler.h"
 #include "server/oip_handler.h"
+#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -176,7 +177,9 @@ lagoon::Status EdgeServer::Open() {
   scrape.max_connections = std::min(scrape.max_connections, kMaxScrapeConnections);
   LAGOON_ASSIGN_OR_RETURN(http_, Listen({ports[0], options_.http}, oip_));
   LAGOON_ASSIGN_OR_RETURN(metrics_, Listen({ports[2], scrape}, scrapes_));
+  const std::string id = ServerIdOf(core_);
   oip_.SetAdminPort(metrics_->port());
+  oip_.SetServerId(id);
   GrpcEdge::Options grpc;
   grpc.address = options_.grpc_address;
   grpc.port = options_.grpc_port;
@@ -188,6 +191,8 @@ lagoon::Status EdgeServer::Open() {
   grpc.strict_readiness = options_.strict_readiness;
   grpc.admin = options_.admin_on_http;
   grpc.tracing = options_.tracing;
+  grpc.id = id;
+  grpc.http_port = http_->port();
   if (!options_.channel.empty()) {
     LAGOON_ASSIGN_OR_RETURN(channel_, ChannelEdge::Start(core_, pool_, {.path = options_.channel}));
   }

@@ -51,17 +51,13 @@ void FillStatistics(std::span<const ModelStatistics> models,
 
 grpc::Status GrpcStatus(const Error& error);
 
-/// In the metadata at the end of every ModelInfer that this server has answered with an error. A
-/// client that gets an error without it knows that the connection has ended, or the server.
-inline constexpr const char* kAnsweredKey = "lagoon-answered";
-
 /// In the metadata at the end of every ServerMetadata: the id of the server, and, if it is a front,
 /// the ids of the fronts that a request to the server may come to, with commas.
 inline constexpr const char* kServerKey = "lagoon-server";
 inline constexpr const char* kFrontsKey = "lagoon-fronts";
 /// Beside them: 16 hexadecimal digits that change when a model is loaded or unloaded.
 inline constexpr const char* kModelsKey = "lagoon-models";
-/// A parameter of a ModelInfer that fronts have sent on: InferRequest::via.
-inline constexpr const char* kViaParameter = "lagoon_via";
+/// Beside them: the port of HTTP, to which a front sends requests for inference.
+inline constexpr const char* kHttpPortKey = "lagoon-http-port";
 
 }  // namespace lagoon

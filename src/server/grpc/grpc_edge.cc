@@ -14,8 +14,6 @@
 #include "server/fleet/repository.h"
 #include "server/grpc/grpc_service.h"
 #include "server/grpc/grpc_unserved.h"
-#include "serving/core/fleet_control.h"
-#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -55,12 +53,6 @@ void Configure(grpc::ServerBuilder& builder, const GrpcEdge::Options& options) {
                              kShortestPingPeriodMs);
 }
 
-/// The id of the server: that of its fleet, which sends the id on with requests.
-std::string ServerIdOf(Inference& core) {
-  const FleetControl* const fleet = core.fleet();
-  return fleet != nullptr ? fleet->Fronts().front() : NewServerId();
-}
-
 GrpcConduct::Limits LimitsOf(const GrpcEdge::Options& options) {
   return {static_cast<std::uint64_t>(options.max_calls_per_connection), options.max_message_bytes,
           options.max_buffered_bytes};
@@ -82,7 +74,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(const Parts& parts, const Opti
   edge->service_ = std::make_unique<GrpcService>(
       parts.core, parts.pool, parts.regions,
       GrpcService::Options{options.model_control, options.strict_readiness, options.admin,
-                           options.tracing, ServerIdOf(parts.core)});
+                           options.tracing, options.id, options.http_port});
   edge->unserved_ = std::make_unique<GrpcUnserved>();
   grpc::ServerBuilder builder;
   Configure(builder, options);

@@ -30,6 +30,8 @@ class GrpcEdge {
     bool strict_readiness = false;  // see IsReady()
     bool admin = false;             // clients of this port may change the server
     bool tracing = false;           // the server writes a trace
+    std::string id;                 // of the server
+    int http_port = 0;              // of the server, for fronts
     // After these times a connection is closed that does not speak HTTP/2, or has no call in
     // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
     // descriptor.

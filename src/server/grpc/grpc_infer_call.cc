@@ -60,10 +60,7 @@ void GrpcInferCall::OnCancel() {
   if (handle) core_.Cancel(*handle);
 }
 
-void GrpcInferCall::Refuse(const Error& error) {
-  context_.AddTrailingMetadata(kAnsweredKey, "1");
-  Finish(GrpcStatus(error));
-}
+void GrpcInferCall::Refuse(const Error& error) { Finish(GrpcStatus(error)); }
 
 void GrpcInferCall::Respond(Result<InferResponse> result) {
   if (!result) return Refuse(result.error());

@@ -40,15 +40,6 @@ Result<std::uint64_t> WholeNumber(const Parameters& parameters, const std::strin
   return Invalid(fmt::format("parameter '{}' is not a whole number from 0", name));
 }
 
-Result<std::string> Text(const Parameters& parameters, const std::string& name) {
-  const auto found = parameters.find(name);
-  if (found == parameters.end()) return std::string();
-  if (!found->second.has_string_param()) {
-    return Invalid(fmt::format("parameter '{}' is not a text", name));
-  }
-  return found->second.string_param();
-}
-
 Result<bool> Flag(const Parameters& parameters, const std::string& name) {
   const auto found = parameters.find(name);
   if (found == parameters.end()) return false;
@@ -259,7 +250,6 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
   }
   LAGOON_ASSIGN_OR_RETURN(request.sequence.start, Flag(message.parameters(), "sequence_start"));
   LAGOON_ASSIGN_OR_RETURN(request.sequence.end, Flag(message.parameters(), "sequence_end"));
-  LAGOON_ASSIGN_OR_RETURN(request.via, Text(message.parameters(), kViaParameter));
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));

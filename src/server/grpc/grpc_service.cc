@@ -100,6 +100,7 @@ grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
                                                       inference::ServerMetadataResponse* response) {
   FillServerMetadata({options_.model_control, regions_.on()}, *response);
   context->AddTrailingMetadata(kServerKey, options_.id);
+  context->AddTrailingMetadata(kHttpPortKey, std::to_string(options_.http_port));
   context->AddTrailingMetadata(kModelsKey, SignOf(core_.Models()));
   if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
     context->AddTrailingMetadata(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));

@@ -40,6 +40,7 @@ class GrpcService final : public grpc_methods::All {
     bool admin = false;             // clients of this port may change the server
     bool tracing = false;           // the server writes a trace
     std::string id;                 // of the server
+    int http_port = 0;              // of the server, for fronts
   };
 
   /// All are borrowed.

@@ -34,6 +34,7 @@ constexpr std::size_t kHeaderChunk = 16 * 1024;
 constexpr std::size_t kMaxAhead = 32 * 1024;
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kBeat = "HTTP/1.1 102 Processing\r\n\r\n";
 
 // Most bytes that one call reads or writes; a body's bytes are charged between two calls.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -96,6 +97,8 @@ void HttpConnection::OnDeadline() {
       return OnWriteDeadline();
     case Phase::kStreaming:
       return ClientGone();
+    case Phase::kHandling:
+      return Beat();
     default:
       return Close();
   }
@@ -323,9 +326,11 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
 // --- handling it ---
 
 void HttpConnection::Handle() {
-  SetDeadline(Phase::kHandling, Nanoseconds::zero());
-  deadline_.store(kNoDeadline, std::memory_order_relaxed);  // the job's own deadline counts now
   const HttpRequestHeader& head = Head();
+  beats_ = head.version() >= 11 && head.count({kBeatField.data(), kBeatField.size()}) > 0;
+  SetDeadline(Phase::kHandling, kBeatPeriod);
+  // The job's own deadline counts now.
+  if (!beats_) deadline_.store(kNoDeadline, std::memory_order_relaxed);
   const std::string_view target = OriginForm({head.target().data(), head.target().size()});
   std::span<const std::byte> body;
   if (body_) body = {body_->data(), body_bytes_};
@@ -368,6 +373,17 @@ void HttpConnection::OnClientReadable() {
   if (error) return ClientGone();
   input_.commit(bytes);
   WatchClient();
+}
+
+/// Tells a server in front that this one works on the request.
+void HttpConnection::Beat() {
+  if (!beats_) return;
+  ErrorCodeIo error;
+  const std::size_t sent = socket_.write_some(net::buffer(kBeat.data(), kBeat.size()), error);
+  SetDeadline(Phase::kHandling, kBeatPeriod);
+  if (error == net::error::would_block) return;  // then it need not be told
+  // A part of a beat would spoil the answer.
+  if (error || sent < kBeat.size()) ClientGone();
 }
 
 void HttpConnection::ClientGone() {

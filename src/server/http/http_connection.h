@@ -103,6 +103,7 @@ class HttpConnection final : public HttpReply,
   void Handle();
   void WatchClient();
   void OnClientReadable();
+  void Beat();
   void ClientGone();
   void Refuse(unsigned status, std::string_view message);  // answers, then closes
   void RefuseTimeout();
@@ -144,6 +145,7 @@ class HttpConnection final : public HttpReply,
   bool keep_alive_ = true;
   bool is_head_ = false;       // the method is HEAD
   bool unread_input_ = false;  // the request's body was not read to its end
+  bool beats_ = false;         // kBeatField
 
   /// The header, and bytes that the client sent beyond the request in progress.
   boost::beast::flat_buffer input_;

@@ -51,6 +51,15 @@ struct HttpRequest {
   std::optional<std::string_view> Field(std::string_view name) const;
 };
 
+/// How many bytes of a body are JSON; binary tensors follow.
+inline constexpr std::string_view kJsonLengthField = "Inference-Header-Content-Length";
+/// A server in front asks with this field that the server, while it works on the request, says so
+/// once in kBeatPeriod: "102 Processing", without a field.
+inline constexpr std::string_view kBeatField = "Lagoon-Beat";
+inline constexpr std::chrono::seconds kBeatPeriod{1};
+/// The id of the server (server_id.h), in the answer to GET /v2.
+inline constexpr std::string_view kServerField = "Lagoon-Server";
+
 inline constexpr std::string_view kJsonType = "application/json";
 inline constexpr std::string_view kBinaryType = "application/octet-stream";
 

@@ -168,6 +168,8 @@ bool InferSax::string(string_t& value) {
     result_.id = std::move(value);
   } else if (place == In::kParameters && key_ == "sequence_id") {
     result_.sequence.text = std::move(value);
+  } else if (place == In::kParameters && key_ == "lagoon_via") {
+    result_.via = std::move(value);
   } else if (place == In::kInput && key_ == "name") {
     Input().name = std::move(value);
   } else if (place == In::kInput && key_ == "datatype") {

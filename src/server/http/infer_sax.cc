@@ -23,7 +23,8 @@ constexpr std::int64_t kOpen = -1;  // length of an array level that no array ha
 constexpr std::array<std::string_view, 8> kKnownKeys = {
     "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
 
-constexpr std::array<std::string_view, 13> kKnownParameters = {"priority",
+constexpr std::array<std::string_view, 14> kKnownParameters = {"priority",
+                                                               "lagoon_via",
                                                                "timeout",
                                                                "binary_data_output",
                                                                "lagoon_stages",

@@ -14,6 +14,7 @@
 #include "server/metrics_handler.h"
 #include "server/telemetry/traceparent.h"
 #include "server/testing/http_server_test_base.h"
+#include "serving/core/server_id.h"
 
 namespace lagoon {
 namespace {
@@ -433,6 +434,32 @@ TEST(HttpListener, AHandlerThatThrowsCostsOnlyItsOwnConnection) {
   (*listener)->Drain();
   EXPECT_TRUE((*listener)->WaitIdle(Now() + std::chrono::seconds(10)));
   (*listener)->Close();
+}
+
+// A server in front would take a connection that becomes silent for a request that takes long.
+TEST_F(HttpServer, TellsOnceASecondThatItWorksOnARequestIfAsked) {
+  core_.Hold();
+  HttpTestClient asks(server_->http_port()), does_not(server_->http_port());
+  ASSERT_TRUE(does_not.Send(Post("/v2/models/twice/infer", kTwice)));
+  ASSERT_TRUE(asks.Send(Post("/v2/models/twice/infer", kTwice, "Lagoon-Beat: 1\r\n")));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(asks.ReceiveUntil("\r\n\r\n"), "HTTP/1.1 102 Processing\r\n\r\n");
+  }
+  EXPECT_FALSE(does_not.HasInput());
+  core_.Release();
+  EXPECT_EQ(asks.Receive().status, 200);
+  EXPECT_EQ(does_not.Receive().status, 200);
+  ASSERT_TRUE(asks.Send(Post("/v2/models/twice/infer", kTwice))) << "the connection is kept";
+  EXPECT_EQ(asks.Receive().status, 200);
+}
+
+TEST_F(HttpServer, TellsItsIdAndTakesTheFrontsOfARequest) {
+  const HttpTestResponse server = Ask(Get("/v2"));
+  EXPECT_TRUE(IsServerId(server.fields.at("lagoon-server")));
+  std::string body = kTwice;
+  body.insert(1, R"("parameters":{"lagoon_via":"a,b"},)");
+  EXPECT_EQ(Ask(Post("/v2/models/twice/infer", body)).status, 200);
+  EXPECT_EQ(core_.LastRequest().via, "a,b");
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "server/remote/connect.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace lagoon {
@@ -13,6 +15,9 @@ constexpr std::int64_t kUncounted = 1'000'000'000'000'000;
 }  // namespace
 
 ConnectMember ConnectServers(RemoteOptions options) {
+  // All members share the threads.
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  options.pool = std::make_shared<IoPool>(std::clamp(cores, 2, 4), "lagoon-link");
   return [options = std::move(options)](const FleetJoin& join, const std::string& front) {
     RemoteOptions own = options;
     own.address = join.address;

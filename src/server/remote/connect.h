@@ -5,7 +5,7 @@
 
 namespace lagoon {
 
-/// Members of a fleet over gRPC. `options.address`, `name` and `front` are each member's own.
+/// Members of a fleet that are servers. `options.address`, `name` and `front` are each one's own.
 ConnectMember ConnectServers(RemoteOptions options);
 
 }  // namespace lagoon

@@ -2,22 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "base/guard.h"
 #include "base/text.h"
-#include "server/grpc/grpc_codec.h"
+#include "server/error_map.h"
 #include "server/io_pool.h"
 #include "server/remote/remote_codec.h"
-#include "server/telemetry/traceparent.h"
 
 namespace lagoon {
 namespace {
 
-constexpr const char* kMethod = "/inference.GRPCInferenceService/ModelInfer";
-// The member enforces the deadline, and its answer has the reason. gRPC ends the call so much later
+// The member enforces the deadline, and its answer has the reason. The call ends so much later
 // where no such answer comes.
 constexpr std::chrono::milliseconds kGrace{100};
+// Below this size a copy costs less than another piece of a system call.
+constexpr std::size_t kLeastBorrowed = 4096;
 
 }  // namespace
 
@@ -36,54 +38,62 @@ RemoteCore::Call::Call(RemoteCore& owner, const InferRequest& request, SentCallb
       forms_(request.forms),
       form_(request.form),
       callback_(std::move(callback)),
-      request_(RequestBytes(request, left, owner.options_.front)),
+      payload_(request.payload),
       arrival_(request.arrival),
       deadline_(left > Nanoseconds::zero() ? request.arrival + request.timeout : kNoDeadline),
       sent_(Now()) {
   for (std::size_t i = 0; i < std::min(request.classes.size(), request.outputs.size()); ++i) {
     if (request.classes[i] != 0) classified_.push_back(request.outputs[i]);
   }
-  // The polls say that the member is there. A call that comes before the connection of its channel
-  // waits for the connection, until the polls say that the member is lost.
-  context_.set_wait_for_ready(true);
-  if (request.trace.any()) {
-    context_.AddMetadata(std::string(kTraceparent), FormatTraceparent(request.trace));
-  }
-  if (left > Nanoseconds::zero()) context_.set_deadline(DeadlineIn(left + kGrace));
+  head_ = RequestHead(request, left, owner.options_.front);
+  TakeTensors(request);
+  if (left > Nanoseconds::zero()) ends_at_ = sent_ + left + kGrace;
 }
 
-void RemoteCore::Call::Start(std::uint64_t handle, std::shared_ptr<Counts> counts,
-                             std::size_t rows) {
+void RemoteCore::Call::TakeTensors(const InferRequest& request) {
+  for (const InputTensor& input : request.inputs) {
+    const bool small = input.data.size() < kLeastBorrowed && tensors_.empty();
+    if (small || payload_ == nullptr) {  // the bytes may go before the request ends
+      head_.append(reinterpret_cast<const char*>(input.data.data()), input.data.size());
+    } else {
+      tensors_.push_back(input.data);
+    }
+  }
+}
+
+void RemoteCore::Call::Register(std::uint64_t handle, std::shared_ptr<Counts> counts,
+                                std::size_t rows) {
   handle_ = handle;
   rows_ = rows;
   counts_ = std::move(counts);
-  owner_.infer_.UnaryCall(&context_, kMethod, {}, &request_, &answer_,
-                          [this](grpc::Status status) { Done(std::move(status)); });
 }
 
 void RemoteCore::Call::Refuse(Error error) {
-  request_.Clear();
+  payload_.reset();
   callback_(tl::unexpected<Error>(std::move(error)), /*lost=*/false);
 }
 
-void RemoteCore::Call::Done(grpc::Status status) {
-  status_ = std::move(status);
-  Result<InferResponse> answer = Answer();
-  bool cancelled = false;
-  bool had_connection = false;
+void RemoteCore::Call::OnEnd(LinkEnd end) {
+  Result<InferResponse> answer = WithoutExceptions([&] { return Answer(end); });
+  bool lost = false;
   {
     MutexLock lock(owner_.mutex_);
-    cancelled = cancelled_;
-    had_connection = had_connection_;
-    if (status_.error_code() == grpc::StatusCode::CANCELLED) {
-      answer = tl::unexpected<Error>(Cancelled(cancelled_, lost_));
+    const bool answered = end.kind == LinkEnd::Kind::kAnswered;
+    // A member that ends cancels what it has.
+    const bool stopped =
+        answered && !answer && answer.error().code == ErrorCode::kCancelled && !cancelled_;
+    if (stopped) end.kind = LinkEnd::Kind::kLost;
+    if (!answered || stopped) {
+      answer = tl::unexpected<Error>(WithoutAnswer(end));
     } else if (answer) {
       Status told = owner_.CheckTold(*answer, version_, outputs_, classified_);
       if (!told) answer = Annotate(owner_.member_, std::move(told).error());
     }
+    const bool was_lost = end.kind == LinkEnd::Kind::kCut && lost_ && !cancelled_;
+    lost = end.begun && (end.kind == LinkEnd::Kind::kLost || was_lost);
     owner_.Remove(handle_, *counts_);
   }
-  request_.Clear();  // the callback's owner may use the payload again
+  payload_.reset();  // the callback's owner may use the payload again
   if (answer) {
     counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, rows_, std::nullopt});
   } else {
@@ -91,7 +101,7 @@ void RemoteCore::Call::Done(grpc::Status status) {
   }
   {
     const LentThread lent;
-    callback_(std::move(answer), EndedBefore(cancelled, had_connection));
+    callback_(std::move(answer), lost);
   }
   callback_ = nullptr;
   RemoteCore& owner = owner_;
@@ -99,34 +109,36 @@ void RemoteCore::Call::Done(grpc::Status status) {
   owner.Answered();
 }
 
-bool RemoteCore::Call::EndedBefore(bool cancelled, bool had_connection) const {
-  const grpc::StatusCode code = status_.error_code();
-  const bool stopped = code == grpc::StatusCode::CANCELLED && !cancelled;
-  const bool gone = code == grpc::StatusCode::UNAVAILABLE &&
-                    !context_.GetServerTrailingMetadata().contains(kAnsweredKey);
-  return (stopped || gone) && (had_connection || HasConnection());
-}
-
-bool RemoteCore::Call::HasConnection() const {
-  // The peer is an address if the call has got a connection; else it is the name of the channel.
-  const std::string peer = context_.peer();
-  return peer.starts_with("ipv4:") || peer.starts_with("ipv6:");
-}
-
-/// Why the call was ended early: here, or by the member.
-Error RemoteCore::Call::Cancelled(bool cancelled, bool lost) const {
+/// Why the request ended without an answer. With the owner's lock.
+Error RemoteCore::Call::WithoutAnswer(const LinkEnd& end) const {
   const std::string model = fmt::format("model {}", Quoted(model_));
+  const std::string& member = owner_.member_;
   if (cut_off_) return {ErrorCode::kUnavailable, model + ": the server is shutting down"};
-  if (cancelled) {
-    return {ErrorCode::kCancelled, fmt::format("{}: request cancelled", model)};
+  if (cancelled_) return {ErrorCode::kCancelled, model + ": request cancelled"};
+  switch (end.kind) {
+    case LinkEnd::Kind::kNotSent:
+      return {ErrorCode::kUnavailable,
+              fmt::format("{}: {}: the request could not be sent to {}: {}", model, member,
+                          owner_.link_->Text(), end.why)};
+    case LinkEnd::Kind::kDeadline:
+      return {ErrorCode::kDeadlineExceeded,
+              fmt::format("{}: {} has not answered before the deadline", model, member)};
+    case LinkEnd::Kind::kCut:
+      return {ErrorCode::kUnavailable,
+              fmt::format("{}: {} was lost while the request was in flight", model, member)};
+    default:
+      return {ErrorCode::kUnavailable,
+              fmt::format("{}: {} stopped while the request was in flight{}{}", model, member,
+                          end.why.empty() ? "" : ": ", end.why)};
   }
-  return {ErrorCode::kUnavailable, fmt::format("{}: {} {} while the request was in flight", model,
-                                               owner_.member_, lost ? "was lost" : "stopped")};
 }
 
-Result<InferResponse> RemoteCore::Call::Answer() {
-  if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
-  Result<InferResponse> response = ParseAnswer(answer_);
+Result<InferResponse> RemoteCore::Call::Answer(const LinkEnd& end) const {
+  const std::span<const std::byte> body(end.body.data(), end.body.size());
+  if (end.kind != LinkEnd::Kind::kAnswered || end.status != 200) {
+    return tl::unexpected<Error>(ErrorOf(end.status, body, owner_.member_));
+  }
+  Result<InferResponse> response = ParseAnswer(body, end.json_bytes);
   if (!response) return Annotate(owner_.member_, std::move(response).error());
   if (Status checked = CheckAnswer(*response, {model_, version_, id_, outputs_}); !checked) {
     return Annotate(owner_.member_, std::move(checked).error());

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <grpcpp/client_context.h>
-#include <grpcpp/generic/generic_stub.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "server/remote/http_link.h"
 #include "server/remote/remote_core.h"
 
 namespace lagoon {
@@ -14,22 +13,21 @@ namespace lagoon {
 /// The time `duration` from now on gRPC's clock.
 std::chrono::system_clock::time_point DeadlineIn(Nanoseconds duration);
 
-/// One ModelInfer call to a member. Deletes itself when it has given its answer.
-class RemoteCore::Call final {
+/// One request for inference to a member. Deletes itself when it has given its answer.
+class RemoteCore::Call final : public LinkRequest {
  public:
   /// `left`: time until the deadline; 0: none.
   Call(RemoteCore& owner, const InferRequest& request, SentCallback callback, Nanoseconds left);
 
-  /// Sends the request. Once, with the owner's lock: what the call's fields hold must be visible to
-  /// the thread that ends the call. The call has `handle` among the owner's calls, and
+  /// Before it is sent, with the owner's lock. The call has `handle` among the owner's calls, and
   /// is one of `counts`, of so many rows.
-  void Start(std::uint64_t handle, std::shared_ptr<Counts> counts, std::size_t rows);
-  /// Answers without having sent the request. In place of Start().
+  void Register(std::uint64_t handle, std::shared_ptr<Counts> counts, std::size_t rows);
+  /// Answers without having sent the request. In place of Register().
   void Refuse(Error error);
-  // End the call early; Done() follows. With the owner's lock, so that the call is not deleted.
+  // End the call early; OnEnd() follows. With the owner's lock, so that the call is not deleted.
   void Cancel() {
     cancelled_ = true;
-    context_.TryCancel();
+    owner_.link_->Cut(*this);
   }
   /// The time of the drain is over: no client has cancelled.
   void CutOff() {
@@ -37,22 +35,16 @@ class RemoteCore::Call final {
     Cancel();
   }
   void Lose() {
-    if (lost_) return;
     lost_ = true;
-    had_connection_ = HasConnection();  // before the end, which makes gRPC forget the connection
-    context_.TryCancel();
+    owner_.link_->Cut(*this);
   }
 
  private:
-  void Done(grpc::Status status);
+  void TakeTensors(const InferRequest& request);
+  void OnEnd(LinkEnd end) override;
   /// What the member has answered, checked against the request.
-  Result<InferResponse> Answer();
-  Error Cancelled(bool cancelled, bool lost) const;
-  /// Whether the connection or the member has ended while the request was there. A request that
-  /// waited for a connection was not.
-  bool EndedBefore(bool cancelled, bool had_connection) const;
-  /// Whether the request has been given to a connection, and does not wait for one.
-  bool HasConnection() const;
+  Result<InferResponse> Answer(const LinkEnd& end) const;
+  Error WithoutAnswer(const LinkEnd& end) const;
 
   RemoteCore& owner_;
   std::uint64_t handle_ = 0;
@@ -64,16 +56,13 @@ class RemoteCore::Call final {
   const std::vector<OutputForm> forms_;
   const OutputForm form_;
   SentCallback callback_;
-  grpc::ByteBuffer request_, answer_;
-  grpc::ClientContext context_;
-  grpc::Status status_;
+  std::shared_ptr<const void> payload_;  // of tensors_
   const TimePoint arrival_, deadline_;
-  TimePoint sent_;
+  const TimePoint sent_;
   // Guarded by the owner's lock, which the annotations cannot name.
   bool cancelled_ = false;
   bool cut_off_ = false;
   bool lost_ = false;
-  bool had_connection_ = false;  // when the member was found lost
 };
 
 }  // namespace lagoon

@@ -1,182 +1,123 @@
 #include "server/remote/remote_codec.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "server/error_map.h"
-#include "server/grpc/grpc_codec.h"
+#include "server/http/http_message.h"
+#include "server/telemetry/traceparent.h"
 #include "server/tensors/tensor_codec.h"
 
 namespace lagoon {
 namespace {
 
-using google::protobuf::io::CodedInputStream;
-using google::protobuf::io::CodedOutputStream;
-using inference::ModelInferRequest;
-using inference::ModelInferResponse;
-
-// How a field is written (the protobuf encoding's wire types). The type is the lowest three bits of
-// a tag, and the number of the field is above them.
-enum WireType : std::uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-constexpr int kTypeBits = 3;
-constexpr std::uint32_t kTypeMask = 7;
-
-// Below this size a copy costs less than a slice with an owner.
-constexpr std::size_t kLeastBorrowed = 4096;
-
-void FillHead(const InferRequest& request, Nanoseconds left, std::string_view front,
-              ModelInferRequest& message) {
-  message.set_model_name(request.model);
-  message.set_model_version(request.version);
-  message.set_id(request.id);
-  if (request.priority != 0) {
-    (*message.mutable_parameters())["priority"].set_uint64_param(request.priority);
-  }
-  if (left > Nanoseconds::zero()) {
-    // Rounded up: 0 would mean that there is no deadline.
-    const std::int64_t us = (left.count() + 999) / 1000;
-    (*message.mutable_parameters())["timeout"].set_uint64_param(static_cast<std::uint64_t>(us));
-  }
-  if (const SequencePart& sequence = request.sequence; sequence.has_id()) {
-    auto& parameters = *message.mutable_parameters();
-    if (sequence.text.empty()) {
-      parameters["sequence_id"].set_uint64_param(sequence.number);
-    } else {
-      parameters["sequence_id"].set_string_param(sequence.text);
-    }
-    parameters["sequence_start"].set_bool_param(sequence.start);
-    parameters["sequence_end"].set_bool_param(sequence.end);
-  }
-  if (!front.empty()) {
-    const std::string_view comma = request.via.empty() ? "" : ",";
-    (*message.mutable_parameters())[kViaParameter].set_string_param(
-        fmt::format("{}{}{}", request.via, comma, front));
-  }
-  for (const InputTensor& input : request.inputs) {
-    auto& tensor = *message.add_inputs();
-    tensor.set_name(input.name);
-    tensor.set_datatype(std::string(OipName(input.type)));
-    tensor.mutable_shape()->Add(input.dims.begin(), input.dims.end());
-  }
-  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
-    auto& output = *message.add_outputs();
-    output.set_name(request.outputs[i]);
-    if (i >= request.classes.size() || request.classes[i] == 0) continue;
-    (*output.mutable_parameters())["classification"].set_uint64_param(request.classes[i]);
-  }
-}
-
-// A slice of `data` that keeps `owner` until gRPC has sent the slice.
-grpc::Slice Borrow(std::span<const std::byte> data, const std::shared_ptr<const void>& owner) {
-  auto held = std::make_unique<std::shared_ptr<const void>>(owner);
-  return {const_cast<std::byte*>(data.data()), data.size(),
-          [](void* user) { delete static_cast<std::shared_ptr<const void>*>(user); },
-          held.release()};
-}
-
-void AppendVarint(std::uint64_t value, std::string& text) {
-  std::uint8_t bytes[10];
-  const std::uint8_t* end = CodedOutputStream::WriteVarint64ToArray(value, bytes);
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(end - bytes));
+/// With the member's name, if the member is the reason.
+Error NameMember(Error error, std::string_view member) {
+  const bool of_member =
+      error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kInternal;
+  if (of_member) error.message = fmt::format("{}: {}", member, error.message);
+  return error;
 }
 
 tl::unexpected<Error> BadAnswer(std::string_view why) {
   return Fail(ErrorCode::kInternal, fmt::format("the member's answer {}", why));
 }
 
-// The parts of a ModelInferResponse before its tensors are put together.
-struct AnswerParts {
+/// One entry of an answer's "outputs". Its bytes are the next ones of `tail`.
+Status TakeOutput(const nlohmann::json& json, std::span<const std::byte>& tail,
+                  InferResponse& response) {
+  OutputTensor& output = response.outputs.emplace_back();
+  output.name = json.at("name").get<std::string>();
+  const auto type = ParseOipType(json.at("datatype").get<std::string>());
+  if (!type) return BadAnswer(fmt::format("has output {} of no type", Quoted(output.name)));
+  output.type = *type;
+  output.dims = json.at("shape").get<Dims>();
+  const auto size = json.at("parameters").at("binary_data_size").get<std::size_t>();
+  if (size > tail.size()) {
+    return BadAnswer(fmt::format("ends within output {}: {} of {} bytes are there",
+                                 Quoted(output.name), tail.size(), size));
+  }
+  if (!CheckTensorBytes(output.type, output.dims, tail.first(size))) {
+    return BadAnswer(fmt::format("has {} bytes for output {} of type {} and {} dimensions", size,
+                                 Quoted(output.name), OipName(output.type), output.dims.size()));
+  }
+  output.data.assign(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(size));
+  tail = tail.subspan(size);
+  return {};
+}
+
+Result<InferResponse> ReadAnswer(std::string_view text, std::span<const std::byte> tail) {
   InferResponse response;
-  std::vector<UnfilledBytes> raw;
-};
-
-// Each Read function returns false where the message is not valid.
-bool ReadSize(CodedInputStream& in, std::uint32_t& size) {
-  // BytesUntilLimit() is what the message has left, so a wrong size allocates no memory.
-  return in.ReadVarint32(&size) && std::cmp_less_equal(size, in.BytesUntilLimit());
-}
-
-bool ReadText(CodedInputStream& in, std::string& text) {
-  std::uint32_t size = 0;
-  return ReadSize(in, size) && in.ReadString(&text, static_cast<int>(size));
-}
-
-bool ReadRaw(CodedInputStream& in, AnswerParts& parts) {
-  std::uint32_t size = 0;
-  if (!ReadSize(in, size)) return false;
-  parts.raw.emplace_back(size);
-  return in.ReadRaw(parts.raw.back().data(), static_cast<int>(size));
-}
-
-bool ReadOutput(CodedInputStream& in, AnswerParts& parts) {
-  std::uint32_t size = 0;
-  if (!ReadSize(in, size)) return false;
-  ModelInferResponse::InferOutputTensor tensor;
-  const auto limit = in.PushLimit(static_cast<int>(size));
-  const bool read = tensor.MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
-  in.PopLimit(limit);
-  const auto type = ParseOipType(tensor.datatype());
-  if (!read || !type || tensor.has_contents()) return false;
-  parts.response.outputs.push_back(
-      OutputTensor{tensor.name(), *type, {tensor.shape().begin(), tensor.shape().end()}, {}});
-  return true;
-}
-
-bool Skip(CodedInputStream& in, std::uint32_t type) {
-  std::uint64_t number = 0;
-  std::uint32_t size = 0;
-  switch (type) {
-    case kVarint:
-      return in.ReadVarint64(&number);
-    case kFixed64:
-      return in.Skip(8);
-    case kBytes:
-      return ReadSize(in, size) && in.Skip(static_cast<int>(size));
-    case kFixed32:
-      return in.Skip(4);
-    default:
-      return false;
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return BadAnswer("has no JSON object");
+  response.model = json.at("model_name").get<std::string>();
+  response.version = json.at("model_version").get<std::string>();
+  response.id = json.value("id", std::string());
+  for (const auto& output : json.at("outputs")) {
+    LAGOON_RETURN_IF_ERROR(TakeOutput(output, tail, response));
   }
+  if (!tail.empty()) return BadAnswer(fmt::format("has {} bytes too many", tail.size()));
+  return response;
 }
 
-bool ReadField(CodedInputStream& in, std::uint32_t tag, AnswerParts& parts) {
-  const std::uint32_t type = tag & kTypeMask;
-  if (type != kBytes) return Skip(in, type);
-  switch (tag >> kTypeBits) {
-    case ModelInferResponse::kModelNameFieldNumber:
-      return ReadText(in, parts.response.model);
-    case ModelInferResponse::kModelVersionFieldNumber:
-      return ReadText(in, parts.response.version);
-    case ModelInferResponse::kIdFieldNumber:
-      return ReadText(in, parts.response.id);
-    case ModelInferResponse::kOutputsFieldNumber:
-      return ReadOutput(in, parts);
-    case ModelInferResponse::kRawOutputContentsFieldNumber:
-      return ReadRaw(in, parts);
-    default:
-      return Skip(in, type);
+/// The parameters of a request, and the comma behind them.
+std::string ParametersOf(const InferRequest& request, Nanoseconds left, std::string_view front) {
+  std::string text = R"("parameters":{"binary_data_output":true)";
+  const auto add = [&text](std::string_view name, const auto& value) {
+    fmt::format_to(std::back_inserter(text), ",\"{}\":{}", name, value);
+  };
+  if (request.priority != 0) add("priority", request.priority);
+  // Rounded up: 0 would mean that there is no deadline.
+  if (left > Nanoseconds::zero()) add("timeout", (left.count() + 999) / 1000);
+  if (const SequencePart& sequence = request.sequence; sequence.has_id()) {
+    if (sequence.text.empty()) {
+      add("sequence_id", sequence.number);
+    } else {
+      add("sequence_id", JsonString(sequence.text));
+    }
+    add("sequence_start", sequence.start);
+    add("sequence_end", sequence.end);
   }
+  if (!front.empty()) {
+    const std::string_view comma = request.via.empty() ? "" : ",";
+    add("lagoon_via", JsonString(fmt::format("{}{}{}", request.via, comma, front)));
+  }
+  return text + "},";
 }
 
-bool ReadFields(grpc::ByteBuffer& answer, AnswerParts& parts) {
-  if (answer.Length() > static_cast<std::size_t>(std::numeric_limits<int>::max())) return false;
-  grpc::ProtoBufferReader bytes(&answer);
-  CodedInputStream in(&bytes);
-  const auto limit = in.PushLimit(static_cast<int>(answer.Length()));
-  while (const std::uint32_t tag = in.ReadTag()) {
-    if (!ReadField(in, tag, parts)) return false;
+std::string BodyOf(const InferRequest& request, Nanoseconds left, std::string_view front) {
+  std::string text = "{";
+  if (!request.id.empty()) text += fmt::format("\"id\":{},", JsonString(request.id));
+  text += ParametersOf(request, left, front);
+  text += "\"inputs\":[";
+  std::string_view comma;
+  for (const InputTensor& input : request.inputs) {
+    fmt::format_to(std::back_inserter(text),
+                   R"({}{{"name":{},"datatype":"{}","shape":[{}],"parameters":)"
+                   R"({{"binary_data_size":{}}}}})",
+                   comma, JsonString(input.name), OipName(input.type), fmt::join(input.dims, ","),
+                   input.data.size());
+    comma = ",";
   }
-  const bool whole = in.ConsumedEntireMessage();
-  in.PopLimit(limit);
-  return whole;
+  text += "]";
+  if (!request.outputs.empty()) text += ",\"outputs\":[";
+  comma = "";
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    text += fmt::format("{}{{\"name\":{}", comma, JsonString(request.outputs[i]));
+    if (i < request.classes.size() && request.classes[i] != 0) {
+      text += fmt::format(",\"parameters\":{{\"classification\":{}}}", request.classes[i]);
+    }
+    text += "}";
+    comma = ",";
+  }
+  return text + (request.outputs.empty() ? "}" : "]}");
 }
 
 Status FillSpecs(const google::protobuf::RepeatedPtrField<
@@ -202,46 +143,42 @@ StageStatistics StageOf(const inference::StatisticDuration& duration) {
 
 }  // namespace
 
-grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left,
-                              std::string_view front) {
-  ModelInferRequest message;
-  FillHead(request, left, front, message);
-  std::string text = message.SerializeAsString();
-  std::vector<grpc::Slice> slices;
-  for (const InputTensor& input : request.inputs) {
-    AppendVarint(ModelInferRequest::kRawInputContentsFieldNumber << kTypeBits | kBytes, text);
-    AppendVarint(input.data.size(), text);
-    if (input.data.size() < kLeastBorrowed || request.payload == nullptr) {
-      text.append(reinterpret_cast<const char*>(input.data.data()), input.data.size());
-      continue;
-    }
-    slices.emplace_back(text);
-    text.clear();
-    slices.push_back(Borrow(input.data, request.payload));
+std::string RequestHead(const InferRequest& request, Nanoseconds left, std::string_view front) {
+  const std::string body = BodyOf(request, left, front);
+  std::size_t bytes = body.size();
+  for (const InputTensor& input : request.inputs) bytes += input.data.size();
+  std::string trace;
+  if (request.trace.any()) {
+    trace = fmt::format("{}: {}\r\n", kTraceparent, FormatTraceparent(request.trace));
   }
-  if (!text.empty() || slices.empty()) slices.emplace_back(text);
-  return {slices.data(), slices.size()};
+  const std::string version = request.version.empty() ? "" : "/versions/" + request.version;
+  return fmt::format(
+      "POST /v2/models/{}{}/infer HTTP/1.1\r\nHost: member\r\nContent-Length: {}\r\n{}: "
+      "{}\r\n{}: 1\r\n{}\r\n{}",
+      request.model, version, bytes, kJsonLengthField, body.size(), kBeatField, trace, body);
 }
 
-Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer) {
-  AnswerParts parts;
-  if (!ReadFields(answer, parts)) {
-    return BadAnswer("is no ModelInferResponse with raw_output_contents");
+Result<InferResponse> ParseAnswer(std::span<const std::byte> body,
+                                  std::optional<std::size_t> json_bytes) {
+  if (json_bytes.value_or(0) > body.size() || !json_bytes) {
+    return BadAnswer("has no JSON with tensors behind it");
   }
-  std::vector<OutputTensor>& outputs = parts.response.outputs;
-  if (outputs.size() != parts.raw.size()) {
-    return BadAnswer(fmt::format("has {} entries of raw_output_contents for {} outputs",
-                                 parts.raw.size(), outputs.size()));
+  const std::string_view text(reinterpret_cast<const char*>(body.data()), *json_bytes);
+  try {
+    return ReadAnswer(text, body.subspan(*json_bytes));
+  } catch (const nlohmann::json::exception&) {
+    return BadAnswer("is no answer to an inference with binary tensors");
   }
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!CheckTensorBytes(outputs[i].type, outputs[i].dims, parts.raw[i])) {
-      return BadAnswer(fmt::format("has {} bytes for output {} of type {} and {} dimensions",
-                                   parts.raw[i].size(), Quoted(outputs[i].name),
-                                   OipName(outputs[i].type), outputs[i].dims.size()));
-    }
-    outputs[i].data = std::move(parts.raw[i]);
-  }
-  return std::move(parts.response);
+}
+
+Error ErrorOf(unsigned status, std::span<const std::byte> body, std::string_view member) {
+  const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto told = json.is_object() ? json.find("error") : json.end();
+  const std::string message = told != json.end() && told->is_string()
+                                  ? CutMessage(told->get<std::string>())
+                                  : fmt::format("it has answered with status {}", status);
+  return NameMember({ErrorCodeOf(status), message}, member);
 }
 
 Status CheckAnswer(const InferResponse& response, const Asked& asked) {
@@ -355,15 +292,7 @@ std::vector<ModelStatistics> ParseStatistics(const inference::ModelStatisticsRes
 }
 
 Error ErrorOf(const grpc::Status& status, std::string_view member) {
-  const ErrorCode code = ErrorCodeOf(status.error_code());
-  const std::string text = CutMessage(status.error_message());
-  switch (code) {
-    case ErrorCode::kUnavailable:
-    case ErrorCode::kInternal:
-      return {code, fmt::format("{}: {}", member, text)};
-    default:
-      return {code, text};
-  }
+  return NameMember({ErrorCodeOf(status.error_code()), CutMessage(status.error_message())}, member);
 }
 
 }  // namespace lagoon

@@ -1,10 +1,12 @@
 #pragma once
 
-// Messages of the Open Inference Protocol over gRPC, as a client writes and reads them.
+// Messages of the Open Inference Protocol, as a client writes and reads them: inference over HTTP,
+// the rest over gRPC.
 
-#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,16 +18,16 @@
 
 namespace lagoon {
 
-/// The ModelInferRequest for `request`. Tensors above a few kilobytes are not copied: the result
-/// refers to their bytes and keeps request.payload alive. `left`: time until the deadline; 0: there
-/// is none. `front`: the id of the server that sends it on; empty: it has no fleet.
-grpc::ByteBuffer RequestBytes(const InferRequest& request, Nanoseconds left,
-                              std::string_view front = {});
+/// The header and the JSON of the request as a POST over HTTP. The bytes of the inputs follow, in
+/// order. `left`: time until the deadline; 0: there is none. `front`: the id of the server that
+/// sends it on; empty: it has no fleet. The model has a name that models can have (IsModelName).
+std::string RequestHead(const InferRequest& request, Nanoseconds left, std::string_view front = {});
 
-/// Reads a ModelInferResponse. Each tensor is copied once. Parameters are dropped, and `job` and
-/// the times of plans are left empty. kInternal: `answer` is no such message, its tensors do not
-/// come as raw bytes, or a tensor does not have the bytes that its shape needs.
-Result<InferResponse> ParseAnswer(grpc::ByteBuffer& answer);
+/// Reads an answer of status 200: JSON of so many bytes, then tensors. Each tensor is copied once.
+/// Parameters of the answer are dropped, and `job` and the times of plans are left empty.
+/// kInternal: `body` is no such answer, or a tensor does not have the bytes that its shape needs.
+Result<InferResponse> ParseAnswer(std::span<const std::byte> body,
+                                  std::optional<std::size_t> json_bytes);
 
 /// What a request has asked for. An empty version: any.
 struct Asked {
@@ -54,5 +56,7 @@ std::vector<ModelStatistics> ParseStatistics(const inference::ModelStatisticsRes
 /// The error in `status`, which is not OK. Where the reason is the connection or the member and not
 /// the request, the message begins with `member`, as in "member 10.0.0.7:8001".
 Error ErrorOf(const grpc::Status& status, std::string_view member);
+/// The same of an answer over HTTP whose status is not 200.
+Error ErrorOf(unsigned status, std::span<const std::byte> body, std::string_view member);
 
 }  // namespace lagoon

@@ -1,13 +1,18 @@
 #include "server/remote/remote_codec.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <numeric>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "server/grpc/grpc_codec.h"
+#include "server/http/http_infer_codec.h"
 
 namespace lagoon {
 namespace {
@@ -21,17 +26,24 @@ std::vector<std::byte> Bytes(std::size_t size) {
   return bytes;
 }
 
-inference::ModelInferRequest Read(grpc::ByteBuffer& bytes) {
-  inference::ModelInferRequest message;
-  EXPECT_TRUE(
-      grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&bytes, &message).ok());
-  return message;
-}
-
-template <typename Message>
-grpc::ByteBuffer Write(const Message& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return {&slice, 1};
+/// A request as the member's edge reads it.
+Result<HttpInfer> Read(const InferRequest& request, Nanoseconds left, std::string_view front = {}) {
+  std::string text = RequestHead(request, left, front);
+  for (const InputTensor& input : request.inputs) {
+    text.append(reinterpret_cast<const char*>(input.data.data()), input.data.size());
+  }
+  boost::beast::http::request_parser<boost::beast::http::string_body> parser;
+  parser.eager(true);
+  boost::system::error_code error;
+  parser.put(boost::asio::buffer(text), error);
+  if (error || !parser.is_done()) return Fail(ErrorCode::kInternal, "no request of HTTP");
+  const auto& message = parser.get();
+  const auto body = std::make_shared<std::string>(message.body());
+  const auto json_bytes = message["Inference-Header-Content-Length"];
+  auto parsed = ParseHttpInfer(std::as_bytes(std::span(*body)),
+                               std::stoul(std::string(json_bytes.data(), json_bytes.size())), body);
+  if (parsed) parsed->request.model = std::string(message.target().data(), message.target().size());
+  return parsed;
 }
 
 InferRequest WithInputs(const std::vector<std::byte>& small, const std::vector<std::byte>& large) {
@@ -50,15 +62,17 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   const auto large = Bytes(100'000);
   InferRequest request = WithInputs(small, large);
   request.priority = 2;
-  const auto payload = std::make_shared<int>(0);
-  request.payload = payload;
-  grpc::ByteBuffer bytes = RequestBytes(request, std::chrono::nanoseconds(1'500'001));
-  auto message = std::make_shared<inference::ModelInferRequest>(Read(bytes));
-  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
+  request.sequence = {.number = 0, .text = "of \"mine\"", .start = true, .end = false};
+  request.classes = {0, 3};
+  const auto parsed = Read(request, std::chrono::nanoseconds(1'500'001));
   ASSERT_TRUE(parsed) << parsed.error().message;
   const InferRequest& back = parsed->request;
-  EXPECT_EQ(back.model, "m");
-  EXPECT_EQ(back.version, "2");
+  EXPECT_EQ(back.model, "/v2/models/m/versions/2/infer");
+  EXPECT_EQ(back.sequence.text, "of \"mine\"");
+  EXPECT_TRUE(back.sequence.start);
+  EXPECT_FALSE(back.sequence.end);
+  EXPECT_THAT(back.classes, ElementsAre(0, 3));
+  EXPECT_THAT(back.forms, ElementsAre(OutputForm::kBytes, OutputForm::kBytes));
   EXPECT_EQ(back.id, "r");
   EXPECT_EQ(back.priority, 2U);
   EXPECT_EQ(back.timeout, std::chrono::microseconds(1501));  // rounded up
@@ -71,28 +85,28 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   EXPECT_TRUE(std::ranges::equal(back.inputs[1].data, large));
 }
 
-TEST(RemoteCodec, LargeTensorsAreNotCopiedAndKeepTheirPayload) {
-  const auto large = Bytes(1 << 20);
-  InferRequest request = WithInputs({}, large);
-  auto payload = std::make_shared<int>(0);
-  const std::weak_ptr<int> alive = payload;
-  request.payload = std::move(payload);
-  grpc::ByteBuffer bytes = RequestBytes(request, Nanoseconds{0});
-  request.payload.reset();
-  EXPECT_FALSE(alive.expired());
-  std::vector<grpc::Slice> slices;
-  ASSERT_TRUE(bytes.Dump(&slices).ok());
-  EXPECT_TRUE(std::ranges::any_of(slices, [&](const grpc::Slice& slice) {
-    return slice.begin() == reinterpret_cast<const std::uint8_t*>(large.data());
-  }));
-  slices.clear();
-  bytes.Clear();
-  EXPECT_TRUE(alive.expired());
+TEST(RemoteCodec, ARequestWithoutADeadlineHasNoTimeout) {
+  const auto parsed = Read(WithInputs(Bytes(1), Bytes(1)), Nanoseconds{0});
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->request.timeout, Nanoseconds{0});
+  EXPECT_FALSE(parsed->request.sequence.has_id());
 }
 
-TEST(RemoteCodec, ARequestWithoutADeadlineHasNoTimeout) {
-  grpc::ByteBuffer bytes = RequestBytes(WithInputs(Bytes(1), Bytes(1)), Nanoseconds{0});
-  EXPECT_TRUE(Read(bytes).parameters().empty());
+// A client's texts cannot end the header or the JSON.
+TEST(RemoteCodec, TextsOfClientsStayTexts) {
+  const auto small = Bytes(1);
+  const auto large = Bytes(1);
+  InferRequest request = WithInputs(small, large);
+  request.id = "r\"},\r\n\r\n{\xff";
+  request.inputs[0].name = "a\"\n";
+  request.outputs[0] = "\\\"";
+  request.via = "a\r\nHost: b";
+  const auto parsed = Read(request, Nanoseconds{0}, "f");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->request.id, "r\"},\r\n\r\n{\xef\xbf\xbd");
+  EXPECT_EQ(parsed->request.inputs[0].name, "a\"\n");
+  EXPECT_EQ(parsed->request.outputs[0], "\\\"");
+  EXPECT_EQ(parsed->request.via, "a\r\nHost: b,f");
 }
 
 UnfilledBytes OutputBytes(std::size_t size) {
@@ -102,12 +116,20 @@ UnfilledBytes OutputBytes(std::size_t size) {
   return output;
 }
 
-inference::ModelInferResponse Message(InferResponse response) {
-  grpc::ByteBuffer bytes = *RenderGrpcInfer(std::move(response), nullptr);
-  inference::ModelInferResponse message;
-  EXPECT_TRUE(
-      grpc::SerializationTraits<inference::ModelInferResponse>::Deserialize(&bytes, &message).ok());
-  return message;
+/// The body of an answer as the member's edge writes it, and how many bytes of it are JSON.
+std::pair<std::string, std::size_t> Message(InferResponse response) {
+  HttpAnswerFormat format;
+  format.binary = true;
+  const HttpResponse written = RenderHttpInfer(std::move(response), format, EdgeStamps{});
+  std::string text = written.text;
+  for (const UnfilledBytes& blob : written.blobs) {
+    text.append(reinterpret_cast<const char*>(blob.data()), blob.size());
+  }
+  return {std::move(text), written.text.size()};
+}
+
+Result<InferResponse> Parse(std::string_view body, std::optional<std::size_t> json_bytes) {
+  return ParseAnswer(std::as_bytes(std::span(body)), json_bytes);
 }
 
 InferResponse Answer() {
@@ -122,9 +144,8 @@ InferResponse Answer() {
 }
 
 TEST(RemoteCodec, AnswersOfTheServerAreReadWhole) {
-  const EdgeStamps stamps;
-  grpc::ByteBuffer bytes = *RenderGrpcInfer(Answer(), &stamps);  // parameters are skipped
-  const auto parsed = ParseAnswer(bytes);
+  const auto [body, json_bytes] = Message(Answer());
+  const auto parsed = Parse(body, json_bytes);
   ASSERT_TRUE(parsed) << parsed.error().message;
   const InferResponse expected = Answer();
   EXPECT_EQ(parsed->model, expected.model);
@@ -142,46 +163,44 @@ TEST(RemoteCodec, AnswersOfTheServerAreReadWhole) {
 TEST(RemoteCodec, EveryCutOfAnAnswerIsAnError) {
   InferResponse response = Answer();
   response.outputs.pop_back();
-  const std::string text = Message(std::move(response)).SerializeAsString();
-  // The last field is the empty tensor, whose entry is two bytes.
-  for (std::size_t size = 1; size < text.size(); ++size) {
-    const grpc::Slice slice(text.substr(0, size));
-    grpc::ByteBuffer bytes(&slice, 1);
-    const auto parsed = ParseAnswer(bytes);
-    if (parsed) {
-      // Cut between two fields before the outputs: a message of its own.
-      EXPECT_TRUE(parsed->outputs.empty()) << size;
-    } else {
+  const auto [body, json_bytes] = Message(std::move(response));
+  for (std::size_t size = 0; size < body.size(); ++size) {
+    for (const std::size_t json : {json_bytes, std::min(json_bytes, size)}) {
+      const auto parsed = Parse(std::string_view(body).substr(0, size), json);
+      ASSERT_FALSE(parsed) << size;
       EXPECT_EQ(parsed.error().code, ErrorCode::kInternal) << size;
     }
   }
+  EXPECT_FALSE(Parse(body, std::nullopt)) << "all of it is JSON";
+  EXPECT_FALSE(Parse(body + "x", json_bytes)) << "bytes too many";
 }
 
-TEST(RemoteCodec, AWrongSizeAllocatesNothing) {
-  // Field 6, with the length 2^31 - 1 and no bytes.
-  const grpc::Slice slice(std::string("\x32\xff\xff\xff\xff\x07", 6));
-  grpc::ByteBuffer bytes(&slice, 1);
-  EXPECT_FALSE(ParseAnswer(bytes));
-}
-
-TEST(RemoteCodec, AnswersWhoseTensorsDoNotFitAreErrors) {
-  const auto error = [](const inference::ModelInferResponse& message) {
-    grpc::ByteBuffer bytes = Write(message);
-    const auto parsed = ParseAnswer(bytes);
+TEST(RemoteCodec, AnswersThatAreNoneAreErrors) {
+  const auto error = [](const std::string& outputs, std::size_t bytes = 0) {
+    const std::string json = R"({"model_name":"m","model_version":"1","outputs":)" + outputs + "}";
+    const auto parsed = Parse(json + std::string(bytes, 'x'), json.size());
     return parsed ? std::string("no error") : parsed.error().message;
   };
-  inference::ModelInferResponse message = Message(Answer());
-  message.mutable_raw_output_contents()->RemoveLast();
-  EXPECT_THAT(error(message), HasSubstr("2 entries of raw_output_contents for 3 outputs"));
-  message.add_raw_output_contents("x");
-  EXPECT_THAT(error(message), HasSubstr("1 bytes for output 'z'"));
-  message.mutable_outputs(2)->set_shape(0, -1);
-  EXPECT_THAT(error(message), HasSubstr("for output 'z'"));
-  message.mutable_outputs(2)->set_datatype("FP7");
-  EXPECT_THAT(error(message), HasSubstr("is no ModelInferResponse"));
-  message.mutable_outputs(2)->set_datatype("BOOL");
-  message.mutable_outputs(2)->mutable_contents()->add_bool_contents(true);
-  EXPECT_THAT(error(message), HasSubstr("is no ModelInferResponse"));
+  const auto output = [](const std::string& type, const std::string& shape,
+                         const std::string& bytes) {
+    return R"([{"name":"z","datatype":")" + type + R"(","shape":)" + shape +
+           R"(,"parameters":{"binary_data_size":)" + bytes + "}}]";
+  };
+  EXPECT_EQ(error(output("BOOL", "[3]", "3"), 3), "no error");
+  EXPECT_THAT(error(output("BOOL", "[3]", "2"), 2), HasSubstr("2 bytes for output 'z'"));
+  EXPECT_THAT(error(output("BOOL", "[-1]", "0")), HasSubstr("for output 'z'"));
+  EXPECT_THAT(error(output("FP7", "[3]", "3"), 3), HasSubstr("has output 'z' of no type"));
+  EXPECT_THAT(error(output("BOOL", "[3]", "18446744073709551615"), 3),
+              HasSubstr("ends within output 'z': 3 of 18446744073709551615 bytes"));
+  EXPECT_THAT(error(output("BYTES", "[1]", "3"), 3), HasSubstr("3 bytes for output 'z'"));
+  for (const char* const other :
+       {"7", "[7]", "[[]]", "{}", R"([{"name":"z"}])", R"([{"name":7}])",
+        R"([{"name":"z","datatype":"BOOL","shape":"3","parameters":{"binary_data_size":3}}])",
+        R"([{"name":"z","datatype":"BOOL","shape":[3],"data":[true,true,true]}])"}) {
+    EXPECT_NE(error(other), "no error") << other;
+  }
+  EXPECT_FALSE(Parse("[]", 2));
+  EXPECT_FALSE(Parse(std::string(100'000, '['), 100'000));
 }
 
 TEST(RemoteCodec, MetadataAndStatisticsComeBack) {
@@ -241,6 +260,14 @@ TEST(RemoteCodec, ErrorsNameTheMemberWhereTheMemberIsTheReason) {
   const Error bad = ErrorOf({grpc::StatusCode::INVALID_ARGUMENT, "model 'm': no"}, "member h:1");
   EXPECT_EQ(bad.code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(bad.message, "model 'm': no");
+  const auto http = [](unsigned status, std::string_view body) {
+    return ErrorOf(status, std::as_bytes(std::span(body)), "member h:1");
+  };
+  EXPECT_EQ(http(400, R"({"error":"model 'm': no"})").message, "model 'm': no");
+  EXPECT_EQ(http(400, R"({"error":"model 'm': no"})").code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(http(503, R"({"error":"full"})").message, "member h:1: full");
+  EXPECT_EQ(http(418, "teapot").code, ErrorCode::kInternal);
+  EXPECT_EQ(http(418, R"({"error":7})").message, "member h:1: it has answered with status 418");
 }
 
 TEST(CheckAnswer, AnAnswerIsOfItsRequest) {
@@ -311,20 +338,13 @@ TEST(RemoteCodec, ARequestCarriesTheFrontsThatItHasComeThrough) {
   InferRequest request;
   request.model = "m";
   const auto via = [&](std::string_view front) {
-    grpc::ByteBuffer bytes = RequestBytes(request, Nanoseconds{0}, front);
-    const auto parsed = ParseGrpcInfer(std::make_shared<inference::ModelInferRequest>(Read(bytes)),
-                                       SharedRegions(false));
+    const auto parsed = Read(request, Nanoseconds{0}, front);
     return parsed ? parsed->request.via : parsed.error().message;
   };
   EXPECT_EQ(via(""), "");
   EXPECT_EQ(via("a"), "a");
   request.via = "a,b";
   EXPECT_EQ(via("c"), "a,b,c");
-  auto message = std::make_shared<inference::ModelInferRequest>();
-  (*message->mutable_parameters())["lagoon_via"].set_int64_param(1);
-  const auto number = ParseGrpcInfer(message, SharedRegions(false));
-  ASSERT_FALSE(number);
-  EXPECT_THAT(number.error().message, HasSubstr("'lagoon_via' is not a text"));
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "base/net/host_port.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "server/http/http_message.h"
 #include "server/remote/remote_call.h"
 #include "server/remote/remote_change.h"
 #include "server/remote/remote_codec.h"
@@ -16,7 +18,7 @@
 namespace lagoon {
 namespace {
 
-// Answers of a model are bounded by the member, not here.
+// Statistics of thousands of models are longer than gRPC's default allows.
 constexpr int kNoLimit = -1;
 
 int Milliseconds(Nanoseconds duration) {
@@ -32,13 +34,15 @@ std::shared_ptr<grpc::Channel> Connect(const RemoteOptions& options) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.poll_timeout));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.longest_reconnect));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A connection may become silent without an end: its ends then wait for ever.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.ping_period));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.poll_timeout));
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
   arguments.SetMaxReceiveMessageSize(kNoLimit);
-  arguments.SetMaxSendMessageSize(kNoLimit);
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::shared_ptr<IoPool> MakeLinkPool() { return std::make_shared<IoPool>(1, "lagoon-link"); }
+
+std::string HostOf(const std::string& address) {
+  const auto parsed = ParseHostPort(address);
+  return parsed ? parsed->host : address;
 }
 
 /// "member 10.0.0.7:8001", or with a name of its own "member 'a' at 10.0.0.7:8001".
@@ -52,10 +56,11 @@ std::string MemberText(const RemoteOptions& options) {
 RemoteCore::RemoteCore(const RemoteOptions& options)
     : options_(options),
       member_(MemberText(options)),
-      channel_(Connect(options)),
+      pool_(options.pool != nullptr ? options.pool : MakeLinkPool()),
+      link_(HttpLink::Make(*pool_, {HostOf(options.address), options.poll_timeout,
+                                    options.poll_timeout + kBeatPeriod})),
       talk_(Connect(options)),
-      stub_(inference::GRPCInferenceService::NewStub(talk_)),
-      infer_(channel_) {
+      stub_(inference::GRPCInferenceService::NewStub(talk_)) {
   poll_ = std::make_unique<RemotePoll>(
       talk_, RemotePoll::Options{options.poll_period, options.poll_timeout},
       [this](Result<MemberReport> report) { Reported(std::move(report)); });
@@ -64,6 +69,7 @@ RemoteCore::RemoteCore(const RemoteOptions& options)
 RemoteCore::~RemoteCore() {
   poll_.reset();
   Drain(Now());
+  link_->Close();
 }
 
 void RemoteCore::Reported(Result<MemberReport> report) {
@@ -72,13 +78,10 @@ void RemoteCore::Reported(Result<MemberReport> report) {
     unconnected_.reset();
     return Lose(report.error());
   }
+  link_->SetTarget(
+      {options_.http_port != 0 ? options_.http_port : report->http_port, report->server});
   if (const Status connected = CheckConnection(); !connected) return Lose(connected.error());
-  if (!connected_) {
-    spdlog::info("{}: connected", member_);
-    // The channel of the requests connects at once too, and not after a pause of its own.
-    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
-    channel_->GetState(/*try_to_connect=*/true);
-  }
+  if (!connected_) spdlog::info("{}: connected", member_);
   connected_ = true;
   silence_.clear();
   const bool is_other = !report_.server.empty() && report_.server != report->server;
@@ -101,7 +104,8 @@ void RemoteCore::Reported(Result<MemberReport> report) {
 }
 
 Status RemoteCore::CheckConnection() {
-  if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+  link_->Prepare();
+  if (link_->Connected()) {
     unconnected_.reset();
     return {};
   }
@@ -109,8 +113,9 @@ Status RemoteCore::CheckConnection() {
   if (!unconnected_) unconnected_ = now;
   if (now - *unconnected_ <= options_.poll_timeout) return {};
   return Fail(ErrorCode::kUnavailable,
-              fmt::format("it answers, but no connection for requests has come about for {} ms",
-                          Milliseconds(now - *unconnected_)));
+              fmt::format("it answers, but no connection for requests to {} has come about for {} "
+                          "ms: {}",
+                          link_->Text(), Milliseconds(now - *unconnected_), link_->WhyNot()));
 }
 
 void RemoteCore::Lose(const Error& error) {
@@ -331,34 +336,42 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
     }
   }
   auto call = std::make_unique<Call>(*this, request, std::move(callback), left);
-  Status admitted;
+  Status registered;
   RequestHandle handle{};
   {
     MutexLock lock(mutex_);
-    admitted = Admit();
-    if (admitted && calls_.size() >= options_.most_in_flight) {
-      admitted =
-          Fail(ErrorCode::kUnavailable, fmt::format("{}: {} requests are in flight, the limit",
-                                                    member_, options_.most_in_flight));
-    }
-    if (admitted) {
-      const auto known = Known(request.model, request.version);
-      if (!known && known.error().code == ErrorCode::kUnimplemented) {
-        admitted = tl::unexpected<Error>(known.error());
-      }
-    }
-    if (admitted) {
-      handle = RequestHandle{++last_handle_};
-      calls_.emplace(last_handle_, call.get());
-      std::shared_ptr<Counts> counts = CountsOf(request);
-      ++counts->in_flight;
-      const std::size_t rows = RowsOf(request);
-      // It deletes itself when it is done.
-      call.release()->Start(last_handle_, std::move(counts), rows);
-    }
+    registered = Register(request, *call);
+    handle = RequestHandle{last_handle_};
   }
-  if (!admitted) call->Refuse(std::move(admitted).error());
+  if (!registered) {
+    call->Refuse(std::move(registered).error());
+    return {};
+  }
+  // It deletes itself when it is done. Without the lock: the system may copy many bytes.
+  link_->Send(*call.release());
   return handle;
+}
+
+Status RemoteCore::Register(const InferRequest& request, Call& call) {
+  LAGOON_RETURN_IF_ERROR(Admit());
+  if (calls_.size() >= options_.most_in_flight) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {} requests are in flight, the limit",
+                                                     member_, options_.most_in_flight));
+  }
+  if (!IsModelName(request.model) || !(request.version.empty() || IsVersion(request.version))) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("model {}, version {}: no model can have this name",
+                            Quoted(request.model), Quoted(request.version)));
+  }
+  const auto known = Known(request.model, request.version);
+  if (!known && known.error().code == ErrorCode::kUnimplemented) {
+    return tl::unexpected<Error>(known.error());
+  }
+  calls_.emplace(++last_handle_, &call);
+  std::shared_ptr<Counts> counts = CountsOf(request);
+  ++counts->in_flight;
+  call.Register(last_handle_, std::move(counts), RowsOf(request));
+  return {};
 }
 
 void RemoteCore::Cancel(RequestHandle handle) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <grpcpp/channel.h>
-#include <grpcpp/generic/generic_stub.h>
 
 #include <functional>
 #include <map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "server/remote/http_link.h"
 #include "server/remote/remote_poll.h"
 #include "serving/core/fleet_member.h"
 #include "serving/core/inference.h"
@@ -32,10 +32,11 @@ struct RemoteOptions {
   /// A member that does not answer a poll for so long is lost: its requests in flight are answered
   /// kUnavailable.
   Nanoseconds poll_timeout = std::chrono::seconds(2);
-  /// While requests are in flight, their connection is pinged so often (gRPC sends one ping in a
-  /// second at most). It is closed if a ping is not answered for `poll_timeout`: the requests on it
-  /// are lost.
-  Nanoseconds ping_period = std::chrono::seconds(1);
+  /// The port of the member's HTTP, where another one leads there than the member tells. 0: none
+  /// does.
+  std::uint16_t http_port = 0;
+  /// The threads of the connections for requests. Null: the object has threads of its own.
+  std::shared_ptr<IoPool> pool;
   // How long to wait before connecting again: the pause doubles with each try.
   Nanoseconds first_reconnect = std::chrono::milliseconds(100);
   Nanoseconds longest_reconnect = std::chrono::seconds(2);
@@ -47,13 +48,14 @@ struct RemoteOptions {
   bool loads = false;
 };
 
-/// The core of another `lagoon serve`, its member, over gRPC. What a member says about itself
+/// The core of another `lagoon serve`, its member: requests for inference go to its HTTP port
+/// (HttpLink), all else over gRPC. What a member says about itself
 /// (Ready, Models, ModelReady) is as old as the last poll. Metadata and Config are asked for in the
 /// background (Lesson) when the member has a model, once for each; a model serves when they are
 /// there. They are asked for again when the member says that it has loaded a model, and what it has
 /// said is dropped when another server answers in its place. A member that did not answer is asked
 /// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Answers come on the
-/// threads of gRPC that receive them, so that a request waits for no other thread. Of the facets it
+/// threads that receive them, so that a request waits for no other thread. Of the facets it
 /// may have a repository: the member's device is seen and changed at the member.
 ///
 /// A decoupled model does not serve through this object: kUnimplemented.
@@ -73,7 +75,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
 
   /// Returns at once, and is not ready until the first poll is answered.
   explicit RemoteCore(const RemoteOptions& options);
-  /// Cancels the requests in flight and waits for their answers. Not on a thread of gRPC.
+  /// Cancels the requests in flight and waits for their answers. Not on a thread of gRPC or of the
+  /// pool.
   ~RemoteCore() override;
 
   bool Ready() const override;
@@ -155,6 +158,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   /// An error: the member answers polls, but requests have had no connection for `poll_timeout`.
   Status CheckConnection() REQUIRES(mutex_);
   void Lose(const Error& error) REQUIRES(mutex_);
+  /// An error: the request cannot be sent.
+  Status Register(const InferRequest& request, Call& call) REQUIRES(mutex_);
   /// Without rows that cannot be: the log names one.
   void DropOddRows(std::vector<ModelStatistics>& rows) REQUIRES(mutex_);
   /// The models are those of report_, and there is a question for each that is new.
@@ -194,19 +199,19 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   void ApplyChanges(TimePoint asked) REQUIRES(mutex_);
 
   const RemoteOptions options_;
-  const std::string member_;                      // for messages
-  const std::shared_ptr<grpc::Channel> channel_;  // of inference
+  const std::string member_;  // for messages
+  const std::shared_ptr<IoPool> pool_;
+  const std::shared_ptr<HttpLink> link_;  // of inference, on pool_
   // Of all else: the answers wait for no tensor.
   const std::shared_ptr<grpc::Channel> talk_;
   const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;  // on talk_
-  grpc::GenericStub infer_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   bool draining_ GUARDED_BY(mutex_) = false;
   bool connected_ GUARDED_BY(mutex_) = false;  // the last poll was answered
   std::string silence_ GUARDED_BY(mutex_);     // why it was not
-  // Since when the member answers polls while channel_ has no connection; empty: it has one.
+  // Since when the member answers polls while link_ has no connection; empty: it has one.
   std::optional<TimePoint> unconnected_ GUARDED_BY(mutex_);
   MemberReport report_ GUARDED_BY(mutex_);  // of the last poll that was answered
   std::string refusal_ GUARDED_BY(mutex_);  // Refusal() at that poll
@@ -227,9 +232,9 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   // Dropped when the member is lost: another may take its place.
   std::map<std::string, Subject> subjects_ GUARDED_BY(mutex_);
   std::unordered_set<Lesson*> lessons_ GUARDED_BY(mutex_);
-  bool learning_ GUARDED_BY(mutex_) = false;  // LearnNext() has a lesson under way
+  bool learning_ GUARDED_BY(mutex_) = false;   // LearnNext() has a lesson under way
   std::uint64_t told_ GUARDED_BY(mutex_) = 0;  // lessons that the member has given
-  std::string odd_ GUARDED_BY(mutex_);        // the last name of a model that the log has refused
+  std::string odd_ GUARDED_BY(mutex_);         // the last name of a model that the log has refused
 
   std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
 };

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "server/grpc/grpc_codec.h"
+#include "server/http/http_infer_codec.h"
 #include "server/io_pool.h"
+#include "server/remote/testing/http_stub.h"
 #include "server/testing/server_test_base.h"
 #include "serving/config/model_config.pb.h"
 
@@ -350,8 +352,9 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
 /// A member that says that it fails when it has got a request, and keeps the request.
 class StuckMember final : public inference::GRPCInferenceService::Service {
  public:
-  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+  grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
+    context->AddTrailingMetadata(kHttpPortKey, std::to_string(http.port()));
     return grpc::Status::OK;
   }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
@@ -364,15 +367,10 @@ class StuckMember final : public inference::GRPCInferenceService::Service {
     response->add_model_stats()->set_name("twice");
     return grpc::Status::OK;
   }
-  grpc::Status ModelInfer(grpc::ServerContext*, const inference::ModelInferRequest*,
-                          inference::ModelInferResponse*) override {
-    stuck = true;
-    end.get_future().wait();
-    return grpc::Status::OK;
-  }
 
   std::atomic<bool> stuck = false;
-  std::promise<void> end;
+  HttpStub http{[] { return std::string("00000000000000aa"); },
+                [this](const HttpRequest&, const std::shared_ptr<HttpReply>&) { stuck = true; }};
 };
 
 // The polls find a killed member lost while the connection of the requests is still there.
@@ -394,7 +392,6 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
     answer.set_value({result ? ErrorCode::kInternal : result.error().code, lost});
   });
   EXPECT_EQ(answer.get_future().get(), std::pair(ErrorCode::kUnavailable, true));
-  member.end.set_value();
   server->Shutdown(std::chrono::system_clock::now());
 }
 
@@ -418,7 +415,8 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
   }
   grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
-    context->AddTrailingMetadata(kServerKey, fmt::format("{:016x}", server.load()));
+    context->AddTrailingMetadata(kServerKey, Id());
+    context->AddTrailingMetadata(kHttpPortKey, std::to_string(http.port()));
     context->AddTrailingMetadata(kModelsKey, fmt::format("{:016x}", sign.load()));
     return grpc::Status::OK;
   }
@@ -432,16 +430,18 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
     response->add_model_stats()->set_name("twice");
     return grpc::Status::OK;
   }
-  grpc::Status ModelInfer(grpc::ServerContext*, const inference::ModelInferRequest*,
-                          inference::ModelInferResponse* response) override {
-    *response = lie;
-    return grpc::Status::OK;
-  }
+  std::string Id() const { return fmt::format("{:016x}", server.load()); }
 
   std::atomic<int> server = 1, sign = 1;
   std::atomic<bool> loaded_anew = false;  // its output is "z" now
 
-  inference::ModelInferResponse lie;
+  InferResponse lie;
+  HttpStub http{[this] { return Id(); },
+                [this](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
+                  HttpAnswerFormat format;
+                  format.binary = true;
+                  reply->Send(RenderHttpInfer(lie, format, EdgeStamps{}));
+                }};
 };
 
 class RemoteCoreOfALiar : public ::testing::Test {
@@ -459,24 +459,20 @@ class RemoteCoreOfALiar : public ::testing::Test {
     remote_ = std::make_unique<RemoteCore>(options);
     const TimePoint until = Now() + std::chrono::seconds(10);
     while (!remote_->Serves("twice", "") && Now() < until) std::this_thread::yield();
-    member_.lie.set_model_name("twice");
-    member_.lie.set_model_version("1");
-    member_.lie.set_id("r1");
+    member_.lie.model = "twice";
+    member_.lie.version = "1";
+    member_.lie.id = "r1";
     AddOutput("y", {1, 1});
   }
   ~RemoteCoreOfALiar() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
-  void AddOutput(const std::string& name, const Dims& dims, const std::string& type = "FP32") {
-    auto& output = *member_.lie.add_outputs();
-    output.set_name(name);
-    output.set_datatype(type);
-    output.mutable_shape()->Add(dims.begin(), dims.end());
-    member_.lie.add_raw_output_contents(std::string(4 * ElementCount(dims), 'x'));
+  void AddOutput(const std::string& name, const Dims& dims, DataType type = DataType::kFloat32) {
+    member_.lie.outputs.push_back({name, type, dims, {}});
+    member_.lie.outputs.back().data.assign(4 * ElementCount(dims), std::byte{'x'});
   }
   /// The answer has this output only.
-  void Answer(const std::string& name, const Dims& dims, const std::string& type = "FP32") {
-    member_.lie.clear_outputs();
-    member_.lie.clear_raw_output_contents();
+  void Answer(const std::string& name, const Dims& dims, DataType type = DataType::kFloat32) {
+    member_.lie.outputs.clear();
     AddOutput(name, dims, type);
   }
   Result<InferResponse> Ask(const std::string& version = "") {
@@ -506,9 +502,9 @@ class RemoteCoreOfALiar : public ::testing::Test {
 
 TEST_F(RemoteCoreOfALiar, AnAnswerToAnotherRequestIsAnErrorThatNamesTheMember) {
   EXPECT_TRUE(Ask());
-  member_.lie.set_id("of another client");
+  member_.lie.id = "of another client";
   ExpectWrong("'of another client'");
-  member_.lie.set_id("r1");
+  member_.lie.id = "r1";
   AddOutput("y", {1, 1});
   ExpectWrong("has the output 'y' twice");
 }
@@ -518,7 +514,7 @@ TEST_F(RemoteCoreOfALiar, AnAnswerThatIsNotOfTheModelIsAnError) {
   EXPECT_TRUE(Ask()) << "a size that the model leaves open";
   Answer("z", {1, 1});
   ExpectWrong("has the output 'z', which the model 'twice' lacks");
-  Answer("y", {1, 1}, "INT32");
+  Answer("y", {1, 1}, DataType::kInt32);
   ExpectWrong("has the output 'y' as INT32 [1,1], and the model 'twice' has it as FP32 [-1,1]");
   Answer("y", {1, 2});
   ExpectWrong("as FP32 [1,2]");
@@ -560,11 +556,11 @@ TEST_F(RemoteCoreOfALiar, WhatAModelIsIsAskedAgainWhenItIsLoadedAnewOrTheServerI
 
 // A member that has just loaded a version may answer with it before a poll tells of it.
 TEST_F(RemoteCoreOfALiar, AnAnswerOfAnotherVersionDoesNotReachTheClient) {
-  member_.lie.set_model_version("2");
+  member_.lie.version = "2";
   ExpectWrong("version '2' of model 'twice', which the member has not told of",
               ErrorCode::kUnavailable);
   ExpectWrong("has the version '2', the request has '1'", ErrorCode::kInternal, "1");
-  member_.lie.set_model_version("1");
+  member_.lie.version = "1";
   EXPECT_TRUE(Ask());
 }
 

@@ -4,6 +4,7 @@
 #include <grpcpp/channel.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <string_view>
 #include <utility>
@@ -72,14 +73,20 @@ std::optional<Result<MemberReport>> RemotePoll::Outcome() {
   }
   if (step_ == Step::kMetadata) TakeIds();
   if (step_ != Step::kStatistics) return std::nullopt;
-  return MemberReport{
-      ready_.ready(), ParseStatistics(statistics_), version_.version(), server_, fronts_, sign_,
-      asked_};
+  return MemberReport{ready_.ready(),
+                      ParseStatistics(statistics_),
+                      version_.version(),
+                      server_,
+                      fronts_,
+                      sign_,
+                      http_port_,
+                      asked_};
 }
 
 void RemotePoll::TakeIds() {
   server_.clear();
   sign_.clear();
+  http_port_ = 0;
   fronts_.clear();
   const auto& metadata = context_->GetServerTrailingMetadata();
   const auto text = [&](const char* key) {
@@ -89,6 +96,8 @@ void RemotePoll::TakeIds() {
   };
   if (IsServerId(text(kServerKey))) server_ = text(kServerKey);
   if (IsServerId(text(kModelsKey))) sign_ = text(kModelsKey);  // it has the same form
+  const std::string_view port = text(kHttpPortKey);
+  std::from_chars(port.data(), port.data() + port.size(), http_port_);
   for (std::string_view ids = text(kFrontsKey); fronts_.size() < kMostFronts;) {
     const std::string_view id = ids.substr(0, ids.find(','));
     if (!IsServerId(id)) break;

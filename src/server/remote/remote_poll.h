@@ -23,6 +23,7 @@ struct MemberReport {
   std::string server;                   // its id (server_id.h); empty: it has none
   std::vector<std::string> fronts;      // FleetControl::Fronts() of it
   std::string sign;                     // changes when it loads a model anew (kModelsKey)
+  std::uint16_t http_port = 0;          // 0: it has not told of one
   TimePoint asked{};                    // when this object asked for `models`
 };
 
@@ -73,9 +74,10 @@ class RemotePoll final {
   bool ended_ GUARDED_BY(mutex_) = false;
   Step step_ GUARDED_BY(mutex_) = Step::kMetadata;
   TimePoint asked_ GUARDED_BY(mutex_){};   // for the statistics
-  std::string server_ GUARDED_BY(mutex_);  // MemberReport has these three
+  std::string server_ GUARDED_BY(mutex_);  // MemberReport has these four
   std::vector<std::string> fronts_ GUARDED_BY(mutex_);
   std::string sign_ GUARDED_BY(mutex_);
+  std::uint16_t http_port_ GUARDED_BY(mutex_) = 0;
   std::optional<grpc::Alarm> alarm_ GUARDED_BY(mutex_);  // of the pause, one for each
   std::optional<grpc::ClientContext> context_ GUARDED_BY(mutex_);
   grpc::Status status_ GUARDED_BY(mutex_);

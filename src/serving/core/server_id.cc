@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <random>
 
+#include "serving/core/fleet_control.h"
+#include "serving/core/inference.h"
+
 namespace lagoon {
 
 std::string NewServerId() {
@@ -15,6 +18,11 @@ std::string NewServerId() {
 
 bool IsServerId(std::string_view text) {
   return text.size() == kServerIdBytes && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+std::string ServerIdOf(Inference& core) {
+  const FleetControl* const fleet = core.fleet();
+  return fleet != nullptr ? fleet->Fronts().front() : NewServerId();
 }
 
 }  // namespace lagoon

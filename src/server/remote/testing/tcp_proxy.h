@@ -52,11 +52,6 @@ class TcpProxy {
   TcpProxy& operator=(const TcpProxy&) = delete;
 
   int port() const { return port_; }
-  /// HTTP/2's pings that came alone, on the connection with the most bytes from its client.
-  std::size_t Pings() {
-    const MutexLock lock(mutex_);
-    return pairs_.empty() ? 0 : Busiest().pings.load();
-  }
   /// The connection with the most bytes from its client is silent from now on, and so are those
   /// that come later.
   void Silence() {
@@ -71,7 +66,7 @@ class TcpProxy {
  private:
   struct Pair {
     int client = -1, server = -1;
-    std::atomic<std::size_t> bytes{0}, pings{0};  // from the client
+    std::atomic<std::size_t> bytes{0};  // from the client
     std::atomic<bool> silent{false};
     std::jthread up, down;
   };
@@ -110,8 +105,6 @@ class TcpProxy {
       const ssize_t got = ::recv(from, buffer.data(), buffer.size(), 0);
       if (got <= 0) break;
       if (up) pair.bytes += static_cast<std::size_t>(got);
-      // A frame of 8 bytes and a header of 9, of the type 6.
-      if (up && got == 17 && buffer[3] == std::byte{6}) ++pair.pings;
       for (ssize_t sent = 0; sent < got && !pair.silent;) {
         const ssize_t now = ::send(to, buffer.data() + sent, got - sent, MSG_NOSIGNAL);
         if (now <= 0) break;
