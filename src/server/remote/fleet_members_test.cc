@@ -9,7 +9,9 @@
 #include <memory>
 #include <thread>
 
+#include "server/grpc/grpc_codec.h"
 #include "server/remote/testing/fleet_of_servers.h"
+#include "server/remote/testing/http_stub.h"
 #include "serving/core/server_id.h"
 
 namespace lagoon {
@@ -287,8 +289,9 @@ class SlowMember final : public inference::GRPCInferenceService::Service {
     go.set_value();
     server_->Shutdown();
   }
-  grpc::Status ServerMetadata(grpc::ServerContext*, const inference::ServerMetadataRequest*,
+  grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse* response) override {
+    context->AddTrailingMetadata(kHttpPortKey, std::to_string(http_.port()));
     response->set_version(std::string(ServerVersion()));
     return grpc::Status::OK;
   }
@@ -315,6 +318,8 @@ class SlowMember final : public inference::GRPCInferenceService::Service {
 
  private:
   const std::shared_future<void> gone_ = go.get_future().share();
+  HttpStub http_{[] { return std::string("00000000000000aa"); },
+                 [](const HttpRequest&, const std::shared_ptr<HttpReply>&) {}};
   std::unique_ptr<grpc::Server> server_;
 };
 

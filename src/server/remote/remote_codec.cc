@@ -60,7 +60,9 @@ Result<InferResponse> ReadAnswer(std::string_view text, std::span<const std::byt
   response.model = json.at("model_name").get<std::string>();
   response.version = json.at("model_version").get<std::string>();
   response.id = json.value("id", std::string());
-  for (const auto& output : json.at("outputs")) {
+  const auto& outputs = json.at("outputs");
+  if (!outputs.is_array()) return BadAnswer("has no list of outputs");
+  for (const auto& output : outputs) {
     LAGOON_RETURN_IF_ERROR(TakeOutput(output, tail, response));
   }
   if (!tail.empty()) return BadAnswer(fmt::format("has {} bytes too many", tail.size()));

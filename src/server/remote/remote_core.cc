@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/net/host_port.h"
 #include "base/log.h"
+#include "base/net/host_port.h"
 #include "base/text.h"
 #include "server/http/http_message.h"
 #include "server/remote/remote_call.h"
@@ -78,9 +78,10 @@ void RemoteCore::Reported(Result<MemberReport> report) {
     unconnected_.reset();
     return Lose(report.error());
   }
-  link_->SetTarget(
-      {options_.http_port != 0 ? options_.http_port : report->http_port, report->server});
-  if (const Status connected = CheckConnection(); !connected) return Lose(connected.error());
+  if (options_.http_port != 0) report->http_port = options_.http_port;
+  link_->SetTarget({report->http_port, report->server});
+  if (const Status connected = CheckConnection(report->http_port); !connected)
+    return Lose(connected.error());
   if (!connected_) spdlog::info("{}: connected", member_);
   connected_ = true;
   silence_.clear();
@@ -103,9 +104,9 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   LearnNext();
 }
 
-Status RemoteCore::CheckConnection() {
+Status RemoteCore::CheckConnection(std::uint16_t port) {
   link_->Prepare();
-  if (link_->Connected()) {
+  if (link_->Connected() || port == 0) {  // without a port it is refused
     unconnected_.reset();
     return {};
   }
@@ -175,7 +176,10 @@ std::vector<std::string> RemoteCore::Fronts() const {
 /// Why the member gets no requests, whatever it serves.
 std::string RemoteCore::Refusal() const {
   std::string refusal = LeadsBack();
-  return refusal.empty() ? OtherVersion() : refusal;
+  if (refusal.empty()) refusal = OtherVersion();
+  if (!refusal.empty() || report_.http_port != 0) return refusal;
+  return "it does not tell its HTTP port, to which requests go: install this server's version of "
+         "Lagoon there";
 }
 
 std::string RemoteCore::LeadsBack() const {

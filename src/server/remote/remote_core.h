@@ -156,7 +156,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   }
   void Reported(Result<MemberReport> report);
   /// An error: the member answers polls, but requests have had no connection for `poll_timeout`.
-  Status CheckConnection() REQUIRES(mutex_);
+  Status CheckConnection(std::uint16_t port) REQUIRES(mutex_);
   void Lose(const Error& error) REQUIRES(mutex_);
   /// An error: the request cannot be sent.
   Status Register(const InferRequest& request, Call& call) REQUIRES(mutex_);

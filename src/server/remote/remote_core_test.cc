@@ -354,7 +354,7 @@ class StuckMember final : public inference::GRPCInferenceService::Service {
  public:
   grpc::Status ServerMetadata(grpc::ServerContext* context, const inference::ServerMetadataRequest*,
                               inference::ServerMetadataResponse*) override {
-    context->AddTrailingMetadata(kHttpPortKey, std::to_string(http.port()));
+    if (tells_port) context->AddTrailingMetadata(kHttpPortKey, std::to_string(http.port()));
     return grpc::Status::OK;
   }
   grpc::Status ServerReady(grpc::ServerContext*, const inference::ServerReadyRequest*,
@@ -368,7 +368,7 @@ class StuckMember final : public inference::GRPCInferenceService::Service {
     return grpc::Status::OK;
   }
 
-  std::atomic<bool> stuck = false;
+  std::atomic<bool> stuck = false, tells_port = true;
   HttpStub http{[] { return std::string("00000000000000aa"); },
                 [this](const HttpRequest&, const std::shared_ptr<HttpReply>&) { stuck = true; }};
 };
@@ -392,6 +392,29 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
     answer.set_value({result ? ErrorCode::kInternal : result.error().code, lost});
   });
   EXPECT_EQ(answer.get_future().get(), std::pair(ErrorCode::kUnavailable, true));
+  server->Shutdown(std::chrono::system_clock::now());
+}
+
+TEST(RemoteCoreOfAStuckMember, WithoutAnHttpPortItIsRefusedUntilItTellsOne) {
+  StuckMember member;
+  member.tells_port = false;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&member);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  RemoteOptions options;
+  options.address = fmt::format("127.0.0.1:{}", port);
+  options.poll_period = std::chrono::milliseconds(10);
+  RemoteCore remote(options);
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (remote.Problem().empty() && Now() < until) std::this_thread::yield();
+  EXPECT_THAT(remote.Problem(), HasSubstr("does not tell its HTTP port"));
+  EXPECT_FALSE(remote.Ready());
+  member.tells_port = true;
+  while (!remote.Ready() && Now() < until) std::this_thread::yield();
+  EXPECT_TRUE(remote.Ready());
+  EXPECT_EQ(remote.Problem(), "");
   server->Shutdown(std::chrono::system_clock::now());
 }
 
