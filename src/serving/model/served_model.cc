@@ -21,6 +21,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::uint64_t kLowestRealTimePriority = 1;
+constexpr std::size_t kMostInputsNamed = 4;  // in a line of a log or a table
 
 /// The interface of a served model says the number of dims of each input.
 Status CheckRanks(const OnnxModel& model) {
@@ -477,6 +478,10 @@ std::string ServedModel::StandaloneFor() const {
   std::vector<std::string> words;
   if (plan() == nullptr) return {};
   for (const PlanTensor& input : plan()->inputs) {
+    if (words.size() == kMostInputsNamed) {  // a decoder of texts has two caches for every layer
+      words.push_back(fmt::format("{} more", plan()->inputs.size() - kMostInputsNamed));
+      break;
+    }
     words.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
   }
   if (parts_alone_) words.push_back(fmt::format("{} parts", parts_alone_->parts));
