@@ -38,6 +38,7 @@ struct CoreOptions {
   std::string engine;  // ChooseEngine()
   /// An engine of the program's own, in place of `engine`. Null: there is none.
   std::shared_ptr<EngineHost> engine_host = {};
+  std::string python = "python3";  // the interpreter of models of Python: a path, or one of PATH
   /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted`
   /// and on devices that have no ranges of units, else units.
   std::optional<ShareKind> shares;

@@ -430,13 +430,17 @@ void ModelTable::StopPrograms() {
 }
 
 void ModelTable::StopBatchers() {
-  const MutexLock lock(mutex_);
-  for (auto& [name, entry] : models_) {
-    for (auto& [number, version] : entry->versions) {
-      if (version.lender == nullptr) continue;
-      version.lender->Borrow()->StopBatchers();
+  std::vector<ModelLease> served;
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [name, entry] : models_) {
+      for (auto& [number, version] : entry->versions) {
+        if (version.lender != nullptr) served.push_back(version.lender->Borrow());
+      }
     }
   }
+  // Without the mutex: a program that is stopped may be looking for a model that it calls.
+  for (const ModelLease& version : served) version->StopBatchers();
 }
 
 Result<ModelLease> ModelTable::Find(const std::string& model, const std::string& version) const {

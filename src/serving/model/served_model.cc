@@ -16,6 +16,7 @@
 #include "program/split/apply_parts.h"
 #include "serving/batch/wanted_rows.h"
 #include "serving/model/labels.h"
+#include "serving/model/python_config.h"
 
 namespace lagoon {
 namespace {
@@ -58,6 +59,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   }
   if (model->is_ensemble()) {
     LAGOON_RETURN_IF_ERROR(model->LoadEnsemble());
+  } else if (model->is_python()) {
+    LAGOON_RETURN_IF_ERROR(model->LoadPython(options.python));
   } else {
     LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
                                                : model->Compile(device, options));
@@ -239,6 +242,44 @@ Status ServedModel::LoadEnsemble() {
   return ReadLabels(source_.folder, config, signature_);
 }
 
+Status ServedModel::LoadPython(const PythonOptions& options) {
+  inference::ModelConfig& config = source_.file.config;
+  const auto start = [&](std::uint32_t index) -> PythonInstance& {
+    PythonInstance::Options program;
+    program.model = name();
+    program.load = ProgramLoad({name(), version(), source_.folder, source_.path}, config, index);
+    program.load["gives_way"] = settings().job_class == JobClass::kBestEffort;
+    program.start = [interpreter = options.interpreter,
+                     title = fmt::format("lagoon {}/{}", name(), version())](Descriptor socket) {
+      return StartPython(interpreter, title, std::move(socket));
+    };
+    program.start_limit = settings().python_start;
+    program.limit = settings().python_timeout;
+    program.max_unread = settings().max_unread;
+    program.decoupled = settings().decoupled;
+    program.calls = options.calls;
+    programs_.push_back(std::make_unique<PythonInstance>(std::move(program)));
+    programs_.back()->Start();
+    return *programs_.back();
+  };
+  // The first one says what the config leaves open.
+  LAGOON_ASSIGN_OR_RETURN(const nlohmann::json ready, start(0).AwaitReady());
+  const bool was_decoupled = settings().decoupled;
+  LAGOON_RETURN_IF_ERROR(TakeCompletion(ready, config));
+  LAGOON_ASSIGN_OR_RETURN(source_.file.settings, ReadSettings(config, warnings_));
+  if (settings().decoupled != was_decoupled) {
+    programs_.clear();
+    LAGOON_RETURN_IF_ERROR(start(0).AwaitReady());
+  }
+  for (std::uint32_t i = 1; i < settings().instances; ++i) start(i);
+  for (const auto& program : programs_) LAGOON_RETURN_IF_ERROR(program->AwaitReady());
+  LAGOON_ASSIGN_OR_RETURN(DeclaredTensors tensors, TensorsOfPython(config));
+  LAGOON_ASSIGN_OR_RETURN(
+      signature_,
+      CompleteConfig(std::move(tensors.inputs), std::move(tensors.outputs), config, warnings_));
+  return ReadLabels(source_.folder, config, signature_);
+}
+
 Status ServedModel::AddQueues(Dispatcher& dispatcher) {
   queues_.reserve(2);  // where memory runs out, no queue stays that is not known here
   LAGOON_ASSIGN_OR_RETURN(queue_, AddQueue(dispatcher, settings().job_class, instances_));
@@ -377,7 +418,9 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
     if (!(*model)->is_compiled()) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("{}: '{}' is {}; it takes a compiled model", parameter, model_name,
-                              (*model)->is_program() ? "a job program itself" : "an ensemble"));
+                              (*model)->is_program()  ? "a job program itself"
+                              : (*model)->is_python() ? "a model of Python"
+                                                      : "an ensemble"));
     }
     if (real_time && (*model)->settings().job_class != JobClass::kRealTime) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -514,7 +557,7 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
     }
     return statistics;
   }
-  if (is_ensemble()) return statistics;
+  if (!is_compiled()) return statistics;
   statistics.pending = dispatcher.Pending(queue_);
   if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
   return statistics;

@@ -28,6 +28,7 @@
 #include "serving/model/signature.h"
 #include "serving/plans/model_plans.h"
 #include "serving/plans/parts_alone.h"
+#include "serving/python/instance.h"
 
 namespace lagoon {
 
@@ -43,14 +44,15 @@ struct ModelSource {
   ConfigFile file;
 };
 
-/// A compiled model, a job program whose coroutines run other models, or an ensemble, which has a
-/// signature and settings only: EnsembleRun runs it. Immutable after AddQueues
-/// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher,
-/// unless RemoveQueues is called before.
+/// A compiled model, a job program whose coroutines run other models, a model of Python with its
+/// programs, or an ensemble, which has a signature and settings only: EnsembleRun runs it.
+/// Immutable after AddQueues or StartProgram, except for the statistics: any thread may use it.
+/// Must outlive the dispatcher, unless RemoveQueues is called before.
 class ServedModel {
  public:
   /// A model: compiles, takes the profile from the store or measures it, and creates the instances.
   /// An ensemble: reads what its config declares; its steps are not looked at (CheckSteps()).
+  /// A model of Python: starts its programs, which load what they need.
   /// A job program: loads its library; kUnimplemented unless the device is a CPU. The device must
   /// be idle, unless LoadOptions::open_idle says otherwise.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
@@ -59,7 +61,11 @@ class ServedModel {
   bool is_program() const { return settings().program; }
   bool is_ensemble() const { return settings().ensemble.has_value(); }
   /// Whether it has plans and queues of its own.
-  bool is_compiled() const { return !is_program() && !is_ensemble(); }
+  bool is_compiled() const { return !is_program() && !is_ensemble() && !is_python(); }
+  /// Python programs answer its requests (PythonQueue), beside the device.
+  bool is_python() const { return settings().python; }
+  /// Those of a model of Python, ready to serve.
+  const std::vector<std::unique_ptr<PythonInstance>>& programs() const { return programs_; }
 
   /// Called once, before the first request, unless this is a program. A real-time model gets a
   /// second queue, for requests that lower their class.
@@ -179,6 +185,7 @@ class ServedModel {
   void ProfileParts(Device& device);
   Status LoadProgram();
   Status LoadEnsemble();
+  Status LoadPython(const PythonOptions& options);
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
@@ -209,9 +216,10 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
-  Nanoseconds max_wait_{0};                    // LoadOptions::max_wait
-  std::vector<QueueId> queues_;                // those that were added
-  std::optional<JobLibrary> library_;          // programs only
+  Nanoseconds max_wait_{0};                                // LoadOptions::max_wait
+  std::vector<QueueId> queues_;                            // those that were added
+  std::vector<std::unique_ptr<PythonInstance>> programs_;  // of Python
+  std::optional<JobLibrary> library_;                      // programs only
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
   mutable StatisticsRecorder recorder_;        // counting changes nothing of the model
