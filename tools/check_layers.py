@@ -118,7 +118,7 @@ FOLDERS = {
     "server/tensors": "base plan serving/core",
     "server/regions": "base plan serving/core server/tensors",
     "server/extensions": "base serving/core server server/http server/regions",
-    "server/fleet": "base serving/core server server/http",
+    "server/fleet": "base serving/config serving/core server server/http",
     "server/generate": "base plan serving/core server server/http server/tensors",
     "server/telemetry": "base plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",

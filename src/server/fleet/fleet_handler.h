@@ -42,7 +42,7 @@ class FleetHandler {
   void HandleRepository(const Route& route, const HttpRequest& request,
                         const std::shared_ptr<HttpReply>& reply);
   void Change(const Route& route, const std::shared_ptr<HttpReply>& reply,
-              Result<LoadOverride> with);
+              Result<ChangeWords> with);
 
   Inference& core_;
   IoPool& pool_;

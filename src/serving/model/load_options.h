@@ -28,6 +28,7 @@ struct LoadOptions {
   /// closed again. Its errors fail the load.
   std::function<Result<ComputeDevice>()> open_idle = {};
   Nanoseconds max_wait{0};    // CoreOptions::max_wait
+  unsigned threads = 0;       // CoreOptions::load_threads
   PythonOptions python = {};  // of models of Python
 };
 

@@ -51,6 +51,14 @@ ServedModel::ServedModel(ModelSource source, Nanoseconds max_wait)
 
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
                                                        const LoadOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model,
+                          Prepare(std::move(source), device, options));
+  LAGOON_RETURN_IF_ERROR(model->Finish(device, options));
+  return model;
+}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::Prepare(ModelSource source, Device& device,
+                                                          const LoadOptions& options) {
   std::unique_ptr<ServedModel> model(new ServedModel(std::move(source), options.max_wait));
   if (model->is_program() && !device.info().memory_on_host) {
     return Fail(ErrorCode::kUnimplemented,
@@ -61,16 +69,23 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
     LAGOON_RETURN_IF_ERROR(model->LoadEnsemble());
   } else if (model->is_python()) {
     LAGOON_RETURN_IF_ERROR(model->LoadPython(options.python));
-  } else {
-    LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
-                                               : model->Compile(device, options));
+  } else if (model->is_compiled()) {
+    LAGOON_RETURN_IF_ERROR(model->Compile(device, options));
   }
   return model;
 }
 
+/// A library is tried in a child of this process, which begins with one thread's view of all locks:
+/// not while others compile.
+Status ServedModel::Finish(Device& device, const LoadOptions& options) {
+  if (is_program()) return LoadProgram();
+  return is_compiled() ? Measure(device, options) : Status{};
+}
+
 Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   const bool idle = load.open_idle == nullptr;
-  const ModelSource source = idle ? ModelSource() : source_;  // as it is before it is completed
+  prepared_ = std::make_unique<Prepared>();
+  if (!idle) prepared_->source = source_;
   ConfigFile& file = source_.file;
   CompileOptions options;
   options.model = name();
@@ -93,13 +108,12 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
-  LAGOON_ASSIGN_OR_RETURN(Drafts drafts, CompileAtLoad());
-  LAGOON_RETURN_IF_ERROR(PrepareBuckets(drafts, device, idle));
+  LAGOON_ASSIGN_OR_RETURN(prepared_->drafts, CompileAtLoad());
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
     inputs.push_back({input.name, input.type, input.dims});
   }
-  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(drafts));
+  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(prepared_->drafts));
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, file.config, signature_));
@@ -107,8 +121,15 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
     LAGOON_ASSIGN_OR_RETURN(sequence_,
                             PlanSequences(*settings().sequences, source_.folder, signature_));
   }
-  LAGOON_RETURN_IF_ERROR(Profile(drafts, device, load, source));
-  TakePlans(std::move(drafts));
+  return {};
+}
+
+Status ServedModel::Measure(Device& device, const LoadOptions& load) {
+  const bool idle = load.open_idle == nullptr;
+  const std::unique_ptr<Prepared> prepared = std::move(prepared_);
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(prepared->drafts, device, idle));
+  LAGOON_RETURN_IF_ERROR(Profile(prepared->drafts, device, load, prepared->source));
+  TakePlans(std::move(prepared->drafts));
   if (idle) ProfileParts(device);
   LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
   if (default_ != nullptr)

@@ -57,6 +57,12 @@ class ServedModel {
   /// be idle, unless LoadOptions::open_idle says otherwise.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const LoadOptions& options);
+  /// Load() in two steps. The first one does not run anything on the device, so that several models
+  /// may be prepared at the same time, also while the device is not idle.
+  static Result<std::unique_ptr<ServedModel>> Prepare(ModelSource source, Device& device,
+                                                      const LoadOptions& options);
+  /// The rest, once: what runs on the device.
+  Status Finish(Device& device, const LoadOptions& options);
 
   bool is_program() const { return settings().program; }
   bool is_ensemble() const { return settings().ensemble.has_value(); }
@@ -170,8 +176,15 @@ class ServedModel {
     bool guess = false;                             // of shapes that may be right
   };
 
+  /// Between Prepare() and Finish().
+  struct Prepared {
+    Drafts drafts;
+    ModelSource source;  // as it was before it was completed; empty: not needed
+  };
+
   ServedModel(ModelSource source, Nanoseconds max_wait);
   Status Compile(Device& device, const LoadOptions& load);
+  Status Measure(Device& device, const LoadOptions& load);
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
   Result<Drafts> CompileAtLoad();
   Result<Drafts> CompileGuess();
@@ -207,6 +220,7 @@ class ServedModel {
   std::set<std::string> warned_of_;     // ops that the engine runs
   std::unique_ptr<ModelPlans> plans_;   // null: a program
   Buckets buckets_;
+  std::unique_ptr<Prepared> prepared_;
   std::shared_ptr<ServedPlan> default_;
   std::optional<PartsAlone> parts_alone_;  // nothing: the model has one part, or it is not known
   std::shared_ptr<ServedPlan> first_;      // the plan that the instances were created with
