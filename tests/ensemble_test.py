@@ -241,6 +241,7 @@ def test_models_come_and_go_under_an_ensemble(lagoon, tmp_path):
 @MODULES
 def test_an_unload_takes_the_steps_along_that_no_other_ensemble_runs(lagoon, tmp_path, module):
     add_all(tmp_path)
+    add_ensemble(tmp_path, name="half")
     words = ("--model-control", "explicit", "--allow-admin-on-http", "--load-model", "pipeline")
     with serving(lagoon, tmp_path, *words) as server, client_of(module, server) as client:
         client.load_model("half", config=json.dumps({**client_config(8), "name": "half"}))

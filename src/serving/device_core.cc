@@ -140,8 +140,8 @@ Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with, b
     return Annotate(fmt::format("model '{}' cannot be loaded", name), Error(ready.error()));
   }
   models_.Put(name, std::move(entry), before);
-  calls_.Forget(name);
   CheckEnsembles();
+  calls_.Forget(name);
   for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
 }
@@ -183,8 +183,8 @@ Status DeviceCore::UnloadModel(const std::string& name) {
   ModelTable::Removed removed = MakeRoom(name, *none);
   LAGOON_RETURN_IF_ERROR(KeepShares(name, {}));
   models_.Put(name, std::move(none), removed);
-  calls_.Forget(name);
   CheckEnsembles();
+  calls_.Forget(name);
   for (const auto& lender : removed) Stop(lender->TakeBack());
   spdlog::info("model '{}': unloaded", name);
   return {};
