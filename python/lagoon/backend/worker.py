@@ -125,14 +125,14 @@ def whole_numbers(config):
 
 
 def error_text(error):
-    """The message with the last line of the model's own code."""
+    """The message with the last line of the model's own code. Clients do not see folders of the server."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith("lagoon/backend/")]
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
-        text = f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
+        text = f"SyntaxError: {error.msg} ({os.path.basename(error.filename)}:{error.lineno})"
     elif places:
-        text += f" ({places[-1].filename}:{places[-1].lineno}, in {places[-1].name})"
+        text += f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno}, in {places[-1].name})"
     return text[:MOST_ERROR]
 
 
