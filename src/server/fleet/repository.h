@@ -45,8 +45,8 @@ struct ChangeWords : LoadOverride {
 Error UnknownParameter(std::string_view name);
 
 /// RepositoryControl::UnloadModel() of `core`, which has such a facet. `with_steps`: then also of
-/// the models that the steps of this ensemble run, unless another ensemble that is served runs them,
-/// or a job program; an error of such a model is only logged.
+/// the models that the steps of this ensemble run, unless another ensemble that is served runs
+/// them, or a job program; an error of such a model is only logged.
 void UnloadModel(Inference& core, const std::string& model, bool with_steps,
                  std::function<void(Status)> done);
 
