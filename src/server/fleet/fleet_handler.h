@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "server/fleet/repository.h"
 #include "server/http/http_message.h"
 #include "server/http/json_lane.h"
 #include "server/route.h"
