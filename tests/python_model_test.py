@@ -339,7 +339,7 @@ def test_decoupled_answers_stream(server, count):
 
 def test_models_that_do_not_load_say_why(server):
     reasons = {row["name"]: row.get("reason", "") for row in
-               server.post("/v2/repository/index", b"{}", port="metrics")[1]}
+               server.post("/v2/repository/index", b"{}")[1]}
     for model, words in (("syntax", "SyntaxError"), ("nothing", "no class TritonPythonModel"),
                          ("raises", "ZeroDivisionError"), ("leaves", "exited with 5"),
                          ("silent", "neither declares an output"), ("missing", "does not exist")):
@@ -382,7 +382,7 @@ def test_the_programs_end_with_the_server_also_where_it_is_killed(lagoon, tmp_pa
 def test_finalize_runs_and_models_are_loaded_and_unloaded(lagoon, tmp_path):
     add_python(tmp_path, "full", FULL, 'backend: "python"\nparameters { key: "factor" value { string_value: "2" } }')
     with serving(lagoon, tmp_path, "--python", sys.executable, "--model-control", "explicit",
-                 "--load-model", "full") as server:
+                 "--allow-admin-on-http", "--load-model", "full") as server:
         with contextlib.closing(server.http()) as client:
             for _ in range(3):
                 client.unload_model("full")

@@ -287,7 +287,8 @@ Status ServedModel::LoadPython(const PythonOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const nlohmann::json ready, start(0).AwaitReady());
   const bool was_decoupled = settings().decoupled;
   LAGOON_RETURN_IF_ERROR(TakeCompletion(ready, config));
-  LAGOON_ASSIGN_OR_RETURN(source_.file.settings, ReadSettings(config, warnings_));
+  std::vector<std::string> known;  // warnings, which the file's reading has given
+  LAGOON_ASSIGN_OR_RETURN(source_.file.settings, ReadSettings(config, known));
   if (settings().decoupled != was_decoupled) {
     programs_.clear();
     LAGOON_RETURN_IF_ERROR(start(0).AwaitReady());

@@ -132,7 +132,7 @@ Status ProgramChannel::SendAll(std::span<const std::byte> bytes, int file, TimeP
     pollfd watched{socket_.number(), POLLOUT, 0};
     const timespec wait = TimeUntil(until);
     if (::ppoll(&watched, 1, &wait, nullptr) == 0 && Now() >= until) {
-      return Fail(ErrorCode::kUnavailable, "does not read what the server sends");
+      return Fail(ErrorCode::kDeadlineExceeded, "does not read what the server sends");
     }
   }
   return {};

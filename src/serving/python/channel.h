@@ -60,7 +60,8 @@ class ProgramChannel {
   static Result<std::pair<Descriptor, Descriptor>> Pair();
 
   /// Sends the object and the bytes of `parts`, one behind the other. kUnavailable: the other end
-  /// is closed, or has not read everything at `until`; the channel is of no use then.
+  /// is closed. kDeadlineExceeded: it has not read everything at `until`, and the channel is of no
+  /// use any more.
   /// kResourceExhausted: there is no memory for the bytes, or they are too many; nothing was sent.
   Status Send(const nlohmann::json& object, std::span<const std::span<const std::byte>> parts,
               TimePoint until);

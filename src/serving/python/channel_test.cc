@@ -143,7 +143,7 @@ TEST_F(ChannelTest, AnEndThatDoesNotReadIsAnError) {
   const nlohmann::json object = {{"text", std::string(kMostObjectBytes / 2, 'x')}};
   const Status sent = one_->Send(object, {}, Now() + std::chrono::milliseconds(20));
   ASSERT_FALSE(sent);
-  EXPECT_EQ(sent.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(sent.error().code, ErrorCode::kDeadlineExceeded);
 }
 
 TEST_F(ChannelTest, TooMuchIsRefusedBeforeItIsSent) {

@@ -161,12 +161,14 @@ void PythonInstance::Run(const std::stop_token& stop) {
       Pause(*jobs, stop);
       if (stop.stop_requested()) break;
       Result<nlohmann::json> again = WithoutExceptions([&] { return Open(stop); });
-      if (!again) Lose("cannot be started again: " + again.error().message);
+      if (!again) {
+        Lose({ErrorCode::kInternal, "cannot be started again: " + again.error().message});
+      }
       if (again) spdlog::info("model '{}': its Python process runs again", options_.model);
       continue;
     }
     const Status done = WithoutExceptions([&] { return Step(*jobs); });
-    if (!done) UntilMemorySuffices([&] { Lose(done.error().message); });
+    if (!done) UntilMemorySuffices([&] { Lose(done.error()); });
   }
   if (channel_ != nullptr) {
     (void)WithoutExceptions([&] { return channel_->Send({{"op", "end"}}, {}, Now()); });
@@ -486,11 +488,11 @@ void PythonInstance::CancelCalls() {
 // ---- The end of a program
 
 /// Ends the program and answers its requests. `why` completes "its Python process ...".
-void PythonInstance::Lose(const std::string& why) {
-  channel_.reset();
-  const std::string end = process_ == nullptr ? "" : process_->End(/*gently=*/false);
-  const bool by_itself = !end.empty() && !end.starts_with("was ended");
-  const std::string reason = by_itself ? end : why;
+void PythonInstance::Lose(const Error& why) {
+  channel_.reset();  // a program that goes on ends by itself then
+  const bool closed = why.code == ErrorCode::kUnavailable;
+  const std::string end = process_ == nullptr ? "" : process_->End(/*gently=*/closed);
+  const std::string reason = closed && !end.empty() ? end : why.message;
   process_.reset();
   executing_ = false;
   spdlog::error("model '{}': its Python process {}; starts again in {:.1f} s", options_.model,

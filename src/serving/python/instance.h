@@ -76,7 +76,7 @@ class PythonInstance {
   Status HandleDone(const ProgramMessage& message);
   Status HandleCall(const ProgramMessage& message);
   void Release(std::uint64_t id);
-  void Lose(const std::string& why);
+  void Lose(const Error& why);
   void CancelCalls();
   TimePoint DeadlineOfCalls() const;
   bool AllLowered() const;
