@@ -95,12 +95,12 @@ void UnloadModel(Inference& core, const std::string& model, bool with_steps,
     if (other.state != ModelState::kReady || other.name == model) continue;
     for (const std::string& step : StepsOf(core, other.name)) steps.erase(step);
   }
-  repository.UnloadModel(model, [&repository,
-                                 names = std::vector<std::string>(steps.begin(), steps.end()),
-                                 done = std::move(done)](const Status& unloaded) {
-    if (!unloaded) return done(unloaded);
-    UnloadSteps(repository, names, done);
-  });
+  repository.UnloadModel(model,
+                         [&repository, names = std::vector<std::string>(steps.begin(), steps.end()),
+                          done = std::move(done)](const Status& unloaded) {
+                           if (!unloaded) return done(unloaded);
+                           UnloadSteps(repository, names, done);
+                         });
 }
 
 }  // namespace lagoon
