@@ -16,6 +16,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kMostCalls = 256;  // of a program that are not answered
+constexpr Nanoseconds kFinalizeLimit = std::chrono::seconds(2);
 constexpr Nanoseconds kSendLimit = std::chrono::seconds(30);
 constexpr Nanoseconds kLasts = std::chrono::minutes(1);  // of a program that is no failure
 
@@ -171,7 +172,7 @@ void PythonInstance::Run(const std::stop_token& stop) {
     if (!done) UntilMemorySuffices([&] { Lose(done.error()); });
   }
   if (channel_ != nullptr) {
-    (void)WithoutExceptions([&] { return channel_->Send({{"op", "end"}}, {}, Now()); });
+    (void)WithoutExceptions([&] { return AwaitEnd(); });
     channel_.reset();
   }
   if (process_ != nullptr) (void)process_->End(/*gently=*/true);
@@ -181,6 +182,20 @@ void PythonInstance::Run(const std::stop_token& stop) {
   }
   held_.clear();
   CancelCalls();
+}
+
+/// Waits for a moment until the program has closed its end, behind its finalize(). The channel must
+/// stay open meanwhile: a program whose server has gone ends at once.
+Status PythonInstance::AwaitEnd() {
+  LAGOON_RETURN_IF_ERROR(channel_->Send({{"op", "end"}}, {}, Now() + kFinalizeLimit));
+  for (const TimePoint until = Now() + kFinalizeLimit; Now() < until;) {
+    LAGOON_ASSIGN_OR_RETURN(const std::optional<ProgramMessage> message,
+                            channel_->Receive(until, inbox_->wake()));
+    if (message && TextIn(message->object, "op") == "log") {
+      LogOfProgram(options_.model, message->object);
+    }
+  }
+  return {};
 }
 
 /// Starts the program and waits until it is ready.

@@ -67,6 +67,7 @@ class PythonInstance {
 
   void Run(const std::stop_token& stop);
   Result<nlohmann::json> Open(const std::stop_token& stop);
+  Status AwaitEnd();
   Status Step(PythonJobs& jobs);
   Status Execute(std::vector<std::shared_ptr<PythonJob>> jobs);
   TimePoint Look();
