@@ -227,9 +227,9 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   // Dropped when the member is lost: another may take its place.
   std::map<std::string, Subject> subjects_ GUARDED_BY(mutex_);
   std::unordered_set<Lesson*> lessons_ GUARDED_BY(mutex_);
-  bool learning_ GUARDED_BY(mutex_) = false;  // LearnNext() has a lesson under way
+  bool learning_ GUARDED_BY(mutex_) = false;   // LearnNext() has a lesson under way
   std::uint64_t told_ GUARDED_BY(mutex_) = 0;  // lessons that the member has given
-  std::string odd_ GUARDED_BY(mutex_);        // the last name of a model that the log has refused
+  std::string odd_ GUARDED_BY(mutex_);         // the last name of a model that the log has refused
 
   std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
 };
