@@ -31,8 +31,8 @@ constexpr std::size_t kMostFiles = 8;  // that have come without their messages
 std::string SystemText(int problem) { return std::generic_category().message(problem); }
 
 /// An anonymous file with the bytes of `parts`.
-Result<Descriptor> TensorFile(std::span<const std::span<const std::byte>> parts) {
-  Descriptor file(::memfd_create("lagoon-tensors", MFD_CLOEXEC));
+Result<OwnedDescriptor> TensorFile(std::span<const std::span<const std::byte>> parts) {
+  OwnedDescriptor file(::memfd_create("lagoon-tensors", MFD_CLOEXEC));
   if (!file) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("no memory for tensors of a Python program: {}", SystemText(errno)));
@@ -94,13 +94,13 @@ Status ProgramMessage::Read(std::size_t offset, std::span<std::byte> to) const {
   return {};
 }
 
-Result<std::pair<Descriptor, Descriptor>> ProgramChannel::Pair() {
+Result<std::pair<OwnedDescriptor, OwnedDescriptor>> ProgramChannel::Pair() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("no sockets for a Python program: {}", SystemText(errno)));
   }
-  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+  return std::pair(OwnedDescriptor(ends[0]), OwnedDescriptor(ends[1]));
 }
 
 Status ProgramChannel::SendAll(std::span<const std::byte> bytes, int file, TimePoint until) {
@@ -150,7 +150,7 @@ Status ProgramChannel::Send(const nlohmann::json& object,
                             prefix.bytes, text.size(), kMostMessageBytes, kMostObjectBytes));
   }
   prefix.object_bytes = static_cast<std::uint32_t>(text.size());
-  Descriptor file;
+  OwnedDescriptor file;
   if (prefix.bytes > kMostInlineBytes) {
     LAGOON_ASSIGN_OR_RETURN(file, TensorFile(parts));
     prefix.has_file = 1;
@@ -211,7 +211,7 @@ Result<std::optional<ProgramMessage>> ProgramChannel::TakeMessage() {
   const std::size_t whole =
       sizeof(prefix) + prefix.object_bytes + (inline_bytes ? prefix.bytes : 0);
   if (come_.size() < whole) return std::optional<ProgramMessage>();
-  Descriptor file;
+  OwnedDescriptor file;
   if (!inline_bytes) {
     if (files_.empty()) {
       return Fail(ErrorCode::kInvalidArgument, "has sent a message without its file");

@@ -20,7 +20,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "serving/python/descriptor.h"
+#include "serving/python/owned_descriptor.h"
 
 namespace lagoon {
 
@@ -31,7 +31,8 @@ inline constexpr std::size_t kMostMessageBytes = std::size_t{4} << 30;
 /// A message that has come.
 class ProgramMessage {
  public:
-  ProgramMessage(nlohmann::json object_in, std::size_t bytes, std::string text, Descriptor file)
+  ProgramMessage(nlohmann::json object_in, std::size_t bytes, std::string text,
+                 OwnedDescriptor file)
       : object(std::move(object_in)),
         bytes_(bytes),
         text_(std::move(text)),
@@ -48,16 +49,16 @@ class ProgramMessage {
  private:
   std::size_t bytes_ = 0;
   std::string text_;  // the bytes, unless there is a file
-  Descriptor file_;
+  OwnedDescriptor file_;
 };
 
 /// The server's end. One thread at a time.
 class ProgramChannel {
  public:
-  explicit ProgramChannel(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit ProgramChannel(OwnedDescriptor socket) : socket_(std::move(socket)) {}
 
   /// A pair of connected sockets: the server's, which does not block, and the program's.
-  static Result<std::pair<Descriptor, Descriptor>> Pair();
+  static Result<std::pair<OwnedDescriptor, OwnedDescriptor>> Pair();
 
   /// Sends the object and the bytes of `parts`, one behind the other. kUnavailable: the other end
   /// is closed. kDeadlineExceeded: it has not read everything at `until`, and the channel is of no
@@ -74,9 +75,9 @@ class ProgramChannel {
   Result<std::optional<ProgramMessage>> TakeMessage();
   Status ReadMore();
 
-  Descriptor socket_;
-  std::string come_;              // not yet taken
-  std::deque<Descriptor> files_;  // the same
+  OwnedDescriptor socket_;
+  std::string come_;                   // not yet taken
+  std::deque<OwnedDescriptor> files_;  // the same
 };
 
 /// Waits until one of the descriptors is readable (`socket` may be -1), or `until`. Reads `wake`.

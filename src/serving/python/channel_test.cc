@@ -47,7 +47,7 @@ class ChannelTest : public ::testing::Test {
   }
 
   std::unique_ptr<ProgramChannel> one_;
-  Descriptor other_;
+  OwnedDescriptor other_;
 };
 
 TEST_F(ChannelTest, FewAndManyBytesArrive) {
@@ -132,7 +132,7 @@ TEST_F(ChannelTest, TextThatIsNoObjectIsAnError) {
 }
 
 TEST_F(ChannelTest, AClosedEndIsAnError) {
-  other_ = Descriptor();
+  other_ = OwnedDescriptor();
   const auto message = Receive();
   ASSERT_FALSE(message);
   EXPECT_EQ(message.error().code, ErrorCode::kUnavailable);

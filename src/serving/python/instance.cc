@@ -91,7 +91,7 @@ class PythonInstance::Inbox {
   }
 
  private:
-  const Descriptor wake_;
+  const OwnedDescriptor wake_;
   Mutex mutex_;
   std::vector<Result> results_ GUARDED_BY(mutex_);
   std::vector<std::uint64_t> taken_ GUARDED_BY(mutex_);  // a job for each answer

@@ -41,7 +41,7 @@ class Peer {
 /// A program that is a thread of this process.
 class ProgramThread final : public ProgramProcess {
  public:
-  ProgramThread(Descriptor socket, std::function<void(Peer&)> run)
+  ProgramThread(OwnedDescriptor socket, std::function<void(Peer&)> run)
       : thread_([socket = std::move(socket), run = std::move(run)]() mutable {
           Peer peer{ProgramChannel(std::move(socket))};
           run(peer);
@@ -164,7 +164,7 @@ class InstanceTest : public ::testing::Test {
     options_.calls = &calls_;
     options_.first_pause = std::chrono::milliseconds(1);
     options_.start = [this, runs = std::move(runs)](
-                         Descriptor socket) -> Result<std::unique_ptr<ProgramProcess>> {
+                         OwnedDescriptor socket) -> Result<std::unique_ptr<ProgramProcess>> {
       const std::size_t run = std::min<std::size_t>(starts_++, runs.size() - 1);
       return std::make_unique<ProgramThread>(std::move(socket), runs[run]);
     };

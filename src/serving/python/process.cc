@@ -75,13 +75,13 @@ class PythonProcess final : public ProgramProcess {
 };
 
 /// An anonymous file with the program, read from its beginning.
-Result<Descriptor> ProgramFile() {
+Result<OwnedDescriptor> ProgramFile() {
   nlohmann::json files = nlohmann::json::object();
   for (const PythonFile& file : EmbeddedPythonFiles()) {
     files[file.name.substr(file.name.rfind('/') + 1)] = file.text;
   }
   const std::string text = DumpJson(files);
-  Descriptor file(::memfd_create("lagoon-backend", MFD_CLOEXEC));
+  OwnedDescriptor file(::memfd_create("lagoon-backend", MFD_CLOEXEC));
   if (!file ||
       ::pwrite(file.number(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -142,10 +142,11 @@ class Spawn {
 }  // namespace
 
 Result<std::unique_ptr<ProgramProcess>> StartPython(const std::string& interpreter,
-                                                    const std::string& title, Descriptor socket) {
-  LAGOON_ASSIGN_OR_RETURN(const Descriptor program, ProgramFile());
-  const Descriptor to_socket(::fcntl(socket.number(), F_DUPFD_CLOEXEC, kAbove));
-  const Descriptor to_program(::fcntl(program.number(), F_DUPFD_CLOEXEC, kAbove));
+                                                    const std::string& title,
+                                                    OwnedDescriptor socket) {
+  LAGOON_ASSIGN_OR_RETURN(const OwnedDescriptor program, ProgramFile());
+  const OwnedDescriptor to_socket(::fcntl(socket.number(), F_DUPFD_CLOEXEC, kAbove));
+  const OwnedDescriptor to_program(::fcntl(program.number(), F_DUPFD_CLOEXEC, kAbove));
   if (!to_socket || !to_program) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("no descriptors for a Python program: {}", ProblemText(errno)));

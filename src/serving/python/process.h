@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serving/python/descriptor.h"
+#include "serving/python/owned_descriptor.h"
 
 namespace lagoon {
 
@@ -32,13 +32,14 @@ class ProgramProcess {
 };
 
 /// Starts a program that speaks over `socket`. Another function in tests.
-using StartProgram = std::function<Result<std::unique_ptr<ProgramProcess>>(Descriptor socket)>;
+using StartProgram = std::function<Result<std::unique_ptr<ProgramProcess>>(OwnedDescriptor socket)>;
 
 /// Starts `interpreter` (a path, or a name that PATH has) with python/lagoon/backend/worker.py.
 /// The process has descriptors 0 (/dev/null), 1 and 2 (the server's stderr), 3 (the socket), and
 /// dies with the calling thread. `title`: what a list of processes shows. kInvalidArgument names
 /// the interpreter.
 Result<std::unique_ptr<ProgramProcess>> StartPython(const std::string& interpreter,
-                                                    const std::string& title, Descriptor socket);
+                                                    const std::string& title,
+                                                    OwnedDescriptor socket);
 
 }  // namespace lagoon
