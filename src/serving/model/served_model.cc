@@ -271,10 +271,9 @@ Status ServedModel::LoadPython(const PythonOptions& options) {
     program.model = name();
     program.load = ProgramLoad({name(), version(), source_.folder, source_.path}, config, index);
     program.load["gives_way"] = settings().job_class == JobClass::kBestEffort;
-    program.start = [interpreter = options.interpreter,
-                     title = fmt::format("lagoon {}/{}", name(), version())](Descriptor socket) {
-      return StartPython(interpreter, title, std::move(socket));
-    };
+    program.start =
+        [interpreter = options.interpreter, title = fmt::format("lagoon {}/{}", name(), version())](
+            OwnedDescriptor socket) { return StartPython(interpreter, title, std::move(socket)); };
     program.start_limit = settings().python_start;
     program.limit = settings().python_timeout;
     program.max_unread = settings().max_unread;
