@@ -64,7 +64,7 @@ TEST_F(AdminServer, SetsParametersAndTellsThoseInUse) {
       const Json json = Json::parse(answer);
       EXPECT_EQ(json["scheduler"], "paella");
       EXPECT_EQ(json["parameters"].dump(),
-                R"({"depth":2,"extra_blocks":8,"fairness_threshold":100.5})");
+                R"({"block_events":0,"depth":2,"extra_blocks":8,"fairness_threshold":100.5})");
     }
   }
   // Without parameters those of the name, also after others.
@@ -85,7 +85,7 @@ TEST_F(AdminServer, RefusesParametersThatASchedulerDoesNotTake) {
   const auto with = [](const std::string& parameters) {
     return R"({"scheduler":"paella","parameters":{)" + parameters + "}}";
   };
-  expect(400, with(R"("dept":2)"), "it has: depth, extra_blocks, fairness_threshold");
+  expect(400, with(R"("dept":2)"), "it has: block_events, depth, extra_blocks");
   expect(400, with(R"("depth=2,extra_blocks":2)"), "no parameter 'depth=2,extra_blocks'");
   expect(400, with(R"("depth":65)"), "from 1 to 64");
   expect(400, with(R"("depth":-1)"), "from 1 to 64");

@@ -90,7 +90,7 @@ void RemoteCore::Call::Done(grpc::Status status) {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }
   {
-    const LentThread lent;
+    const LentThread lending;
     callback_(std::move(answer), EndedBefore(cancelled, had_connection));
   }
   callback_ = nullptr;

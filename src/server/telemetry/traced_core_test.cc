@@ -35,7 +35,7 @@ class TracedCoreTest : public ::testing::Test {
   /// as dropped.
   std::uint64_t Traced(std::uint64_t rate, int requests, std::string_view traceparent = "") {
     SpanExporter::Options options;
-    options.url = {"127.0.0.1", "1", "/"};
+    options.url = {"127.0.0.1", 1, "/"};
     options.most_waiting = 0;
     SpanExporter exporter(options);
     TracedCore traced(core_, exporter, rate);
@@ -70,7 +70,7 @@ TEST_F(TracedCoreTest, AClientDecidesForItsOwnTrace) {
 
 TEST_F(TracedCoreTest, WhatTheCoreBelowSendsOnIsPartOfTheSpan) {
   SpanExporter::Options options;
-  options.url = {"127.0.0.1", "1", "/"};
+  options.url = {"127.0.0.1", 1, "/"};
   options.most_waiting = 0;
   SpanExporter exporter(options);
   TracedCore traced(core_, exporter, 0);
@@ -83,7 +83,7 @@ TEST_F(TracedCoreTest, WhatTheCoreBelowSendsOnIsPartOfTheSpan) {
 
 TEST_F(TracedCoreTest, AnErrorIsTracedAndPassedOn) {
   SpanExporter::Options options;
-  options.url = {"127.0.0.1", "1", "/"};
+  options.url = {"127.0.0.1", 1, "/"};
   options.most_waiting = 0;
   SpanExporter exporter(options);
   TracedCore traced(core_, exporter, 1);
