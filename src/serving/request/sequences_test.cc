@@ -98,7 +98,6 @@ TEST_F(SequencesTest, StatesGoFromOneRequestToTheNext) {
 }
 
 TEST_F(SequencesTest, AnIdMayBeAText) {
-  UseGates();
   onnx::ModelProto model = SumModel();
   for (auto* values :
        {model.mutable_graph()->mutable_input(), model.mutable_graph()->mutable_output()}) {
