@@ -184,7 +184,7 @@ class BlockRole {
   const GridHeader& params_;
   u32 wanted_;
   u32 taken_ = 0;
-  bool gone_ = false;       // counted among those that left
+  bool gone_ = false;  // counted among those that left
   // Nothing that others must see came after the last fence: so it is in a block that has claimed
   // nothing, which needs no fence to leave.
   bool fenced_ = true;
