@@ -125,7 +125,7 @@ void AddEngine(CLI::App& command, std::string& engine) {
                      "one)");
 }
 
-void AddPython(CLI::App& command, std::string& python) {
+void AddModelsPython(CLI::App& command, std::string& python) {
   command
       .add_option("--python", python,
                   "The interpreter of models in Python (backend \"python\"), which has numpy: a "

@@ -63,7 +63,7 @@ void AddShapes(CLI::App& command, CompileWords& words);
 void AddEngine(CLI::App& command, std::string& engine);
 
 /// Adds --python.
-void AddPython(CLI::App& command, std::string& python);
+void AddModelsPython(CLI::App& command, std::string& python);
 
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
