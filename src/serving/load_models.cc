@@ -45,8 +45,11 @@ void PrepareVersion(ModelSource source, Loading::Version& loading, Device& devic
   const TimePoint start = Now();
   Result<std::unique_ptr<ServedModel>> model =
       WithoutExceptions([&] { return ServedModel::Prepare(std::move(source), device, options); });
-  if (model) loading.model = *std::move(model);
-  if (!model) status.reason = std::move(model).error().message;
+  if (model) {
+    loading.model = *std::move(model);
+  } else {
+    status.reason = model.error().message;
+  }
   loading.took = Now() - start;
 }
 

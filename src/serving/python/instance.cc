@@ -257,7 +257,7 @@ Status PythonInstance::Step(PythonJobs& jobs) {
   TimePoint next = kNoDeadline;
   std::vector<std::shared_ptr<PythonJob>> batch = jobs.Take(!executing_, next);
   if (!batch.empty()) {
-    LAGOON_RETURN_IF_ERROR(Execute(std::move(batch)));
+    LAGOON_RETURN_IF_ERROR(Execute(batch));
     until = Look();
   }
   until = std::min(until, next);
@@ -267,7 +267,7 @@ Status PythonInstance::Step(PythonJobs& jobs) {
   return message ? Handle(*message) : Status{};
 }
 
-Status PythonInstance::Execute(std::vector<std::shared_ptr<PythonJob>> jobs) {
+Status PythonInstance::Execute(const std::vector<std::shared_ptr<PythonJob>>& jobs) {
   const TimePoint taken = Now();
   nlohmann::json list = nlohmann::json::array();
   std::vector<std::span<const std::byte>> parts;

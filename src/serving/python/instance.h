@@ -69,7 +69,7 @@ class PythonInstance {
   Result<nlohmann::json> Open(const std::stop_token& stop);
   Status AwaitEnd();
   Status Step(PythonJobs& jobs);
-  Status Execute(std::vector<std::shared_ptr<PythonJob>> jobs);
+  Status Execute(const std::vector<std::shared_ptr<PythonJob>>& jobs);
   TimePoint Look();
   Status Tell();
   Status Handle(const ProgramMessage& message);
