@@ -125,6 +125,14 @@ void AddEngine(CLI::App& command, std::string& engine) {
                      "one)");
 }
 
+void AddModelsPython(CLI::App& command, std::string& python) {
+  command
+      .add_option("--python", python,
+                  "The interpreter of models in Python (backend \"python\"), which has numpy: a "
+                  "path, or a name that PATH has")
+      ->capture_default_str();
+}
+
 void AddShapes(CLI::App& command, CompileWords& words) {
   command.add_option("--shape", words.shapes,
                      "NAME=1x3x640x640: the shape of an input whose sizes the model leaves open");

@@ -62,6 +62,9 @@ void AddShapes(CLI::App& command, CompileWords& words);
 /// Adds --engine.
 void AddEngine(CLI::App& command, std::string& engine);
 
+/// Adds --python.
+void AddModelsPython(CLI::App& command, std::string& python);
+
 /// Adds --precision.
 CLI::Option* AddPrecision(CLI::App& command, Precision& precision);
 

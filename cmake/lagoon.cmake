@@ -239,23 +239,24 @@ function(lagoon_emulated_tests name library)
                        SKIP_REGULAR_EXPRESSION "LAGOON_CPU is 'amx', which this machine or this build lacks")
 endfunction()
 
-# lagoon_embed(TARGET HEADER FUNCTION FILE...): makes FUNCTION, which HEADER declares and which returns the texts of the
+# lagoon_embed(TARGET HEADER FUNCTION [NAMESPACE NAME TYPE NAME] FILE...): makes FUNCTION, which HEADER declares and which returns the texts of the
 # files in this order (cmake/embed.cmake). FILE is a path as in #include: relative to src, or to the project.
 function(lagoon_embed target header function)
+  cmake_parse_arguments(ARG "" "NAMESPACE;TYPE" "" ${ARGN})
   set(files)
-  foreach(name ${ARGN})
+  foreach(name ${ARG_UNPARSED_ARGUMENTS})
     if(EXISTS ${PROJECT_SOURCE_DIR}/src/${name})
       list(APPEND files ${PROJECT_SOURCE_DIR}/src/${name})
     else()
       list(APPEND files ${PROJECT_SOURCE_DIR}/${name})
     endif()
   endforeach()
-  string(REPLACE ";" "|" names "${ARGN}")
+  string(REPLACE ";" "|" names "${ARG_UNPARSED_ARGUMENTS}")
   set(embedded ${CMAKE_CURRENT_BINARY_DIR}/${function}.cc)
   add_custom_command(
     OUTPUT ${embedded}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DROOT=${PROJECT_SOURCE_DIR} -DHEADER=${header}
-            -DFUNCTION=${function} "-DFILES=${names}" -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+            -DFUNCTION=${function} "-DFILES=${names}" -DNAMESPACE=${ARG_NAMESPACE} -DTYPE=${ARG_TYPE} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     VERBATIM)
   target_sources(${target} PRIVATE ${embedded})

@@ -1,6 +1,7 @@
 """`lagoon check`: what becomes of a repository that was made for Triton."""
 
 import json
+import sys
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -43,13 +44,13 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 12 ] reshape { shape: [ 1, 3, 
 
 def test_every_model_is_served_or_refused_with_its_reason(lagoon, tmp_path):
     repository_of_a_team(tmp_path)
-    result = lagoon.run("check", tmp_path, "--engine", "none", "--json")
+    result = lagoon.run("check", tmp_path, "--engine", "none", "--json", "--python", sys.executable)
     assert result.returncode == 1, result.stderr
     rows = {row["model"]: row for row in json.loads(result.stdout)}
     assert {name for name, row in rows.items() if row["served"]} == {"digits", "batched", "picture", "urgent", "plain"}
     assert any("model_warmup" in note for note in rows["batched"]["notes"])
     assert not rows["plain"]["notes"]
-    for model, reason in (("wrong", "'image'"), ("pipeline", "ensemble_scheduling"), ("script", "python")):
+    for model, reason in (("wrong", "'image'"), ("pipeline", "ensemble_scheduling"), ("script", "no method execute")):
         assert reason in rows[model]["reason"] and not rows[model]["served"]
     text = lagoon.run("check", tmp_path, "--engine", "none").stdout
     assert "5 served, 3 refused" in text and "why: " in text and "note: " in text

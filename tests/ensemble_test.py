@@ -238,6 +238,20 @@ def test_models_come_and_go_under_an_ensemble(lagoon, tmp_path):
         assert client.is_model_ready("classify") and not client.is_model_ready("pipeline")
 
 
+@MODULES
+def test_an_unload_takes_the_steps_along_that_no_other_ensemble_runs(lagoon, tmp_path, module):
+    add_all(tmp_path)
+    add_ensemble(tmp_path, name="half")
+    words = ("--model-control", "explicit", "--allow-admin-on-http", "--load-model", "pipeline")
+    with serving(lagoon, tmp_path, *words) as server, client_of(module, server) as client:
+        client.load_model("half", config=json.dumps({**client_config(8), "name": "half"}))
+        client.unload_model("pipeline", unload_dependents=True)
+        ready = {name: client.is_model_ready(name) for name in ("pipeline", "classify", "prepare", "half")}
+        assert ready == {"pipeline": False, "classify": False, "prepare": True, "half": True}
+        client.unload_model("half", unload_dependents=True)
+        assert not client.is_model_ready("prepare")
+
+
 def client_config(rows):
     """The ensemble as JSON, with other batches."""
     return {"name": "pipeline", "platform": "ensemble", "max_batch_size": rows,

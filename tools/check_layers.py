@@ -99,16 +99,17 @@ FOLDERS = {
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
     "trace": "base device plan sched",
     "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/late serving/model "
-               "serving/plans serving/request serving/shares",
+               "serving/plans serving/python serving/request serving/shares",
     "serving/config": "base cluster plan sched",
     "serving/core": "base cluster device plan policies sched",
     "serving/late": "base sched serving/core trace",
     "serving/batch": "base cluster serving/config serving/core",
+    "serving/python": "base plan serving/core",
     "serving/plans": "base device plan program program/profile sched",
     "serving/model": "base cluster device engine plan program program/profile program/split sched sched/programs serving/batch "
-                     "serving/config serving/core serving/plans",
+                     "serving/config serving/core serving/plans serving/python",
     "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/late "
-                       "serving/model serving/plans serving/shares",
+                       "serving/model serving/plans serving/python serving/shares",
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base base/net cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/fleet/routes serving/model",
@@ -120,7 +121,7 @@ FOLDERS = {
     "server/tensors": "base plan serving/core",
     "server/regions": "base plan serving/core server/tensors",
     "server/extensions": "base serving/core server server/http server/regions",
-    "server/fleet": "base serving/core server server/http",
+    "server/fleet": "base serving/config serving/core server server/http",
     "server/generate": "base plan serving/core server server/http server/tensors",
     "server/telemetry": "base base/net plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",

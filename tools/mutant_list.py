@@ -66,6 +66,8 @@ GROUPS = {
              sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "routes": [f"src/serving/fleet/routes/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "python": [f"src/serving/python/{name}{end}.cc" for name in ("call_graph", "channel", "instance", "tensors") for end in ("", "_test")] +
+              [f"src/base/{name}.cc" for name in ("check", "json_fields", "log", "status", "text", "thread")] + ["src/plan/tensor.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
@@ -1196,4 +1198,19 @@ MUTANTS = [
     ("world-loss-is-a-cancellation", "requests that wait when the device is lost are answered as cancelled",
      "src/serving/request/flight.cc",
      "result.outcome == Outcome::kCancelled && device_.flights.lost()", "false", ["world"]),
+
+    ("python-circle", "models that call each other in a circle wait for ever", "src/serving/python/call_graph.cc",
+     "  if (FindPath(callee, caller, seen, path)) {", "  if (callee == caller) {", ["python"]),
+    ("python-hang", "a program that hangs is never ended", "src/serving/python/instance.cc",
+     "  execution_ends_ = now + options_.limit;", "  execution_ends_ = kNoDeadline;", ["python"]),
+    ("python-untaken", "a program sends answers without an end to a client that does not read", "src/serving/python/instance.cc",
+     "    if (held.untaken >= AnswerStream::kMostUntaken) {", "    if (held.untaken > AnswerStream::kMostUntaken) {", ["python"]),
+    ("python-no-answer", "a request that a program forgets is never answered", "src/serving/python/instance.cc",
+     "  for (const std::uint64_t id : ended) Release(id);", "  ended.clear();", ["python"]),
+    ("python-calls-stay", "calls of other models run on when no request needs them", "src/serving/python/instance.cc",
+     "  if (!any && !held_.empty()) CancelCalls();", "  if (any && held_.empty()) CancelCalls();", ["python"]),
+    ("python-bytes", "a tensor's bytes lie behind its message", "src/serving/python/tensors.cc",
+     "    if (tensor.bytes > bytes - offset) {", "    if (tensor.bytes > bytes) {", ["python"]),
+    ("python-object", "a program makes the server read a message without an end", "src/serving/python/channel.cc",
+     "prefix.has_file > 1 || prefix.object_bytes > kMostObjectBytes ||", "prefix.has_file > 1 ||", ["python"]),
 ]

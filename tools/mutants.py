@@ -128,8 +128,8 @@ class Tree:
         self.objects = source.with_name(source.name + "-objects")
 
     def copy_sources(self):
-        for folder in ("src", "sim"):
-            shutil.copytree(ROOT / folder, self.source / folder)
+        for folder in ("src", "sim", "bench"):
+            shutil.copytree(ROOT / folder, self.source / folder, ignore=shutil.ignore_patterns("results"))
 
     def compile(self, name, folder):
         target = self.builder.object_of(name, folder)

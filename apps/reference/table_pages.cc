@@ -121,7 +121,7 @@ Page HttpPage() {
   page += "\n## gRPC\n" + Wrapped("`inference.GRPCInferenceService` has " + GrpcMethods() +
                                   "; `grpc.health.v1.Health` is served too.");
   page += "\n## Extensions of Triton that are not served\n" +
-          Wrapped("Their paths are answered 501, their gRPC methods `UNIMPLEMENTED`.") +
+          Wrapped("Their gRPC methods are answered `UNIMPLEMENTED`, their paths 501.") +
           Table({"extension", "instead"}, unserved);
   return {"http.md", std::move(page)};
 }

@@ -82,6 +82,7 @@ void AddCheck(CLI::App& app) {
       ->required();
   AddDevice(*command, words->core.device);
   AddEngine(*command, words->core.engine);
+  AddModelsPython(*command, words->core.python);
   command->add_flag("--json", words->json, "Print JSON");
   command->callback([words] { RunCheck(*words); });
 }

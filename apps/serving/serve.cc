@@ -287,6 +287,7 @@ void AddServe(CLI::App& app) {
       ->default_str("30");
   AddFleet(*command, words);
   AddEngine(*command, words->core.engine);
+  AddModelsPython(*command, words->core.python);
   AddScheduler(*command, words->core.scheduler);
   command
       ->add_option_function<std::string>(

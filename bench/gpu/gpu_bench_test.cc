@@ -126,6 +126,7 @@ TEST(Isolation, EveryModeRunsOnAGpuOrIsRefusedWithTheReason) {
               MetricOf(report, "isolation_placed_us_p50" + of));
   }
   EXPECT_GT(MetricOf(report, "isolation_best_effort_share.abort"), 0);
+  EXPECT_GE(MetricOf(report, "isolation_best_effort_places"), 2);
   // The emulated GPU has two multiprocessors, but the smallest share is eight.
   EXPECT_THAT(report.json()["refused"]["share"].get<std::string>(), HasSubstr("2 multiprocessors"));
   EXPECT_EQ(EmulatedDriver().fault(), "");

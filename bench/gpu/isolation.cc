@@ -127,6 +127,10 @@ class Round {
     return static_cast<double>(best_effort_->blocks_done() - before) / Seconds(Now() - begin);
   }
 
+  /// Number of best-effort blocks that the device holds at once. The more there are, the sooner one
+  /// of them ends.
+  double places() const { return places_; }
+
   ~Round() {
     // Ends the best-effort launch, for which the device's destructor would wait.
     if (best_effort_) device_.device->Raise(guard_, kStopped);
@@ -171,8 +175,10 @@ class Round {
     };
     real_time_.emplace(kRealTime, 0, real_time, kernel, quarter,
                        args(options_.real_time_block_us, false));
+    const std::uint32_t places = units * device.Occupancy(kernel);
+    places_ = places;
     best_effort_.emplace(kBestEffort, kBestEffortRank, best_effort, kernel,
-                         units * device.Occupancy(kernel) * kBestEffortWaves,
+                         places * kBestEffortWaves,
                          args(options_.best_effort_block_us, mode_ == Mode::kAbort));
     return {};
   }
@@ -256,6 +262,7 @@ class Round {
 
   const IsolationOptions options_;
   const Mode mode_;
+  double places_ = 0;
   std::mt19937 random_;
   CudaImage image_;
   std::optional<Kernel> real_time_, best_effort_;
@@ -314,6 +321,7 @@ class IsolationBenchmark {
       const Result<std::unique_ptr<Round>> round = Round::Create(options_, mode, options_.seed);
       if (round) {
         modes_.push_back(i);
+        report_.Metric("isolation_best_effort_places", (*round)->places());
       } else if (mode == Mode::kShare) {
         refused[name] = round.error().message;
       } else {

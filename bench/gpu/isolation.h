@@ -33,7 +33,10 @@ struct IsolationOptions {
 ///   isolation_complete_us_p50.MODE, _p99.MODE    the last real-time block has ended
 ///   isolation_best_effort_share.MODE             best-effort blocks a second, relative to those
 ///                                                without real-time work; median over trials
-/// All have intervals over the windows that the host did not disturb (bench/measure/evidence.h).
+///   isolation_best_effort_places                 best-effort blocks that the device holds at
+///                                                once; fewer blocks end less often
+/// All but the last have intervals over the windows that the host did not disturb
+/// (bench/measure/evidence.h).
 /// The field "refused" names the modes that the device refuses, with its error message.
 Status RunIsolation(const IsolationOptions& options, Report& report);
 

@@ -53,7 +53,8 @@ class SimSide {
   // Measures one window of a system: with real-time clients alone, then with all clients.
   Status Turn(System& system, const DisbWindow& window) {
     const std::vector<DisbClient> clients = ClientsOf(options_, system.late);
-    LAGOON_ASSIGN_OR_RETURN(SimStage quiet, Prepare(system.scheduler, clients, Clients::kRealTime));
+    LAGOON_ASSIGN_OR_RETURN(SimStage quiet,
+                            Prepare(system.scheduler, clients, Clients::kRealTimeOnly));
     const std::vector<VirtualRun> alone = quiet.Run(clients, window, kSettle);
     SimStageHooks hooks;
     if (options_.watch && !system.watched) {
@@ -66,7 +67,7 @@ class SimSide {
   }
 
  private:
-  enum class Clients : std::uint8_t { kRealTime, kAll };
+  enum class Clients : std::uint8_t { kRealTimeOnly, kAll };
 
   explicit SimSide(const SimDisbOptions& options) : options_(options) {}
 

@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -174,7 +175,7 @@ class Client {
     socket_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (socket_ < 0 ||
         ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-      error = path + ": " + std::strerror(errno);
+      error = path + ": " + std::system_category().message(errno);
       return false;
     }
     int memory = -1;
@@ -198,7 +199,7 @@ class Client {
   std::string Ask(const std::string& message, std::string& error, int* memory = nullptr) {
     // A server that has refused this client does not listen any more, but has said why.
     if (::send(socket_, message.data(), message.size(), MSG_NOSIGNAL) < 0 && errno != EPIPE) {
-      error = std::string("the server does not listen: ") + std::strerror(errno);
+      error = "the server does not listen: " + std::system_category().message(errno);
       return {};
     }
     std::string reply(4096, '\0');

@@ -86,9 +86,6 @@ bool OipHandler::Changes(http::verb method, std::string_view target) const {
 
 void OipHandler::Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
   const Route route = ParseRoute(request.target);
-  if (route.kind == Route::Kind::kUnserved) {
-    return reply->Send(HttpResponse::Failure(501, UnservedMessage(route.extension)));
-  }
   const Endpoint* endpoint = FindEndpoint(route.kind);
   if (endpoint == nullptr || !endpoint->ServedOn(Endpoint::Ports::kClients)) {
     return reply->Send(

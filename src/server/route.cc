@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/unserved.h"
-
 namespace lagoon {
 namespace {
 
@@ -41,14 +39,15 @@ std::optional<std::string> PercentDecode(std::string_view text) {
   return out;
 }
 
-// The decoded segments of the path; empty: no path that could be served. A trailing slash is no
-// segment.
+// The decoded segments of the path; empty: no path that could be served.
 std::vector<std::string> Segments(std::string_view target) {
   std::vector<std::string> segments;
   std::string_view path = target.substr(0, target.find_first_of("?#"));
   while (!path.empty()) {
     if (path.front() != '/' || segments.size() == kMaxSegments) return {};
     path.remove_prefix(1);
+    // "/v2/" is a path of the Open Inference Protocol; no other one ends with a slash.
+    if (path.empty() && segments.size() > 1) return {};
     if (path.empty()) break;
     const std::string_view segment = path.substr(0, path.find('/'));
     auto decoded = PercentDecode(segment);
@@ -107,14 +106,9 @@ const Endpoint* FindEndpoint(Route::Kind kind) {
 }
 
 Route ParseRoute(std::string_view target) {
-  const std::vector<std::string> path = Segments(target);
+  std::vector<std::string> path = Segments(target);
   if (path.empty()) return {};
-  Route route = RouteOf(path);
-  if (route.kind != Route::Kind::kUnknown) return route;
-  if (path[0] != "v2") return {};
-  const std::string_view extension = UnservedExtension(std::span(path).subspan(1));
-  if (!extension.empty()) route = {Route::Kind::kUnserved, "", "", extension};
-  return route;
+  return RouteOf(std::move(path));
 }
 
 }  // namespace lagoon

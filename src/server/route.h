@@ -42,12 +42,10 @@ struct Route {
     kCudaRegionRegister,
     kCudaRegionUnregister,
     kMetrics,
-    kUnserved,  // belongs to an extension of Triton that Lagoon does not have
   };
   Kind kind = Kind::kUnknown;
-  std::string model = {};           // or the region of shared memory
-  std::string version = {};         // empty: not given
-  std::string_view extension = {};  // kUnserved: the extension's name, in static storage
+  std::string model = {};    // or the region of shared memory
+  std::string version = {};  // empty: not given
 };
 
 /// A path that the server answers. The table kEndpoints decides which paths, methods and ports
@@ -154,7 +152,7 @@ inline constexpr Endpoint kEndpoints[] = {
      "metrics in the text format of Prometheus"},
 };
 
-/// Null for kUnknown and kUnserved.
+/// Null for kUnknown.
 const Endpoint* FindEndpoint(Route::Kind kind);
 
 /// Parses `target` as the client sent it. Ignores the query and percent-decodes names.

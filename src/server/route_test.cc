@@ -68,7 +68,6 @@ TEST(Route, EveryEndpointIsFoundByItsPath) {
     EXPECT_FALSE(endpoint.answer.empty()) << path;
   }
   EXPECT_EQ(FindEndpoint(Kind::kUnknown), nullptr);
-  EXPECT_EQ(FindEndpoint(Kind::kUnserved), nullptr);
 }
 
 TEST(Route, RefusesEverythingElse) {
@@ -95,6 +94,11 @@ TEST(Route, RefusesEverythingElse) {
                              "/v2/fleet/routes",
                              "/v2/models/versions/1",
                              "/v2/health/versions/1",
+                             "/v2/models/digits/infer/",
+                             "/v2/health/live/",
+                             "/v2/repository/models/digits/move",
+                             "/v2/repository/models/a/b/load",
+                             "/v2/repository/models/digits/versions/1/load",
                              "http://host/v2"}) {
     EXPECT_EQ(ParseRoute(target).kind, Kind::kUnknown) << target;
   }
@@ -113,19 +117,7 @@ TEST(Route, KnowsRegionsOfSharedMemory) {
   EXPECT_EQ(ParseRoute("/v2/systemsharedmemory/versions/1/status").kind, Kind::kUnknown);
 }
 
-TEST(Route, NamesTheExtensionOfTritonThatIsNotServed) {
-  const struct {
-    const char* target;
-    const char* extension;
-  } cases[] = {
-      {"/v2/repository/models/digits/move", "model_repository"},
-      {"/v2/repository/models/digits/versions/1/load", "model_repository"},
-  };
-  for (const auto& c : cases) {
-    const Route route = ParseRoute(c.target);
-    EXPECT_EQ(route.kind, Kind::kUnserved) << c.target;
-    EXPECT_EQ(route.extension, c.extension) << c.target;
-  }
+TEST(Route, WordsOfPathsMayBeNamesOfModels) {
   EXPECT_EQ(ParseRoute("/v2/models/trace").kind, Kind::kModel);
   EXPECT_EQ(ParseRoute("/v2/models/repository/infer").kind, Kind::kModelInfer);
 }

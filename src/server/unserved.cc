@@ -22,13 +22,6 @@ constexpr std::string_view kService = "/inference.GRPCInferenceService/";
 
 std::span<const UnservedRow> UnservedExtensions() { return kUnserved; }
 
-std::string_view UnservedExtension(std::span<const std::string> segments) {
-  for (const UnservedRow& extension : kUnserved) {
-    if (!segments.empty() && segments[0] == extension.path) return extension.name;
-  }
-  return "";
-}
-
 std::string_view UnservedExtensionOfRpc(std::string_view method) {
   if (!method.starts_with(kService)) return "";
   method.remove_prefix(kService.size());

@@ -20,9 +20,6 @@ struct UnservedRow {
 
 std::span<const UnservedRow> UnservedExtensions();
 
-/// The extension that a path below /v2 belongs to; empty: to none of them.
-std::string_view UnservedExtension(std::span<const std::string> segments);
-
 /// The extension that a method belongs to ("/inference.GRPCInferenceService/RepositoryIndex");
 /// empty: none of them.
 std::string_view UnservedExtensionOfRpc(std::string_view method);

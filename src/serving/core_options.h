@@ -38,6 +38,7 @@ struct CoreOptions {
   std::string engine;  // ChooseEngine()
   /// An engine of the program's own, in place of `engine`. Null: there is none.
   std::shared_ptr<EngineHost> engine_host = {};
+  std::string python = "python3";  // the interpreter of models of Python: a path, or one of PATH
   /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted`
   /// and on devices that have no ranges of units, else units.
   std::optional<ShareKind> shares;
@@ -49,6 +50,9 @@ struct CoreOptions {
   /// answer now and then, so that neither its requests nor its clients wait for ever, and makes a
   /// real-time request wait for 10 ms once a second at most. 0: real-time work may take all.
   double best_effort_minimum = 0.01;
+  /// Threads that prepare models when the core opens; what runs on the device runs behind that, one
+  /// model after the other. 0: as many as the process has cores.
+  unsigned load_threads = 0;
   ReopenPauses reopen;
   /// Called once per loss, on a thread of the core, when the device has not opened again in
   /// ReopenPauses::tries tries. The core goes on trying. It must not call the core. May be empty.

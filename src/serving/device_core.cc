@@ -13,6 +13,7 @@
 #include "serving/model/request_check.h"
 #include "serving/request/flight.h"
 #include "serving/request/pass.h"
+#include "serving/request/python_queue.h"
 #include "serving/request/sequences.h"
 #include "trace/recorder.h"
 
@@ -53,8 +54,8 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
     LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
   }
   std::unique_ptr<DeviceCore> core(new DeviceCore(options, std::move(device)));
-  core->load_options_ = {
-      options.profile, core->kernels_.get(), std::move(engine), {}, options.max_wait};
+  core->load_options_ = {options.profile,  core->kernels_.get(), std::move(engine),           {},
+                         options.max_wait, options.load_threads, {options.python, core.get()}};
   LAGOON_RETURN_IF_ERROR(
       core->models_.Load(options.repository, *core->device_, core->load_options_, options.models));
   core->load_options_.open_idle = [choice = options.device] { return OpenDevice(choice); };
@@ -140,6 +141,7 @@ Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with, b
   }
   models_.Put(name, std::move(entry), before);
   CheckEnsembles();
+  calls_.Forget(name);
   for (const auto& lender : before) Stop(lender->TakeBack());
   return {};
 }
@@ -182,6 +184,7 @@ Status DeviceCore::UnloadModel(const std::string& name) {
   LAGOON_RETURN_IF_ERROR(KeepShares(name, {}));
   models_.Put(name, std::move(none), removed);
   CheckEnsembles();
+  calls_.Forget(name);
   for (const auto& lender : removed) Stop(lender->TakeBack());
   spdlog::info("model '{}': unloaded", name);
   return {};
@@ -245,7 +248,9 @@ Status DeviceCore::ResizeShare(const std::string& model, const std::string& vers
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model '{}' is {}, which has no share: the models that it runs have",
                             found->model->name(),
-                            found->model->is_program() ? "a job program" : "an ensemble"));
+                            found->model->is_program()  ? "a job program"
+                            : found->model->is_python() ? "a program in Python"
+                                                        : "an ensemble"));
   }
   const Status resized = shares_->Resize(*found, wanted, device_->Now());
   if (resized) return {};
@@ -296,6 +301,7 @@ Result<std::vector<ModelStatistics>> DeviceCore::Statistics(const std::string& m
   std::vector<ModelStatistics> statistics;
   for (const ModelLease& served : found) {
     statistics.push_back(served->model->Statistics(*dispatcher_));
+    if (served->python != nullptr) statistics.back().pending += served->python->Waiting();
     for (const Batcher* const batcher : served->Batchers()) {
       statistics.back().pending += batcher->Waiting();
       statistics.back().most_rows = std::max(statistics.back().most_rows, batcher->MostRows());
@@ -324,7 +330,7 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(ModelLease lease, InferRequest
   Result<RequestBinding> binding = BindRequest(request, model.signature());
   if (!binding) return refuse(std::move(binding).error());
   if (model.sequence()) {
-    Status bound = BindSequence(*model.sequence(), model.signature(), *binding);
+    Status bound = BindSequence(*model.sequence(), model.signature(), request.sequence, *binding);
     if (!bound) {
       bound.error().message.insert(0, fmt::format("model '{}': ", model.name()));
       return refuse(std::move(bound).error());
@@ -375,18 +381,43 @@ RequestHandle DeviceCore::Infer(InferRequest request, InferCallback callback) {
         LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
         return Admit(std::move(lease), request, nullptr, callback);
       });
-  return Begin(std::move(admitted), /*as_step=*/false, request, callback);
+  return Begin(std::move(admitted), Sender::kClient, request, callback);
 }
 
 RequestHandle DeviceCore::InferStep(ModelLease model, InferRequest request, TimePoint deadline,
                                     InferCallback callback) {
   Result<std::shared_ptr<Flight>> admitted =
       WithoutExceptions([&] { return Admit(std::move(model), request, &deadline, callback); });
-  return Begin(std::move(admitted), /*as_step=*/true, request, callback);
+  return Begin(std::move(admitted), Sender::kEnsemble, request, callback);
 }
 
-/// Lists the request and hands it over, or answers with the error. `as_step`: of an ensemble.
-RequestHandle DeviceCore::Begin(Result<std::shared_ptr<Flight>> admitted, bool as_step,
+RequestHandle DeviceCore::Call(const std::string& caller, InferRequest request, TimePoint deadline,
+                               InferCallback callback) {
+  Result<std::shared_ptr<Flight>> admitted =
+      WithoutExceptions([&]() -> Result<std::shared_ptr<Flight>> {
+        LAGOON_ASSIGN_OR_RETURN(ModelLease lease, models_.Find(request.model, request.version));
+        std::vector<std::string> steps;
+        if (lease->model->is_ensemble()) {
+          for (const auto& step : lease->model->settings().ensemble->steps) {
+            steps.push_back(step.model);
+          }
+        }
+        LAGOON_RETURN_IF_ERROR(calls_.Add(caller, request.model, steps));
+        return Admit(std::move(lease), request, &deadline, callback);
+      });
+  return Begin(std::move(admitted), Sender::kProgram, request, callback);
+}
+
+/// False: the request is refused, as Flights::why_closed() says.
+bool DeviceCore::List(Flight& flight, Sender sender) {
+  if (sender == Sender::kClient) return flights_.Add(flight);
+  if (sender == Sender::kProgram) return flights_.AddCall(flight);
+  flights_.AddStep(flight);
+  return true;
+}
+
+/// Lists the request and hands it over, or answers with the error.
+RequestHandle DeviceCore::Begin(Result<std::shared_ptr<Flight>> admitted, Sender sender,
                                 InferRequest& request, InferCallback& callback) {
   if (!admitted) {
     request.payload.reset();
@@ -395,11 +426,7 @@ RequestHandle DeviceCore::Begin(Result<std::shared_ptr<Flight>> admitted, bool a
   }
   Flight& flight = **admitted;
   Status passed = WithoutExceptions([&]() -> Status {
-    if (as_step) {
-      flights_.AddStep(flight);
-    } else if (!flights_.Add(flight)) {
-      return Fail(ErrorCode::kUnavailable, flights_.why_closed());
-    }
+    if (!List(flight, sender)) return Fail(ErrorCode::kUnavailable, flights_.why_closed());
     return Pass(*admitted);
   });
   if (!passed) flight.Refuse(std::move(passed).error());
@@ -411,6 +438,10 @@ Status DeviceCore::Pass(const std::shared_ptr<Flight>& flight) {
   if (flight->model().is_ensemble()) {
     LAGOON_ASSIGN_OR_RETURN(std::vector<ModelLease> steps, models_.FindSteps(flight->model()));
     return flight->RunSteps(*this, std::move(steps));
+  }
+  if (flight->version().python != nullptr) {
+    flight->version().python->Add(flight);
+    return {};
   }
   Sequences* const sequences = flight->version().sequences.get();
   return sequences != nullptr ? sequences->Add(flight) : PassOn(flight, *maker_);

@@ -18,6 +18,8 @@
 #include "serving/core_options.h"
 #include "serving/late/late_requests.h"
 #include "serving/model_table.h"
+#include "serving/python/call_graph.h"
+#include "serving/python/job.h"
 #include "serving/request/batcher.h"
 #include "serving/request/ensemble_run.h"
 #include "serving/request/flights.h"
@@ -29,7 +31,7 @@ namespace lagoon {
 /// Opens the device, loads the models onto it and serves them. When the device is lost, requests in
 /// flight and all later ones are answered kUnavailable. The methods do what the methods of
 /// Inference and of its facets with the same names do.
-class DeviceCore final : private StepRunner {
+class DeviceCore final : private StepRunner, private PythonCalls {
  public:
   /// As OpenCore(). `on_lost` is called once, on any thread, when the device is lost.
   static Result<std::unique_ptr<DeviceCore>> Open(const CoreOptions& options,
@@ -88,13 +90,20 @@ class DeviceCore final : private StepRunner {
   RequestHandle InferStep(ModelLease model, InferRequest request, TimePoint deadline,
                           InferCallback callback) override;
   void CancelStep(RequestHandle step) override { Cancel(step); }
+  // PythonCalls
+  RequestHandle Call(const std::string& caller, InferRequest request, TimePoint deadline,
+                     InferCallback callback) override;
+  void CancelCall(RequestHandle call) override { Cancel(call); }
   /// `deadline`: null: as the request and the model have it. After an error, or an exception,
   /// `callback` is as it was.
   Result<std::shared_ptr<Flight>> Admit(ModelLease lease, InferRequest& request,
                                         const TimePoint* deadline, InferCallback& callback);
   void TellOfLate(const ServedModel& model, const InferRequest& request, TimePoint deadline) const;
-  RequestHandle Begin(Result<std::shared_ptr<Flight>> admitted, bool as_step, InferRequest& request,
-                      InferCallback& callback);
+  /// Who has sent a request.
+  enum class Sender : std::uint8_t { kClient, kEnsemble, kProgram };
+  RequestHandle Begin(Result<std::shared_ptr<Flight>> admitted, Sender sender,
+                      InferRequest& request, InferCallback& callback);
+  bool List(Flight& flight, Sender sender);
   Status Pass(const std::shared_ptr<Flight>& flight);
 
   const CoreOptions options_;
@@ -107,6 +116,7 @@ class DeviceCore final : private StepRunner {
   Mutex change_mutex_;  // one change of the table of models at a time
   /// Models that were unloaded while the device was lost: the dispatcher still knows them.
   std::vector<std::unique_ptr<LoadedVersion>> kept_ GUARDED_BY(change_mutex_);
+  CallGraph calls_;
   ModelTable models_;
   Flights flights_;
   std::unique_ptr<Dispatcher> dispatcher_;

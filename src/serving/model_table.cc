@@ -3,35 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "serving/load_models.h"
 #include "serving/model/ensemble_check.h"
 
 namespace lagoon {
 namespace {
-
-void LogLoaded(const ServedModel& model, const ModelStatus& status) {
-  for (const std::string& warning : status.warnings) {
-    spdlog::warn("model '{}' version {}: {}", model.name(), model.version(), warning);
-  }
-  if (model.is_ensemble()) {
-    return spdlog::info("model '{}' version {}: ensemble of {} step(s)", model.name(),
-                        model.version(), model.settings().ensemble->steps.size());
-  }
-  const std::string alone =
-      model.plan() == nullptr
-          ? "no time alone is known"
-          : fmt::format("{:.3f} ms alone{}{}", ToMilliseconds(status.standalone),
-                        status.standalone_for.empty() ? "" : " for ", status.standalone_for);
-  spdlog::info("model '{}' version {}: {}, {}, {} instance(s), loaded in {:.0f} ms", model.name(),
-               model.version(), Name(model.settings().job_class), alone, model.settings().instances,
-               status.load_ms);
-}
 
 /// Triton's clients compare how the message begins.
 tl::unexpected<Error> UnknownModel(const std::string& why) {
@@ -44,17 +26,7 @@ tl::unexpected<Error> NotServed(const std::string& what) {
               what + " is in the repository but is not served; the server's log says why");
 }
 
-void LogFailed(const ModelStatus& status) {
-  spdlog::error("model '{}'{}{}: not served: {}", status.name,
-                status.version.empty() ? "" : " version ", status.version, status.reason);
-}
-
 using Entry = ModelTable::Entry;
-
-Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options);
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
-                                 const std::optional<ConfigFile>& config, Device& device,
-                                 const LoadOptions& options);
 
 /// The model that a client describes: the files that it sent, or else those of the repository.
 Result<RepositoryModel> FindModel(const std::string& repository, const std::string& name) {
@@ -74,17 +46,18 @@ ModelTable::~ModelTable() = default;
 Status ModelTable::Load(const std::string& repository, Device& device, const LoadOptions& options,
                         const std::optional<std::vector<std::string>>& names) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<RepositoryModel> models, ScanRepository(repository));
+  std::vector<const RepositoryModel*> asked;
   for (const RepositoryModel& model : models) {
-    std::unique_ptr<Entry> entry;
-    if (names && std::ranges::find(*names, model.name) == names->end()) {
-      entry = std::make_unique<Entry>();
-      entry->not_loaded = true;
-    } else {
-      entry = LoadModel(model, std::nullopt, device, options);
+    if (!names || std::ranges::find(*names, model.name) != names->end()) {
+      asked.push_back(&model);
+      continue;
     }
+    auto entry = std::make_unique<Entry>();
+    entry->not_loaded = true;
     const MutexLock lock(mutex_);
     models_[model.name] = std::move(entry);
   }
+  LoadModels(asked, device, options);
   LoadSteps(models, device, options);
   for (const std::string& name : names.value_or(std::vector<std::string>())) AddAbsent(name);
   if (models.empty()) spdlog::warn("repository '{}' holds no model", repository);
@@ -104,11 +77,23 @@ void ModelTable::LoadSteps(const std::vector<RepositoryModel>& models, Device& d
       }
     }
   }
+  std::vector<const RepositoryModel*> asked;
   for (const RepositoryModel& model : models) {
-    if (!steps.contains(model.name)) continue;
-    auto entry = LoadModel(model, std::nullopt, device, options);
+    if (steps.contains(model.name)) asked.push_back(&model);
+  }
+  LoadModels(asked, device, options);
+}
+
+/// Puts the models into the table, in order.
+void ModelTable::LoadModels(const std::vector<const RepositoryModel*>& models, Device& device,
+                            const LoadOptions& options) {
+  std::vector<Loading> loadings;
+  for (const RepositoryModel* const model : models) loadings.push_back({.model = model});
+  PrepareModels(loadings, device, options);
+  for (Loading& loading : loadings) {
+    std::unique_ptr<Entry> entry = FinishModel(loading, device, options);
     const MutexLock lock(mutex_);
-    models_[model.name] = std::move(entry);
+    models_[loading.model->name] = std::move(entry);
   }
 }
 
@@ -137,7 +122,9 @@ Result<std::unique_ptr<Entry>> ModelTable::LoadOne(const std::string& repository
   }
   LAGOON_ASSIGN_OR_RETURN(const RepositoryModel found,
                           FindModel(files == nullptr ? repository : files->repository(), name));
-  std::unique_ptr<Entry> entry = LoadModel(found, config, device, options);
+  Loading loading{.model = &found, .config = config ? &*config : nullptr};
+  PrepareModel(loading, device, options);
+  std::unique_ptr<Entry> entry = FinishModel(loading, device, options);
   entry->files = std::move(files);
   std::string problem = entry->problem;
   for (const auto& [number, version] : entry->versions) {
@@ -222,82 +209,6 @@ Status ModelTable::CheckMayChange(const std::string& name) const {
   }
   return {};
 }
-
-namespace {
-
-/// `config`: in place of the model's config.pbtxt.
-std::unique_ptr<Entry> LoadModel(const RepositoryModel& model,
-                                 const std::optional<ConfigFile>& config, Device& device,
-                                 const LoadOptions& options) {
-  const std::filesystem::path directory = model.directory;
-  auto made = std::make_unique<Entry>();
-  Entry& entry = *made;
-  entry.problem = model.problem;
-  Result<ConfigFile> file = Fail(ErrorCode::kInvalidArgument, model.problem);
-  if (entry.problem.empty()) {
-    file = config ? *config : ReadConfig(model.name, directory / "config.pbtxt");
-    if (!file) entry.problem = file.error().message;
-  }
-  if (!entry.problem.empty()) {
-    LogFailed({.name = model.name, .reason = entry.problem});
-    return made;
-  }
-  for (const std::string& warning : file->warnings) {
-    spdlog::warn("model '{}': {}", model.name, warning);
-  }
-  const VersionChoice choice = ChooseVersions(file->config.version_policy(), model.versions);
-  for (const std::int64_t missing : choice.missing) {
-    ModelStatus& status = entry.versions[missing].status;
-    status.name = model.name;
-    status.version = std::to_string(missing);
-    status.reason = fmt::format("version_policy names version {}, which has no folder", missing);
-    LogFailed(status);
-  }
-  for (const std::int64_t version : choice.serve) {
-    const std::string name = std::to_string(version);
-    const std::string path = ModelPath(directory / name, file->settings.filename);
-    entry.versions[version] =
-        LoadVersion({model.name, name, model.directory, path, *file}, device, options);
-  }
-  if (entry.versions.empty()) {
-    entry.problem = "version_policy chooses no version";
-    LogFailed({.name = model.name, .reason = entry.problem});
-  }
-  return made;
-}
-
-Entry::Version LoadVersion(ModelSource source, Device& device, const LoadOptions& options) {
-  Entry::Version version;
-  ModelStatus& status = version.status;
-  status.name = source.name;
-  status.version = source.version;
-  const std::vector<std::string> of_file = source.file.warnings;  // which LoadModel() has logged
-  const TimePoint start = Now();
-  // Whatever goes wrong is about this version only.
-  Result<std::unique_ptr<ServedModel>> model =
-      WithoutExceptions([&] { return ServedModel::Load(std::move(source), device, options); });
-  status.load_ms = ToMilliseconds(Now() - start);
-  if (!model) {
-    status.reason = std::move(model).error().message;
-    LogFailed(status);
-    return version;
-  }
-  const ServedModel& loaded = **model;
-  status.state = ModelState::kReady;
-  status.job_class = loaded.settings().job_class;
-  status.standalone = loaded.Standalone();
-  status.standalone_for = loaded.StandaloneFor();
-  status.warnings = loaded.warnings();
-  if (std::string late = loaded.DeadlineWarning(); !late.empty()) {
-    status.warnings.push_back(std::move(late));
-  }
-  LogLoaded(loaded, status);
-  status.warnings.insert(status.warnings.begin(), of_file.begin(), of_file.end());
-  version.loaded = std::make_unique<LoadedVersion>(*std::move(model), ParseVersion(status.version));
-  return version;
-}
-
-}  // namespace
 
 void ModelTable::Start(Device& device, Dispatcher& dispatcher, PlanMaker& maker) {
   const auto find = [this](const std::string& name) -> Result<const ServedModel*> {
@@ -430,13 +341,17 @@ void ModelTable::StopPrograms() {
 }
 
 void ModelTable::StopBatchers() {
-  const MutexLock lock(mutex_);
-  for (auto& [name, entry] : models_) {
-    for (auto& [number, version] : entry->versions) {
-      if (version.lender == nullptr) continue;
-      version.lender->Borrow()->StopBatchers();
+  std::vector<ModelLease> served;
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [name, entry] : models_) {
+      for (auto& [number, version] : entry->versions) {
+        if (version.lender != nullptr) served.push_back(version.lender->Borrow());
+      }
     }
   }
+  // Without the mutex: a program that is stopped may be looking for a model that it calls.
+  for (const ModelLease& version : served) version->StopBatchers();
 }
 
 Result<ModelLease> ModelTable::Find(const std::string& model, const std::string& version) const {

@@ -102,6 +102,8 @@ class ModelTable {
   Result<const Entry*> FindEntry(const std::string& model) const REQUIRES(mutex_);
   void LoadSteps(const std::vector<RepositoryModel>& models, Device& device,
                  const LoadOptions& options) EXCLUDES(mutex_);
+  void LoadModels(const std::vector<const RepositoryModel*>& models, Device& device,
+                  const LoadOptions& options) EXCLUDES(mutex_);
   void AddAbsent(const std::string& name) EXCLUDES(mutex_);
   Entry& PlaceOf(const std::string& name) REQUIRES(mutex_);
   std::vector<ServedModel*> Programs() const REQUIRES(mutex_);

@@ -80,6 +80,7 @@ void City::Open() {
   options.scheduler = SchedulerTexts()[script_.scheduler];
   options.device.open = [this] { return devices_.Open(); };
   options.profile.runs = 1;
+  options.load_threads = 1;  // the same run on every machine
   options.engine = "none";
   options.engine_host = testing::HostOf(engine_);
   auto core = OpenServer(options, script_.devices);

@@ -43,7 +43,7 @@ class LaunchTableTest : public ::testing::Test {
     std::string text;
     const std::size_t count = table_.events().Pop(events);
     for (std::size_t i = 0; i < count; ++i) {
-      constexpr const char* kNames[] = {"placed", "complete", "retired", "lost"};
+      constexpr const char* kNames[] = {"placed", "progress", "complete", "retired", "lost"};
       if (i > 0) text += ' ';
       text += kNames[static_cast<int>(events[i].kind)] + std::to_string(Raw(events[i].launch));
     }

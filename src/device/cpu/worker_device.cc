@@ -51,7 +51,7 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.share_granule = 1;
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
-  info_.tells_blocks = true;
+  info_.tells_blocks = !options.all_background;
 }
 
 WorkerDevice::~WorkerDevice() {

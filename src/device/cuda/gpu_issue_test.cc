@@ -166,6 +166,39 @@ TEST(GpuIssue, RealTimeStreamsHaveAHigherPriorityThanBestEffortOnes) {
   EXPECT_GT(priority.at(stream_of(3)), 0u);
 }
 
+// Attention: three products of one input, and their join. If the stream has places for them all,
+// the host has nothing to do between them.
+TEST(GpuIssue, AForkAndItsJoinAreInTheStreamOfWhatIsBeforeThem) {
+  CudaDeviceOptions options = fake::FakeOptions();
+  options.depth = 6;
+  const auto device = Open(EmulatedSettings(1), options);
+  Session session(*device);
+  const KernelHandle gate_kernel = session.LoadGate();
+  const KernelHandle count = session.Load(CountBody);
+  GateArgs gate;
+  CountArgs args;
+  Record before(1), normal(1), query(1), key(1), value(1), join(1);
+  const std::vector<Dep> on_before = {before.AllDone()}, on_normal = {normal.AllDone()};
+  const std::vector<Dep> on_three = {query.AllDone(), key.AllDone(), value.AllDone()};
+  OpenFake().TakeLog();
+  session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = before.get()});
+  const auto submit = [&](Record& record, const std::vector<Dep>& deps) {
+    session.Submit(Launch{.kernel = count, .args = &args, .progress = record.get(), .deps = deps});
+  };
+  submit(normal, on_before);
+  for (Record* const record : {&query, &key, &value}) submit(*record, on_normal);
+  submit(join, on_three);
+  session.Await([&] { return gate.waiting.load() == 1; });
+  const std::vector<Call> launches = Named(OpenFake().TakeLog(), "cuLaunchKernel");
+  ASSERT_EQ(launches.size(), 6u);
+  for (const Call& launch : launches) EXPECT_EQ(launch.stream, launches[0].stream);
+  EXPECT_EQ(ParamsOf(launches[5]).dep_count, 3u) << "a product may leave without a result";
+  gate.open.store(true);
+  session.AwaitAllRetired();
+  EXPECT_EQ(args.runs.load(), 5);
+  EXPECT_TRUE(Named(OpenFake().TakeLog(), "cuLaunchKernel").empty());
+}
+
 TEST(GpuIssue, AtMostDepthKernelsOfAChainAreInAStream) {
   CudaDeviceOptions options = fake::FakeOptions();
   options.depth = 3;

@@ -172,8 +172,10 @@ TEST(CudaConv, ChoosesTilesThatFillTheGpu) {
     const auto at = [&](BodyId fp32, BodyId bf16) { return math == Math::kFp32 ? fp32 : bf16; };
     EXPECT_EQ(made(Gemm(8192, 4096, 4096)).product.body,
               at(BodyId::kConv128x128Fp32, BodyId::kConv128x128Bf16));
+    EXPECT_EQ(made(Gemm(1024, 3072, 768)).product.body,
+              at(BodyId::kConv64x64Fp32, BodyId::kConv128x128Bf16));
     EXPECT_EQ(made(Gemm(1024, 768, 768)).product.body,
-              at(BodyId::kConv64x64Fp32, BodyId::kConv64x64Bf16));
+              at(BodyId::kConv32x32Fp32, BodyId::kConv64x64Bf16));
     const CudaConv narrow = made(Gemm(128, 768, 768));
     EXPECT_EQ(narrow.product.body, at(BodyId::kConv32x32Fp32, BodyId::kConv32x32Bf16));
     EXPECT_FALSE(narrow.sum) << "a second kernel costs more than it saves";

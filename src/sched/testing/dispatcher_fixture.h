@@ -37,10 +37,7 @@ struct Request final : JobClient {
     result = result_in;
     if (order != nullptr) order->push_back(name);
   }
-  void AlmostFinished() override {
-    EXPECT_EQ(finished, 0);
-    ++almost;
-  }
+  void AlmostFinished() override { ++almost; }
   float x[4] = {1, 2, 3, 4};
   float y[4] = {};
   const void* inputs[1] = {x};

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/log.h"
 #include "base/text.h"
 
@@ -9,6 +11,12 @@ namespace lagoon {
 namespace {
 
 constexpr const char* kVerbose = "log_verbose_level";
+constexpr std::uint64_t kMostVerbose = UINT32_MAX;  // Triton's type
+
+constexpr std::pair<const char*, spdlog::level::level_enum> kSwitches[] = {
+    {"log_info", spdlog::level::info},
+    {"log_warning", spdlog::level::warn},
+    {"log_error", spdlog::level::err}};
 
 std::string ShownValue(const LogValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return Quoted(*text);
@@ -55,9 +63,21 @@ Status ChangeLogSettings(const LogSettings& changes) {
                   fmt::format("log setting '{}' is {} and cannot be {}", name,
                               ShownValue(setting->second), ShownValue(value)));
     }
+    if (name == kVerbose && std::get<std::uint64_t>(value) > kMostVerbose) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("log setting '{}' takes 0 to {}, not {}", kVerbose, kMostVerbose,
+                              std::get<std::uint64_t>(value)));
+    }
     setting->second = value;
   }
-  spdlog::set_level(LevelOf(settings));
+  const spdlog::level::level_enum level = LevelOf(settings);
+  for (const auto& [name, of_name] : kSwitches) {
+    const auto asked = changes.find(name);
+    if (asked == changes.end() || std::get<bool>(asked->second) || of_name < level) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("log setting '{}' cannot be off while a less severe one is on", name));
+  }
+  spdlog::set_level(level);
   return {};
 }
 

@@ -20,7 +20,8 @@ using LogSettings = std::map<std::string, LogValue>;
 LogSettings ReadLogSettings();
 /// Sets the level of the log. One level stands for Triton's switches: what is on has all that is
 /// more severe on, and any verbose level is debug's. kInvalidArgument for a setting or a value that
-/// there is not; then nothing is changed. Any thread.
+/// there is not, and for a switch that is to be off below one that is on; then nothing is changed.
+/// Any thread.
 Status ChangeLogSettings(const LogSettings& changes);
 
 using TraceSettings = std::map<std::string, std::vector<std::string>>;

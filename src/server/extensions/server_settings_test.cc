@@ -45,6 +45,10 @@ TEST_F(Settings, AWrongLogSettingChangesNothing) {
   for (const LogSettings& wrong : {LogSettings{{"log_info", false}, {"log_loud", true}},
                                    {{"log_info", std::uint64_t{0}}},
                                    {{"log_verbose_level", true}},
+                                   {{"log_verbose_level", std::uint64_t{1} << 40}},
+                                   {{"log_warning", false}},
+                                   {{"log_info", false}, {"log_error", false}},
+                                   {{"log_info", false}, {"log_verbose_level", std::uint64_t{1}}},
                                    {{"log_file", "/etc/passwd"}},
                                    {{"log_format", "ISO8601"}},
                                    {{std::string(100'000, 'n'), true}}}) {

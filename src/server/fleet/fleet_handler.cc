@@ -94,7 +94,7 @@ void FleetHandler::HandleRepository(const Route& route, const HttpRequest& reque
 
 /// The answer to a change comes when the change is made, from a thread of the core.
 void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& reply,
-                          Result<LoadOverride> with) {
+                          Result<ChangeWords> with) {
   if (!with) return reply->Send(HttpResponse::Failure(with.error()));
   const bool load = route.kind == Route::Kind::kRepositoryLoad;
   RepositoryControl* const repository = core_.repository();
@@ -114,7 +114,7 @@ void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& 
     hold.reset();  // this thread has left the pool's code
   };
   if (load) return repository->LoadModel(route.model, *std::move(with), done);
-  repository->UnloadModel(route.model, done);
+  UnloadModel(core_, route.model, with->with_steps, done);
 }
 
 }  // namespace lagoon

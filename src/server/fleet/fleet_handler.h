@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "server/fleet/repository.h"
 #include "server/http/http_message.h"
 #include "server/http/json_lane.h"
 #include "server/route.h"
@@ -42,7 +43,7 @@ class FleetHandler {
   void HandleRepository(const Route& route, const HttpRequest& request,
                         const std::shared_ptr<HttpReply>& reply);
   void Change(const Route& route, const std::shared_ptr<HttpReply>& reply,
-              Result<LoadOverride> with);
+              Result<ChangeWords> with);
 
   Inference& core_;
   IoPool& pool_;

@@ -145,14 +145,19 @@ Result<std::string> FromBase64(std::string_view text) {
               fmt::format("is not base64: wrong at character {} of {}", read, text.size()));
 }
 
-Result<LoadOverride> ParseRepositoryBody(std::string_view body) {
-  LoadOverride with;
+Result<ChangeWords> ParseRepositoryBody(std::string_view body) {
+  ChangeWords with;
   LAGOON_ASSIGN_OR_RETURN(const Json json, ParseObject(body, "a JSON object, or empty"));
   if (!json.contains("parameters") || !json["parameters"].is_object()) return with;
   for (const auto& [key, value] : json["parameters"].items()) {
     const bool file = key.starts_with(kFileParameter);
     if (!file && key != kConfigParameter) {
-      LAGOON_RETURN_IF_ERROR(CheckRepositoryParameter(key));
+      if (key != kStepsParameter) return tl::unexpected<Error>(UnknownParameter(key));
+      if (!value.is_boolean()) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("parameter {} must be true or false", Quoted(key)));
+      }
+      with.with_steps = value.get<bool>();
       continue;
     }
     if (!value.is_string()) {

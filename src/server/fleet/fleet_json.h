@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "server/fleet/repository.h"
 #include "serving/core/fleet_control.h"
 #include "serving/core/models.h"
 #include "serving/core/repository_control.h"
@@ -32,7 +33,7 @@ Result<bool> ParseIndexJson(std::string_view body);
 /// What the body of a load gives in place of what the repository has. The body, of an unload too,
 /// is empty or a JSON object. kInvalidArgument: the config is no string, or a file is not base64.
 /// kUnimplemented: other parameters.
-Result<LoadOverride> ParseRepositoryBody(std::string_view body);
+Result<ChangeWords> ParseRepositoryBody(std::string_view body);
 
 /// The bytes of `text`, with the padding that makes its length a multiple of 4. kInvalidArgument.
 Result<std::string> FromBase64(std::string_view text);

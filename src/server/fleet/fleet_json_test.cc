@@ -32,6 +32,7 @@ TEST(ParseRepositoryBody, ReadsWhatALoadGives) {
       R"({"parameters":{"config":"{}","file:1/model.onnx":"TWFu","unload_dependents":true}})");
   ASSERT_TRUE(with) << with.error().message;
   EXPECT_EQ(with->config, "{}");
+  EXPECT_TRUE(with->with_steps);
   EXPECT_THAT(with->files, ElementsAre(Pair("1/model.onnx", "Man")));
   for (const char* none : {"", "{}", R"({"parameters":null})", R"({"parameters":{}})"}) {
     EXPECT_TRUE(ParseRepositoryBody(none)->empty()) << none;
@@ -46,6 +47,7 @@ TEST(ParseRepositoryBody, NamesWhatIsWrong) {
                {R"({"config":1})", "'config'"},
                {R"({"file:1/model.onnx":7})", "'file:1/model.onnx'"},
                {R"({"file:1/model.onnx":"?"})", "parameter 'file:1/model.onnx': is not base64"},
+               {R"({"unload_dependents":1})", "must be true or false"},
                {R"({"reload":true})", "'reload'"}};
   for (const auto& [parameters, says] : cases) {
     const auto with = ParseRepositoryBody(std::string(R"({"parameters":)") + parameters + "}");

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/folders.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "serving/config/model_config.pb.h"
 
 namespace lagoon {
 
@@ -51,12 +53,54 @@ Status ForClients(bool load, const std::string& model, const Status& changed) {
   return Annotate(what, {error.code, refused ? WithoutFolders(error.message) : error.message});
 }
 
-Status CheckRepositoryParameter(std::string_view name) {
-  // The models that an ensemble or a job program runs stay.
-  if (name == "unload_dependents") return {};
-  return Fail(ErrorCode::kUnimplemented,
-              fmt::format("parameter {} is not supported; a load takes 'config' and 'file:PATH'",
-                          Quoted(name)));
+Error UnknownParameter(std::string_view name) {
+  return {ErrorCode::kUnimplemented,
+          fmt::format("parameter {} is not supported; a load takes 'config' and 'file:PATH', an "
+                      "unload 'unload_dependents'",
+                      Quoted(name))};
+}
+
+namespace {
+
+std::set<std::string> StepsOf(const Inference& core, const std::string& model) {
+  std::set<std::string> steps;
+  const Result<inference::ModelConfig> config = core.Config(model, "");
+  if (!config) return steps;
+  for (const auto& step : config->ensemble_scheduling().step()) steps.insert(step.model_name());
+  return steps;
+}
+
+/// Unloads the models one after the other, from the last one of `names` on.
+void UnloadSteps(RepositoryControl& repository, std::vector<std::string> names,
+                 std::function<void(Status)> done) {
+  if (names.empty()) return done({});
+  const std::string name = names.back();
+  names.pop_back();
+  repository.UnloadModel(name, [&repository, names = std::move(names),
+                                done = std::move(done)](const Status& unloaded) {
+    if (!unloaded) spdlog::info("unload_dependents: {}", unloaded.error().message);
+    UnloadSteps(repository, names, done);
+  });
+}
+
+}  // namespace
+
+void UnloadModel(Inference& core, const std::string& model, bool with_steps,
+                 std::function<void(Status)> done) {
+  RepositoryControl& repository = *core.repository();
+  std::set<std::string> steps;
+  if (with_steps) steps = StepsOf(core, model);
+  if (steps.empty()) return repository.UnloadModel(model, std::move(done));
+  for (const ModelStatus& other : core.Models()) {
+    if (other.state != ModelState::kReady || other.name == model) continue;
+    for (const std::string& step : StepsOf(core, other.name)) steps.erase(step);
+  }
+  repository.UnloadModel(model,
+                         [&repository, names = std::vector<std::string>(steps.begin(), steps.end()),
+                          done = std::move(done)](const Status& unloaded) {
+                           if (!unloaded) return done(unloaded);
+                           UnloadSteps(repository, names, done);
+                         });
 }
 
 }  // namespace lagoon

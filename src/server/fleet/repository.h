@@ -2,12 +2,14 @@
 
 // Triton's model repository extension, as far as HTTP and gRPC share it.
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serving/core/inference.h"
+#include "serving/core/repository_control.h"
 
 namespace lagoon {
 
@@ -29,12 +31,23 @@ std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, 
 /// logged as it is. To unload what is not loaded is no error.
 Status ForClients(bool load, const std::string& model, const Status& changed);
 
-/// A parameter of a load or an unload that is not part of a LoadOverride: kUnimplemented for one
-/// that Lagoon does not have.
-Status CheckRepositoryParameter(std::string_view name);
-
-/// The parameters of a LoadOverride: a config, and files, each with its path behind the prefix.
+/// The parameters of a load or an unload: a config, and files, each with its path behind the
+/// prefix; and a flag.
 inline constexpr std::string_view kConfigParameter = "config";
 inline constexpr std::string_view kFileParameter = "file:";
+inline constexpr std::string_view kStepsParameter = "unload_dependents";
+
+struct ChangeWords : LoadOverride {
+  bool with_steps = false;  // kStepsParameter
+};
+
+/// kUnimplemented: no parameter of the three has this name.
+Error UnknownParameter(std::string_view name);
+
+/// RepositoryControl::UnloadModel() of `core`, which has such a facet. `with_steps`: then also of
+/// the models that the steps of this ensemble run, unless another ensemble that is served runs
+/// them, or a job program; an error of such a model is only logged.
+void UnloadModel(Inference& core, const std::string& model, bool with_steps,
+                 std::function<void(Status)> done);
 
 }  // namespace lagoon

@@ -38,12 +38,17 @@ using RepositoryParameters =
     google::protobuf::Map<std::string, inference::ModelRepositoryParameter>;
 
 // As ParseRepositoryBody() of HTTP.
-Result<LoadOverride> OverrideOf(const RepositoryParameters& parameters) {
-  LoadOverride with;
+Result<ChangeWords> WordsOf(const RepositoryParameters& parameters) {
+  ChangeWords with;
   for (const auto& [name, value] : parameters) {
     const bool file = name.starts_with(kFileParameter);
-    if (!file && name != kConfigParameter) {
-      LAGOON_RETURN_IF_ERROR(CheckRepositoryParameter(name));
+    if (name == kStepsParameter && value.has_bool_param()) {
+      with.with_steps = value.bool_param();
+    } else if (name == kStepsParameter) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("parameter {} must be a bool_param", Quoted(name)));
+    } else if (!file && name != kConfigParameter) {
+      return tl::unexpected<Error>(UnknownParameter(name));
     } else if (file ? !value.has_bytes_param() : !value.has_string_param()) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("parameter {} must be {}", Quoted(name),
@@ -182,7 +187,7 @@ grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& r
   if (!options_.admin) {
     return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
   }
-  lagoon::Result<LoadOverride> with = OverrideOf(request.parameters());
+  lagoon::Result<ChangeWords> with = WordsOf(request.parameters());
   if (!with) return Answer(context, GrpcStatus(with.error()));
   RepositoryControl* const repository = core_.repository();
   if (repository == nullptr) {
@@ -197,7 +202,7 @@ grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& r
   if (load) {
     repository->LoadModel(request.model_name(), *std::move(with), std::move(done));
   } else {
-    repository->UnloadModel(request.model_name(), std::move(done));
+    UnloadModel(core_, request.model_name(), with->with_steps, std::move(done));
   }
   return reactor;
 }

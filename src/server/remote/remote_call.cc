@@ -100,7 +100,7 @@ void RemoteCore::Call::OnEnd(LinkEnd end) {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }
   {
-    const LentThread lent;
+    const LentThread lending;
     callback_(std::move(answer), lost);
   }
   callback_ = nullptr;

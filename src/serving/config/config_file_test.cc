@@ -371,7 +371,7 @@ TEST(Settings, RefusesValuesOutOfRange) {
 
 TEST(Settings, RefusesOtherPlatformsAndBackends) {
   EXPECT_THAT(ErrorOf("platform: \"tensorrt_plan\"").message, HasSubstr("'tensorrt_plan'"));
-  EXPECT_THAT(ErrorOf("backend: \"python\"").message, HasSubstr("'python'"));
+  EXPECT_THAT(ErrorOf("backend: \"tensorflow\"").message, HasSubstr("'tensorflow'"));
   EXPECT_FALSE(Parse("platform: \"lagoon_job\"").has_value());  // not for an ONNX file
 }
 

@@ -11,15 +11,43 @@
 namespace lagoon {
 namespace {
 
+// Refuses settings that mean nothing to a program in Python.
+Status CheckPython(const ModelSettings& settings) {
+  const auto refuse = [](std::string_view what) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a model whose backend is '{}' does not take {}", kPythonBackend, what));
+  };
+  if (settings.sequences) return refuse("sequence_batching");
+  if (settings.parts || settings.precision != Precision::kFp32 ||
+      settings.restart != Restart::kByClaims || !settings.dimensions.empty() ||
+      !settings.shapes.empty() || !settings.buckets.empty()) {
+    return refuse(
+        "lagoon.parts, lagoon.dimension.NAME, lagoon.shapes, lagoon.buckets.NAME, lagoon.restart "
+        "or precision: nothing is compiled");
+  }
+  if (settings.share.any() || settings.share.weight || settings.batching.limit.slo.count() > 0) {
+    return refuse("lagoon.share, lagoon.weight or lagoon.slo_ms: it runs beside the device");
+  }
+  if (settings.batching.keep_order && settings.instances > 1) {
+    return refuse("preserve_ordering with an instance_group.count above 1");
+  }
+  if (!settings.models.empty() || !settings.parameters.empty()) {
+    return refuse("lagoon.model.ROLE or job.NAME: it calls models by their names");
+  }
+  return {};
+}
+
 // Refuses settings that only programs may have in other models, and settings that programs must not
 // have.
 Status CheckProgram(const inference::ModelConfig& config, const ModelSettings& settings) {
+  if (settings.python) return CheckPython(settings);
   if (!settings.program) {
     if (settings.decoupled) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("model_transaction_policy.decoupled: only a job program, whose "
-                              "backend is '{}', has any number of answers",
-                              kProgramBackend));
+                              "backend is '{}' or '{}', has any number of answers",
+                              kProgramBackend, kPythonBackend));
     }
     if (settings.models.empty() && settings.parameters.empty()) return {};
     return Fail(ErrorCode::kInvalidArgument,
@@ -62,7 +90,11 @@ Status ReadParameters(const inference::ModelConfig& config, ModelSettings& setti
   for (const auto& [key, value] : ordered) {
     if (IsForLagoon(key)) {
       LAGOON_RETURN_IF_ERROR(ReadParameter(key, value, settings));
-    } else {
+    } else if (settings.python && key == "EXECUTION_ENV_PATH") {
+      return Fail(ErrorCode::kUnimplemented,
+                  "parameter 'EXECUTION_ENV_PATH' is not implemented: --python names the "
+                  "interpreter of all models, and with it their packages");
+    } else if (!settings.python) {  // else it is the program's
       warnings.push_back(fmt::format("parameter '{}' is not Lagoon's and has no effect", key));
     }
   }
@@ -74,19 +106,20 @@ Status CheckBackend(const inference::ModelConfig& config) {
   // configuration that a client has read back can be used again.
   const std::string& backend = config.backend();
   if (!backend.empty() && backend != "onnxruntime" && backend != "lagoon" &&
-      backend != kProgramBackend) {
+      backend != kProgramBackend && backend != kPythonBackend) {
     return Fail(ErrorCode::kUnimplemented,
-                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime', 'lagoon' and '{}'",
-                            backend, kProgramBackend));
+                fmt::format("backend is '{}'; Lagoon serves 'onnxruntime', 'lagoon', '{}' and '{}'",
+                            backend, kPythonBackend, kProgramBackend));
   }
   const std::string& platform = config.platform();
-  const bool of_program = platform == kProgramBackend && backend == kProgramBackend;
+  const bool of_program =
+      platform == backend && (backend == kProgramBackend || backend == kPythonBackend);
   if (!platform.empty() && platform != "onnxruntime_onnx" && platform != "lagoon_plan" &&
       !of_program) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("platform is '{}'; Lagoon serves 'onnxruntime_onnx', 'lagoon_plan' and "
-                            "'{}', and with backend '{}' also '{}'",
-                            platform, kEnsemblePlatform, kProgramBackend, kProgramBackend));
+                            "'{}', and with backend '{}' or '{}' also that name",
+                            platform, kEnsemblePlatform, kPythonBackend, kProgramBackend));
   }
   return {};
 }
@@ -150,6 +183,8 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
   LAGOON_ASSIGN_OR_RETURN(settings.ensemble, ReadEnsemble(config));
   if (!settings.ensemble) LAGOON_RETURN_IF_ERROR(CheckBackend(config));
   settings.program = config.backend() == kProgramBackend;
+  settings.python = !settings.ensemble && config.backend() == kPythonBackend;
+  if (settings.python) settings.filename = "model.py";
   settings.decoupled = config.model_transaction_policy().decoupled();
   if (settings.program) {
     settings.filename = "job.so";

@@ -26,6 +26,8 @@ namespace lagoon {
 inline constexpr std::uint32_t kMaxInstances = 64;
 /// The backend of models that are job programs (docs/guide/jobs.md).
 inline constexpr std::string_view kProgramBackend = "lagoon_job";
+/// The backend of models that are programs in Python, as Triton names it.
+inline constexpr std::string_view kPythonBackend = "python";
 /// Coroutines of a job program that run at once, unless instance_group gives another number.
 inline constexpr std::uint32_t kDefaultCoroutines = 16;
 inline constexpr std::size_t kDefaultQueueSize = 64;
@@ -62,8 +64,11 @@ struct ModelSettings {
   std::optional<std::uint32_t> parts;
   std::string filename = "model.onnx";  // default_model_filename, in the version's folder
   bool program = false;                 // a job program: backend kProgramBackend
-  bool decoupled = false;               // any number of answers; programs only
-  Nanoseconds max_unread = std::chrono::seconds(10);  // lagoon.max_unread_ms; programs only
+  bool python = false;                  // a program in Python: backend kPythonBackend
+  Nanoseconds python_timeout = std::chrono::minutes(5);  // lagoon.python_timeout_ms
+  Nanoseconds python_start = std::chrono::minutes(10);   // lagoon.python_start_ms
+  bool decoupled = false;  // any number of answers; programs only, in C++ or Python
+  Nanoseconds max_unread = std::chrono::seconds(10);  // lagoon.max_unread_ms; the same
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
   std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
 };

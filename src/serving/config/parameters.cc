@@ -43,6 +43,14 @@ std::optional<Number> NumberWithin(Text text, Number least, Number most) {
   return within ? value : std::nullopt;
 }
 
+/// Reads a time above 0 and up to a day. False: it is none.
+bool ReadMilliseconds(Text text, Nanoseconds& to) {
+  const auto ms = NumberWithin<double>(text, 0, kMostDeadlineMs);
+  if (!ms || *ms == 0) return false;
+  to = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
+  return true;
+}
+
 /// Reads "x=1x3x320x320 mask=1x320; x=1x3x640x640 mask=1x640": sets of shapes by input.
 std::optional<std::vector<std::map<std::string, Dims>>> ParseShapes(Text text) {
   std::vector<std::map<std::string, Dims>> sets;
@@ -85,10 +93,7 @@ Rows QueueRows() {
       {"lagoon.deadline_ms", "", "milliseconds above 0, at most a day", "none",
        "deadline of a request that has no `timeout`",
        [](Text, Text value, ModelSettings& settings) {
-         const auto ms = NumberWithin<double>(value, 0, kMostDeadlineMs);
-         if (!ms || *ms == 0) return false;
-         settings.deadline = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
-         return true;
+         return ReadMilliseconds(value, settings.deadline);
        }},
       {"lagoon.overflow", "", "'reject' or 'newest_wins'", "reject",
        "what a full queue does: refuses the new request, or gives up its oldest one",
@@ -251,10 +256,17 @@ Rows ProgramRows() {
        "a request of a decoupled model ends when its client reads none of eight answers for so "
        "long",
        [](Text, Text value, ModelSettings& settings) {
-         const auto ms = NumberWithin<double>(value, 0, kMostDeadlineMs);
-         if (!ms || *ms == 0) return false;
-         settings.max_unread = Nanoseconds(std::max(std::llround(*ms * 1e6), 1ll));
-         return true;
+         return ReadMilliseconds(value, settings.max_unread);
+       }},
+      {"lagoon.python_timeout_ms", "", "milliseconds above 0, at most a day", "300000",
+       "of a model of Python: an execution that takes longer ends the program, which starts again",
+       [](Text, Text value, ModelSettings& settings) {
+         return ReadMilliseconds(value, settings.python_timeout);
+       }},
+      {"lagoon.python_start_ms", "", "milliseconds above 0, at most a day", "600000",
+       "of a model of Python: the longest time until `initialize` has returned",
+       [](Text, Text value, ModelSettings& settings) {
+         return ReadMilliseconds(value, settings.python_start);
        }},
       {"job.", "NAME", "any text", "", "of a job program: a parameter of its own",
        [](Text rest, Text value, ModelSettings& settings) {

@@ -67,14 +67,12 @@ Status ReadId(const Proto::Control& proto, const std::string& place, SequenceCon
       control.type = DataType::kInt32;
       return {};
     case inference::TYPE_STRING:
-      return Fail(ErrorCode::kUnimplemented,
-                  fmt::format("sequence_batching.{} has data_type TYPE_STRING; an id for the model "
-                              "must be a number",
-                              place));
+      control.type = DataType::kString;
+      return {};
     default:
       return Wrong(
           fmt::format("{} has data_type {}; an id takes TYPE_UINT64, TYPE_INT64, "
-                      "TYPE_UINT32 or TYPE_INT32",
+                      "TYPE_UINT32, TYPE_INT32 or TYPE_STRING",
                       place, inference::DataType_Name(proto.data_type())));
   }
 }

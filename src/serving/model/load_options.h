@@ -10,6 +10,7 @@
 #include "engine/engine_host.h"
 #include "program/open_device.h"
 #include "program/profile/profile_file.h"
+#include "serving/python/job.h"
 
 namespace lagoon {
 
@@ -26,7 +27,9 @@ struct LoadOptions {
   /// measurement, a check) runs on one that this opens, which is like the device of the load and is
   /// closed again. Its errors fail the load.
   std::function<Result<ComputeDevice>()> open_idle = {};
-  Nanoseconds max_wait{0};  // CoreOptions::max_wait
+  Nanoseconds max_wait{0};    // CoreOptions::max_wait
+  unsigned threads = 0;       // CoreOptions::load_threads
+  PythonOptions python = {};  // of models of Python
 };
 
 }  // namespace lagoon

@@ -47,6 +47,13 @@ Result<ConfigFile> ReadOverride(const std::string& model, const LoadOverride& wi
   }
   Result<ConfigFile> file = ParseJsonConfig(with.config, model);
   if (!file) return Annotate(fmt::format("model {}", Quoted(model)), std::move(file).error());
+  if (file->settings.python && !with.files.empty()) {
+    return Fail(
+        ErrorCode::kUnimplemented,
+        fmt::format("model {}: the config is one of a model of Python, whose files only the "
+                    "repository may have",
+                    Quoted(model)));
+  }
   if (file->settings.program) {
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("model {}: the config is one of a job program, which only the "

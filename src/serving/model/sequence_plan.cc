@@ -105,7 +105,13 @@ Result<SequencePlan::State> PlanState(const SequenceState& state, const std::str
 
 }  // namespace
 
-Status BindSequence(const SequencePlan& plan, const Signature& signature, RequestBinding& binding) {
+Status BindSequence(const SequencePlan& plan, const Signature& signature, const SequencePart& part,
+                    RequestBinding& binding) {
+  if (part.text.size() > kMostIdBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("sequence_id {} has {} bytes; it takes at most {}", Quoted(part.text),
+                            part.text.size(), kMostIdBytes));
+  }
   for (std::size_t i = 0; i < signature.inputs.size() && signature.max_batch > 0; ++i) {
     if (signature.hidden_inputs[i] || binding.dims[i].front() == 1) continue;
     return Fail(ErrorCode::kInvalidArgument,

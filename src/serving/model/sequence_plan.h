@@ -15,6 +15,8 @@
 
 namespace lagoon {
 
+inline constexpr std::size_t kMostIdBytes = 128;  // of a sequence, as in Triton
+
 struct SequencePlan {
   /// An input with one element, for each row one.
   struct Control {
@@ -33,8 +35,9 @@ struct SequencePlan {
 };
 
 /// Adds the plan's tensors to those of a request; the values of inputs come when it runs.
-/// kInvalidArgument: the request has more than one row.
-Status BindSequence(const SequencePlan& plan, const Signature& signature, RequestBinding& binding);
+/// kInvalidArgument: the request has more than one row, or the id has more than kMostIdBytes.
+Status BindSequence(const SequencePlan& plan, const Signature& signature, const SequencePart& part,
+                    RequestBinding& binding);
 
 /// `folder`: the model's, whose folder initial_state has the files of initial states.
 /// kInvalidArgument names a tensor that the model does not have, or not so.

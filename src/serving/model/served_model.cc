@@ -16,11 +16,13 @@
 #include "program/split/apply_parts.h"
 #include "serving/batch/wanted_rows.h"
 #include "serving/model/labels.h"
+#include "serving/model/python_config.h"
 
 namespace lagoon {
 namespace {
 
 constexpr std::uint64_t kLowestRealTimePriority = 1;
+constexpr std::size_t kMostInputsNamed = 4;  // in a line of a log or a table
 
 /// The interface of a served model says the number of dims of each input.
 Status CheckRanks(const OnnxModel& model) {
@@ -50,6 +52,14 @@ ServedModel::ServedModel(ModelSource source, Nanoseconds max_wait)
 
 Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Device& device,
                                                        const LoadOptions& options) {
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ServedModel> model,
+                          Prepare(std::move(source), device, options));
+  LAGOON_RETURN_IF_ERROR(model->Finish(device, options));
+  return model;
+}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::Prepare(ModelSource source, Device& device,
+                                                          const LoadOptions& options) {
   std::unique_ptr<ServedModel> model(new ServedModel(std::move(source), options.max_wait));
   if (model->is_program() && !device.info().memory_on_host) {
     return Fail(ErrorCode::kUnimplemented,
@@ -58,16 +68,25 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Load(ModelSource source, Devic
   }
   if (model->is_ensemble()) {
     LAGOON_RETURN_IF_ERROR(model->LoadEnsemble());
-  } else {
-    LAGOON_RETURN_IF_ERROR(model->is_program() ? model->LoadProgram()
-                                               : model->Compile(device, options));
+  } else if (model->is_python()) {
+    LAGOON_RETURN_IF_ERROR(model->LoadPython(options.python));
+  } else if (model->is_compiled()) {
+    LAGOON_RETURN_IF_ERROR(model->Compile(device, options));
   }
   return model;
 }
 
+/// A library is tried in a child of this process, which begins with one thread's view of all locks:
+/// not while others compile.
+Status ServedModel::Finish(Device& device, const LoadOptions& options) {
+  if (is_program()) return LoadProgram();
+  return is_compiled() ? Measure(device, options) : Status{};
+}
+
 Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   const bool idle = load.open_idle == nullptr;
-  const ModelSource source = idle ? ModelSource() : source_;  // as it is before it is completed
+  prepared_ = std::make_unique<Prepared>();
+  if (!idle) prepared_->source = source_;
   ConfigFile& file = source_.file;
   CompileOptions options;
   options.model = name();
@@ -90,13 +109,12 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   LAGOON_RETURN_IF_ERROR(CheckRanks(plans_->model()));
   OpenEngine();
   LAGOON_ASSIGN_OR_RETURN(buckets_, Buckets::Find(plans_->model(), file.settings.buckets));
-  LAGOON_ASSIGN_OR_RETURN(Drafts drafts, CompileAtLoad());
-  LAGOON_RETURN_IF_ERROR(PrepareBuckets(drafts, device, idle));
+  LAGOON_ASSIGN_OR_RETURN(prepared_->drafts, CompileAtLoad());
   std::vector<TensorSpec> inputs;
   for (const DeclaredTensor& input : plans_->model().inputs()) {
     inputs.push_back({input.name, input.type, input.dims});
   }
-  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(drafts));
+  LAGOON_ASSIGN_OR_RETURN(std::vector<TensorSpec> outputs, OutputSpecs(prepared_->drafts));
   LAGOON_ASSIGN_OR_RETURN(
       signature_, CompleteConfig(std::move(inputs), std::move(outputs), file.config, warnings_));
   LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, file.config, signature_));
@@ -104,8 +122,15 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
     LAGOON_ASSIGN_OR_RETURN(sequence_,
                             PlanSequences(*settings().sequences, source_.folder, signature_));
   }
-  LAGOON_RETURN_IF_ERROR(Profile(drafts, device, load, source));
-  TakePlans(std::move(drafts));
+  return {};
+}
+
+Status ServedModel::Measure(Device& device, const LoadOptions& load) {
+  const bool idle = load.open_idle == nullptr;
+  const std::unique_ptr<Prepared> prepared = std::move(prepared_);
+  LAGOON_RETURN_IF_ERROR(PrepareBuckets(prepared->drafts, device, idle));
+  LAGOON_RETURN_IF_ERROR(Profile(prepared->drafts, device, load, prepared->source));
+  TakePlans(std::move(prepared->drafts));
   if (idle) ProfileParts(device);
   LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
   if (default_ != nullptr)
@@ -233,6 +258,44 @@ Status ServedModel::LoadProgram() {
 Status ServedModel::LoadEnsemble() {
   inference::ModelConfig& config = source_.file.config;
   LAGOON_ASSIGN_OR_RETURN(DeclaredTensors tensors, TensorsOfEnsemble(config));
+  LAGOON_ASSIGN_OR_RETURN(
+      signature_,
+      CompleteConfig(std::move(tensors.inputs), std::move(tensors.outputs), config, warnings_));
+  return ReadLabels(source_.folder, config, signature_);
+}
+
+Status ServedModel::LoadPython(const PythonOptions& options) {
+  inference::ModelConfig& config = source_.file.config;
+  const auto start = [&](std::uint32_t index) -> PythonInstance& {
+    PythonInstance::Options program;
+    program.model = name();
+    program.load = ProgramLoad({name(), version(), source_.folder, source_.path}, config, index);
+    program.load["gives_way"] = settings().job_class == JobClass::kBestEffort;
+    program.start =
+        [interpreter = options.interpreter, title = fmt::format("lagoon {}/{}", name(), version())](
+            OwnedDescriptor socket) { return StartPython(interpreter, title, std::move(socket)); };
+    program.start_limit = settings().python_start;
+    program.limit = settings().python_timeout;
+    program.max_unread = settings().max_unread;
+    program.decoupled = settings().decoupled;
+    program.calls = options.calls;
+    programs_.push_back(std::make_unique<PythonInstance>(std::move(program)));
+    programs_.back()->Start();
+    return *programs_.back();
+  };
+  // The first one says what the config leaves open.
+  LAGOON_ASSIGN_OR_RETURN(const nlohmann::json ready, start(0).AwaitReady());
+  const bool was_decoupled = settings().decoupled;
+  LAGOON_RETURN_IF_ERROR(TakeCompletion(ready, config));
+  std::vector<std::string> known;  // warnings, which the file's reading has given
+  LAGOON_ASSIGN_OR_RETURN(source_.file.settings, ReadSettings(config, known));
+  if (settings().decoupled != was_decoupled) {
+    programs_.clear();
+    LAGOON_RETURN_IF_ERROR(start(0).AwaitReady());
+  }
+  for (std::uint32_t i = 1; i < settings().instances; ++i) start(i);
+  for (const auto& program : programs_) LAGOON_RETURN_IF_ERROR(program->AwaitReady());
+  LAGOON_ASSIGN_OR_RETURN(DeclaredTensors tensors, TensorsOfPython(config));
   LAGOON_ASSIGN_OR_RETURN(
       signature_,
       CompleteConfig(std::move(tensors.inputs), std::move(tensors.outputs), config, warnings_));
@@ -377,7 +440,9 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
     if (!(*model)->is_compiled()) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("{}: '{}' is {}; it takes a compiled model", parameter, model_name,
-                              (*model)->is_program() ? "a job program itself" : "an ensemble"));
+                              (*model)->is_program()  ? "a job program itself"
+                              : (*model)->is_python() ? "a model of Python"
+                                                      : "an ensemble"));
     }
     if (real_time && (*model)->settings().job_class != JobClass::kRealTime) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -477,6 +542,10 @@ std::string ServedModel::StandaloneFor() const {
   std::vector<std::string> words;
   if (plan() == nullptr) return {};
   for (const PlanTensor& input : plan()->inputs) {
+    if (words.size() == kMostInputsNamed) {  // a decoder of texts has two caches for every layer
+      words.push_back(fmt::format("{} more", plan()->inputs.size() - kMostInputsNamed));
+      break;
+    }
     words.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
   }
   if (parts_alone_) words.push_back(fmt::format("{} parts", parts_alone_->parts));
@@ -514,7 +583,7 @@ ModelStatistics ServedModel::Statistics(const Dispatcher& dispatcher) const {
     }
     return statistics;
   }
-  if (is_ensemble()) return statistics;
+  if (!is_compiled()) return statistics;
   statistics.pending = dispatcher.Pending(queue_);
   if (lowered_queue_ != queue_) statistics.pending += dispatcher.Pending(lowered_queue_);
   return statistics;

@@ -28,6 +28,7 @@
 #include "serving/model/signature.h"
 #include "serving/plans/model_plans.h"
 #include "serving/plans/parts_alone.h"
+#include "serving/python/instance.h"
 
 namespace lagoon {
 
@@ -43,23 +44,34 @@ struct ModelSource {
   ConfigFile file;
 };
 
-/// A compiled model, a job program whose coroutines run other models, or an ensemble, which has a
-/// signature and settings only: EnsembleRun runs it. Immutable after AddQueues
-/// or StartProgram, except for the statistics: any thread may use it. Must outlive the dispatcher,
-/// unless RemoveQueues is called before.
+/// A compiled model, a job program whose coroutines run other models, a model of Python with its
+/// programs, or an ensemble, which has a signature and settings only: EnsembleRun runs it.
+/// Immutable after AddQueues or StartProgram, except for the statistics: any thread may use it.
+/// Must outlive the dispatcher, unless RemoveQueues is called before.
 class ServedModel {
  public:
   /// A model: compiles, takes the profile from the store or measures it, and creates the instances.
   /// An ensemble: reads what its config declares; its steps are not looked at (CheckSteps()).
+  /// A model of Python: starts its programs, which load what they need.
   /// A job program: loads its library; kUnimplemented unless the device is a CPU. The device must
   /// be idle, unless LoadOptions::open_idle says otherwise.
   static Result<std::unique_ptr<ServedModel>> Load(ModelSource source, Device& device,
                                                    const LoadOptions& options);
+  /// Load() in two steps. The first one does not run anything on the device, so that several models
+  /// may be prepared at the same time, also while the device is not idle.
+  static Result<std::unique_ptr<ServedModel>> Prepare(ModelSource source, Device& device,
+                                                      const LoadOptions& options);
+  /// The rest, once: what runs on the device.
+  Status Finish(Device& device, const LoadOptions& options);
 
   bool is_program() const { return settings().program; }
   bool is_ensemble() const { return settings().ensemble.has_value(); }
   /// Whether it has plans and queues of its own.
-  bool is_compiled() const { return !is_program() && !is_ensemble(); }
+  bool is_compiled() const { return !is_program() && !is_ensemble() && !is_python(); }
+  /// Python programs answer its requests (PythonQueue), beside the device.
+  bool is_python() const { return settings().python; }
+  /// Those of a model of Python, ready to serve.
+  const std::vector<std::unique_ptr<PythonInstance>>& programs() const { return programs_; }
 
   /// Called once, before the first request, unless this is a program. A real-time model gets a
   /// second queue, for requests that lower their class.
@@ -164,8 +176,15 @@ class ServedModel {
     bool guess = false;                             // of shapes that may be right
   };
 
+  /// Between Prepare() and Finish().
+  struct Prepared {
+    Drafts drafts;
+    ModelSource source;  // as it was before it was completed; empty: not needed
+  };
+
   ServedModel(ModelSource source, Nanoseconds max_wait);
   Status Compile(Device& device, const LoadOptions& load);
+  Status Measure(Device& device, const LoadOptions& load);
   Result<std::vector<std::vector<Dims>>> ShapesAtLoad(const OnnxModel& model) const;
   Result<Drafts> CompileAtLoad();
   Result<Drafts> CompileGuess();
@@ -179,6 +198,7 @@ class ServedModel {
   void ProfileParts(Device& device);
   Status LoadProgram();
   Status LoadEnsemble();
+  Status LoadPython(const PythonOptions& options);
   Result<std::unique_ptr<ProgramHost>> Host(JobClass job_class, Device& device,
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
@@ -200,6 +220,7 @@ class ServedModel {
   std::set<std::string> warned_of_;     // ops that the engine runs
   std::unique_ptr<ModelPlans> plans_;   // null: a program
   Buckets buckets_;
+  std::unique_ptr<Prepared> prepared_;
   std::shared_ptr<ServedPlan> default_;
   std::optional<PartsAlone> parts_alone_;  // nothing: the model has one part, or it is not known
   std::shared_ptr<ServedPlan> first_;      // the plan that the instances were created with
@@ -209,9 +230,10 @@ class ServedModel {
   std::vector<std::unique_ptr<Instance>> lowered_instances_;  // real-time models only
   QueueId queue_{};
   QueueId lowered_queue_{};
-  Nanoseconds max_wait_{0};                    // LoadOptions::max_wait
-  std::vector<QueueId> queues_;                // those that were added
-  std::optional<JobLibrary> library_;          // programs only
+  Nanoseconds max_wait_{0};                                // LoadOptions::max_wait
+  std::vector<QueueId> queues_;                            // those that were added
+  std::vector<std::unique_ptr<PythonInstance>> programs_;  // of Python
+  std::optional<JobLibrary> library_;                      // programs only
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
   mutable StatisticsRecorder recorder_;        // counting changes nothing of the model

@@ -205,10 +205,11 @@ void FillRest(inference::ModelConfig& config) {
     return;
   }
   const bool program = config.backend() == kProgramBackend;
-  config.set_platform(program ? std::string(kProgramBackend) : "lagoon_plan");
-  if (!program) config.set_backend("lagoon");
+  const bool python = config.backend() == kPythonBackend;
+  config.set_platform(program || python ? config.backend() : "lagoon_plan");
+  if (!program && !python) config.set_backend("lagoon");
   if (config.default_model_filename().empty()) {
-    config.set_default_model_filename(program ? "job.so" : "model.onnx");
+    config.set_default_model_filename(program ? "job.so" : python ? "model.py" : "model.onnx");
   }
   if (config.instance_group().empty()) {
     config.add_instance_group()->set_count(program ? kDefaultCoroutines : 1);
@@ -283,6 +284,30 @@ Status AddDeclared(const char* kind, const Tensors& tensors, bool batches,
           fmt::format("{} has a reshape, which an ensemble does not take: the models of its "
                       "steps do",
                       name));
+    }
+    if (batches) dims.insert(dims.begin(), -1);
+    specs.push_back({tensor.name(), *type, std::move(dims)});
+  }
+  return {};
+}
+
+// ---- Models of Python
+
+/// Adds one side of the model, as the program sees it, with the batch in front of the dims.
+template <typename Tensors>
+Status AddOfPython(const char* kind, const Tensors& tensors, bool batches,
+                   std::vector<TensorSpec>& specs) {
+  for (const auto& tensor : tensors) {
+    const auto& shape = tensor.has_reshape() ? tensor.reshape().shape() : tensor.dims();
+    Dims dims(shape.begin(), shape.end());
+    const auto type = std::ranges::find(kTypes, tensor.data_type(), ConfigType);
+    const bool sizes = std::ranges::all_of(dims, [](auto dim) { return dim == -1 || dim > 0; });
+    if (tensor.name().empty() || type == std::end(kTypes) || !sizes) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} {} is {} {}; a tensor of a model of Python has a name, a "
+                              "data_type, and dims that are positive or -1",
+                              kind, Quoted(tensor.name()),
+                              inference::DataType_Name(tensor.data_type()), ToString(dims)));
     }
     if (batches) dims.insert(dims.begin(), -1);
     specs.push_back({tensor.name(), *type, std::move(dims)});
@@ -372,6 +397,19 @@ Result<DeclaredTensors> TensorsOfEnsemble(const inference::ModelConfig& config) 
   const bool batches = config.max_batch_size() > 0;
   LAGOON_RETURN_IF_ERROR(AddDeclared("input", config.input(), batches, tensors.inputs));
   LAGOON_RETURN_IF_ERROR(AddDeclared("output", config.output(), batches, tensors.outputs));
+  return tensors;
+}
+
+Result<DeclaredTensors> TensorsOfPython(const inference::ModelConfig& config) {
+  DeclaredTensors tensors;
+  const bool batches = config.max_batch_size() > 0;
+  LAGOON_RETURN_IF_ERROR(AddOfPython("input", config.input(), batches, tensors.inputs));
+  LAGOON_RETURN_IF_ERROR(AddOfPython("output", config.output(), batches, tensors.outputs));
+  if (tensors.outputs.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a model of Python has the tensors that config.pbtxt or auto_complete_config() "
+                "declares; neither declares an output");
+  }
   return tensors;
 }
 

@@ -66,6 +66,10 @@ Result<DeclaredTensors> TensorsOf(const inference::ModelConfig& config);
 /// and one with a reshape.
 Result<DeclaredTensors> TensorsOfEnsemble(const inference::ModelConfig& config);
 
+/// The same of a model of Python, whose tensors may have a reshape. kInvalidArgument also: there is
+/// no output.
+Result<DeclaredTensors> TensorsOfPython(const inference::ModelConfig& config);
+
 /// Checks what `config` declares against the model's own `inputs` and `outputs` (-1: open). Fills
 /// in what `config` leaves out: afterwards `config` is complete and shows what is served. A size
 /// that only `config` declares holds. Dims [1] of a tensor that is a number in the model are as a

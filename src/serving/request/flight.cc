@@ -195,6 +195,47 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
   return {};
 }
 
+// ---- In a program
+
+InferResponse Flight::AnswerWith(std::vector<OutputTensor> outputs) {
+  InferResponse answer;
+  answer.model = model_.name();
+  answer.version = model_.version();
+  answer.id = response_.id;
+  answer.part = AnswerPart::kMore;
+  answer.outputs = tensors_.TakeSteps(std::move(outputs));
+  return answer;
+}
+
+void Flight::FinishedOutside(const JobResult& result, std::vector<OutputTensor> outputs,
+                             TimePoint taken, const StatisticsRecorder::Batch& batch) {
+  const std::shared_ptr<Flight> self = shared_from_this();
+  CountWait(taken);
+  outside_ = true;
+  if (result.outcome != Outcome::kDone) return Finished(result);
+  in_batch_ = batch;
+  Status ended = WithoutExceptions([&] { return EndOutside(result, outputs); });
+  if (!ended) Refuse(std::move(ended).error());
+}
+
+/// Answers the request. After an error it has not.
+Status Flight::EndOutside(const JobResult& result, std::vector<OutputTensor>& outputs) {
+  if (model_.settings().decoupled) {
+    response_.part = AnswerPart::kEnd;
+  } else {
+    response_.outputs = tensors_.TakeSteps(std::move(outputs));
+  }
+  response_.model = model_.name();
+  response_.version = model_.version();
+  response_.job = result;
+  Record(result);
+  Answer(std::move(response_));
+  Leave();
+  return {};
+}
+
+// ---- Of an ensemble
+
 Status Flight::RunSteps(StepRunner& runner, std::vector<ModelLease> steps) {
   steps_ = std::make_unique<EnsembleRun>(*this, runner, std::move(steps));
   WaitIn(*steps_);
@@ -295,7 +336,7 @@ RequestEnd Flight::EndOf(const JobResult& result) const {
   end.job.error.reset();
   end.waits = waits_;
   end.waits_between = response_.plan_wait_between;
-  if (result.job == JobId{} && !first_part_ && steps_ == nullptr) {
+  if (result.job == JobId{} && !first_part_ && steps_ == nullptr && !outside_) {
     // No job: all of the time was in waiting places.
     end.job.posted = end.job.started = result.finished;
   }
@@ -303,7 +344,7 @@ RequestEnd Flight::EndOf(const JobResult& result) const {
 }
 
 void Flight::Record(const JobResult& result) {
-  CountWait(in_batch_ ? result.posted : result.finished);
+  if (!outside_) CountWait(in_batch_ ? result.posted : result.finished);
   const bool tells = device_.late != nullptr && IsLate(result, request_->deadline);
   if (tells || request_->asked.end != nullptr) {
     const RequestEnd end = EndOf(result);

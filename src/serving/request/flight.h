@@ -126,6 +126,18 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
             std::function<void()> taken) override;
   /// The batch has ended. `batch`: its place in the statistics.
   void Finished(const JobResult& result, const StatisticsRecorder::Batch& batch);
+
+  // ---- In a program (PythonQueue)
+
+  const std::string& id() const { return response_.id; }
+  std::shared_ptr<const Request> KeepRequest() const { return request_; }
+  /// One of the answers of a decoupled model: `outputs` are those that were asked for.
+  InferResponse AnswerWith(std::vector<OutputTensor> outputs);
+  /// The program is done with the request, or the request ends before: answers. `taken`: until then
+  /// the request was in its place. `outputs`: those that were asked for, if that went well.
+  void FinishedOutside(const JobResult& result, std::vector<OutputTensor> outputs, TimePoint taken,
+                       const StatisticsRecorder::Batch& batch);
+
   // ---- Of an ensemble
 
   /// The request waits for those of the steps (EnsembleRun), whose models are leased. After an
@@ -153,6 +165,7 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
 
   const Plan& plan() const { return plan_->loaded->plan; }
   Result<JobId> PostJob();
+  Status EndOutside(const JobResult& result, std::vector<OutputTensor>& outputs);
   Status EndSteps(Result<std::vector<OutputTensor>>& outputs, InferResponse& times);
   Error ErrorOfSteps(Error error) const;
   Status End(const JobResult& job, const std::shared_ptr<Flight>& self);
@@ -182,6 +195,7 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
   RequestWaits waits_;
   TimePoint waits_since_{};
   bool begun_ = false;
+  bool outside_ = false;          // a program has had it
   std::shared_ptr<Flight> self_;  // the job's reference to this request
 
   // Where the request is.

@@ -31,6 +31,13 @@ void Flights::AddStep(Flight& flight) {
   Link(flight);
 }
 
+bool Flights::AddCall(Flight& flight) {
+  const MutexLock lock(mutex_);
+  if (closed_ && (count_ == 0 || ended_.load() || lost_.load())) return false;
+  Link(flight);
+  return true;
+}
+
 void Flights::Link(Flight& flight) {
   const RequestHandle handle{last_handle.fetch_add(1, std::memory_order_relaxed) + 1};
   flight.handle_ = handle;
@@ -88,7 +95,10 @@ void Flights::CancelAll() {
 }
 
 void Flights::EndAll() {
-  ended_.store(true);
+  {
+    const MutexLock lock(mutex_);  // no call is added behind those that are cancelled
+    ended_.store(true);
+  }
   CancelAll();
 }
 

@@ -26,6 +26,9 @@ class Flights {
   bool Add(Flight& flight);
   /// The same for a step of a request that was added before: also after Close().
   void AddStep(Flight& flight);
+  /// The same for a request of a program: after Close() only while requests are in flight, and not
+  /// after EndAll(). Returns false otherwise.
+  bool AddCall(Flight& flight);
   void Remove(Flight& flight);
   /// Null: no such request is in flight.
   std::shared_ptr<Flight> Find(RequestHandle handle);

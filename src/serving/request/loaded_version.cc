@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "serving/request/batcher.h"
 #include "serving/request/plan_maker.h"
+#include "serving/request/python_queue.h"
 #include "serving/request/sequences.h"
 
 namespace lagoon {
@@ -24,6 +25,10 @@ LoadedVersion::~LoadedVersion() = default;
 Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
   dispatcher_ = &dispatcher;
   if (model->is_ensemble()) return {};  // the models of its steps have queues
+  if (model->is_python()) {
+    python = std::make_unique<PythonQueue>(*model);
+    return {};
+  }
   if (Status added = model->AddQueues(dispatcher); !added) {
     const Status removed = model->RemoveQueues(dispatcher);
     LAGOON_CHECK(removed.has_value());  // no job has used the queues
@@ -38,6 +43,7 @@ Status LoadedVersion::Start(Dispatcher& dispatcher, PlanMaker& maker) {
 }
 
 void LoadedVersion::StopBatchers() {
+  python.reset();
   sequences.reset();
   own.reset();
   lowered.reset();

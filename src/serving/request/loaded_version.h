@@ -15,6 +15,7 @@ namespace lagoon {
 
 class Batcher;
 class PlanMaker;
+class PythonQueue;
 class Sequences;
 
 /// InferRequest::priority from which on a request lowers its class.
@@ -25,8 +26,8 @@ struct LoadedVersion final : public SharedModel {
   LoadedVersion(std::unique_ptr<ServedModel> loaded, std::int64_t version);
   ~LoadedVersion() override;
 
-  /// Gives the model its queues, and batchers if requests are joined. Not for a program.
-  /// Nothing for an ensemble. On an error the queues are removed again.
+  /// Gives the model its queues, and batchers if requests are joined. Not for a program. A model of
+  /// Python gets its PythonQueue, an ensemble nothing. On an error the queues are removed again.
   Status Start(Dispatcher& dispatcher, PlanMaker& maker);
   /// The opposite. No request may be left. An error: the device was lost, so that the model must
   /// live as long as the dispatcher.
@@ -50,6 +51,7 @@ struct LoadedVersion final : public SharedModel {
   /// Join requests of the model's own class, and those of a real-time model that lower their class.
   /// Null: not joined. They are destroyed before the model.
   std::unique_ptr<Batcher> own, lowered;
+  std::unique_ptr<PythonQueue> python;   // null: the model is none of Python
   std::unique_ptr<Sequences> sequences;  // null: the model's requests are of none
 
  private:

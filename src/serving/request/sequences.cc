@@ -8,6 +8,7 @@
 #include "base/guard.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "plan/strings.h"
 #include "serving/request/pass.h"
 #include "serving/request/plan_maker.h"
 
@@ -24,6 +25,16 @@ std::size_t PlacesOf(const ServedModel& model) {
   const std::int64_t of_instance = settings.candidates > 0 ? settings.candidates : rows;
   return static_cast<std::size_t>(of_instance) * model.settings().instances;
 }
+
+/// A sequence's id as an input of strings. A number is written in digits.
+struct IdText {
+  explicit IdText(const SequencePart& part)
+      : text(part.text.empty() ? std::to_string(part.number) : part.text),
+        element{text.data(), text.size()} {}
+
+  const std::string text;
+  const StringElement element;
+};
 
 }  // namespace
 
@@ -123,6 +134,11 @@ void Sequences::Give(Flight& flight, Sequence& sequence) const {
     using enum SequenceControl::Kind;
     const SequenceControl& rule = control.control;
     const std::size_t size = SizeOf(rule.type);
+    if (rule.kind == kId && rule.type == DataType::kString) {
+      const auto id = std::make_shared<const IdText>(part);
+      flight.GiveInput(control.input, control.dims, std::as_bytes(std::span(&id->element, 1)), id);
+      continue;
+    }
     if (rule.kind == kId) {
       // Little-endian: the first bytes are those of a narrower number.
       const auto element = std::make_shared<const std::uint64_t>(part.number);

@@ -97,6 +97,36 @@ TEST_F(SequencesTest, StatesGoFromOneRequestToTheNext) {
   EXPECT_EQ(Ask1(7, 6, "s"), 6) << "one that begins before the last has ended";
 }
 
+TEST_F(SequencesTest, AnIdMayBeAText) {
+  onnx::ModelProto model = SumModel();
+  for (auto* values :
+       {model.mutable_graph()->mutable_input(), model.mutable_graph()->mutable_output()}) {
+    for (onnx::ValueInfoProto& value : *values) {
+      if (!value.name().starts_with("id")) continue;
+      value.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::STRING);
+    }
+  }
+  std::string config = Config();
+  const std::string number = "TYPE_INT64";
+  repository_.AddModel("sum", model,
+                       config.replace(config.find(number), number.size(), "TYPE_STRING"));
+  Open();
+  const auto id_of = [&](InferRequest request) -> std::string {
+    const Answer answer = Ask(std::move(request));
+    EXPECT_TRUE(answer) << answer.error().message;
+    if (!answer) return "";
+    const UnfilledBytes& data = answer->outputs[4].data;
+    return {reinterpret_cast<const char*>(data.data()) + 4, data.size() - 4};
+  };
+  InferRequest text = Part(0, 1, "s");
+  text.sequence.text = std::string(kMostIdBytes, 'i');
+  EXPECT_EQ(id_of(std::move(text)), std::string(128, 'i'));
+  EXPECT_EQ(id_of(Part(77, 1, "s")), "77");
+  InferRequest long_text = Part(0, 1, "s");
+  long_text.sequence.text = std::string(kMostIdBytes + 1, 'i');
+  EXPECT_THAT(ErrorOf(std::move(long_text)), HasSubstr("has 129 bytes; it takes at most 128"));
+}
+
 TEST_F(SequencesTest, TheModelLearnsOfTheSequence) {
   Serve(Config());
   const auto controls = [&](std::uint64_t id, const std::string& flags) {
@@ -278,7 +308,7 @@ TEST_F(SequencesTest, AConfigurationThatDoesNotFitIsRefusedByName) {
       {"fp32_false_true: [ 0, 1 ]", "fp32_false_true: [ 0 ]", "with two values"},
       {"fp32_false_true: [ 0, 1 ]", "", "with two values"},
       {"data_type: TYPE_INT64 }", "data_type: TYPE_FP32 }", "an id takes"},
-      {"data_type: TYPE_INT64 }", "data_type: TYPE_STRING }", "must be a number"},
+      {"data_type: TYPE_INT64 }", "data_type: TYPE_STRING }", "one BYTES for each row"},
       {"CONTROL_SEQUENCE_END fp32", "CONTROL_SEQUENCE_READY fp32", "is given twice"},
       {"name: \"end\"", "name: \"ready\"", "a name of its own"},
       {"input_name: \"sum_in\"", "input_name: \"none\"", "state 'none' is not in the model"},

@@ -184,8 +184,10 @@ class BlockRole {
   const GridHeader& params_;
   u32 wanted_;
   u32 taken_ = 0;
-  bool gone_ = false;       // counted among those that left
-  bool fenced_ = false;     // nothing that others must see came after the last fence
+  bool gone_ = false;  // counted among those that left
+  // Nothing that others must see came after the last fence: so it is in a block that has claimed
+  // nothing, which needs no fence to leave.
+  bool fenced_ = true;
   bool completed_ = false;  // this block's last commit completed the record, and it has told so
   // An exchange of the word `placed` on its way: it takes effect if the word is still the seen one.
   bool marks_ = false;

@@ -34,11 +34,18 @@ class RoundedSums {
     LAGOON_UNROLL
     for (u32 i = 0; i < kTile.depth / kMmaDepth / kTile.slices; ++i) {
       const u32 k = i * kTile.slices + Slice();
+      // Rows 8 apart have their chunks at the same places.
+      const unsigned char* const b_at =
+          columns + ConvSlot<kColumnChunks>(FirstColumn() + Lane() / 16 * 8 + Lane() % 8,
+                                            k * 2 + Lane() / 8 % 2);
+      const u32 row = FirstRow() + Lane() % 16;
+      const unsigned char* const low_at = rows + ConvSlot<kRowChunks>(row, k * 4 + Lane() / 16);
+      const unsigned char* const high_at =
+          rows + ConvSlot<kRowChunks>(row, k * 4 + 2 + Lane() / 16);
       u32 b[kN][4];
       LAGOON_UNROLL
       for (u32 n = 0; n < kN; ++n) {
-        const u32 column = FirstColumn() + n * 16 + Lane() / 16 * 8 + Lane() % 8;
-        LoadMatrices(b[n], columns + ConvSlot<kColumnChunks>(column, k * 2 + Lane() / 8 % 2));
+        LoadMatrices(b[n], b_at + n * 16 * kColumnChunks * kConvChunkBytes);
       }
       LAGOON_UNROLL
       for (u32 m = 0; m < kM; ++m) {
@@ -46,9 +53,8 @@ class RoundedSums {
         // of eight, where an operand has halves 2t and 2t + 1. PackCudaWeights() puts the weights
         // into that order.
         u32 low[4], high[4];
-        const u32 row = FirstRow() + m * 16 + Lane() % 16;
-        LoadMatrices(low, rows + ConvSlot<kRowChunks>(row, k * 4 + Lane() / 16));
-        LoadMatrices(high, rows + ConvSlot<kRowChunks>(row, k * 4 + 2 + Lane() / 16));
+        LoadMatrices(low, low_at + m * 16 * kRowChunks * kConvChunkBytes);
+        LoadMatrices(high, high_at + m * 16 * kRowChunks * kConvChunkBytes);
         const u32 a[4] = {Rounded(low[0], low[2]), Rounded(low[1], low[3]),
                           Rounded(high[0], high[2]), Rounded(high[1], high[3])};
         LAGOON_UNROLL
@@ -111,18 +117,21 @@ class ExactSums {
     LAGOON_UNROLL
     for (u32 i = 0; i < kChunks / kTile.slices; ++i) {
       const u32 chunk = i * kTile.slices + Slice();
+      // Rows 8 apart have their chunks at the same places.
+      constexpr u32 kEight = 8 * kChunks * kConvChunkBytes;
+      const unsigned char* const a_at[2] = {rows + ConvSlot<kChunks>(Row(0), chunk),
+                                            rows + ConvSlot<kChunks>(Row(1), chunk)};
+      const unsigned char* const b_at = columns + ConvSlot<kChunks>(Column(0), chunk);
       LAGOON_UNROLL
       for (u32 half = 0; half < 2; ++half) {
         float2 a[kM];
         LAGOON_UNROLL
         for (u32 m = 0; m < kM; ++m) {
-          a[m] =
-              *reinterpret_cast<const float2*>(rows + ConvSlot<kChunks>(Row(m), chunk) + half * 8);
+          a[m] = *reinterpret_cast<const float2*>(a_at[m % 2] + m / 2 * kEight + half * 8);
         }
         LAGOON_UNROLL
         for (u32 n = 0; n < kN; ++n) {
-          const auto b = *reinterpret_cast<const float2*>(
-              columns + ConvSlot<kChunks>(Column(n), chunk) + half * 8);
+          const auto b = *reinterpret_cast<const float2*>(b_at + n * kEight + half * 8);
           LAGOON_UNROLL
           for (u32 m = 0; m < kM; ++m) sums_[m][n] += a[m].x * b.x;
           LAGOON_UNROLL
@@ -163,52 +172,61 @@ class ExactSums {
 /// Where the window of an output pixel begins, perhaps outside of the image.
 struct ConvPlace {
   i32 top, left;
-  i64 base;  // of the first tap's first channel, in elements of x
+  u32 base;  // of the first tap's first channel, in elements of x; modulo 2^32
 };
 
+// A tap is `down` rows and `right` columns from the first one.
+
 /// True if a tap of the window lies in the image.
-LAGOON_DEVICE bool IsInside(const ImageWindow& window, i32 top, i32 left, u32 tap_h, u32 tap_w) {
+LAGOON_DEVICE bool IsInside(const ImageWindow& window, i32 top, i32 left, u32 down, u32 right) {
   // Above and left of the image the unsigned numbers are huge.
-  return static_cast<u32>(top) + tap_h * window.dilation_h < window.height &&
-         static_cast<u32>(left) + tap_w * window.dilation_w < window.width;
+  return static_cast<u32>(top) + down < window.height &&
+         static_cast<u32>(left) + right < window.width;
 }
 
-/// From the first tap's first channel to this one's, in elements of x.
-LAGOON_DEVICE i64 OffsetOf(const ConvArgs& args, u32 tap_h, u32 tap_w, u32 channel) {
-  const ImageWindow& window = args.window;
-  return (i64{tap_h * window.dilation_h} * window.width + tap_w * window.dilation_w) *
-             args.channels +
-         channel;
+/// From the first tap's first channel to this one's, in elements of x, modulo 2^32.
+LAGOON_DEVICE u32 OffsetOf(const ConvArgs& args, u32 down, u32 right, u32 channel) {
+  return (down * args.window.width + right) * args.channels + channel;
 }
 
 /// Copies a chunk whose elements do not lie beside each other: each has a tap, found by divisions.
 /// Inlined, their constants would take registers from all other convolutions.
 LAGOON_DEVICE_CALL void CopyChunk(const ConvArgs& args, u32 depth, ConvPlace place,
                                   unsigned char* slot) {
+  const ImageWindow& window = args.window;
   const float* const x = static_cast<const float*>(args.x);
   LAGOON_NO_UNROLL
   for (u32 e = 0; e < kConvChunkBytes / sizeof(float); ++e, ++depth) {
     const u32 taps = depth / args.channels;
-    const u32 tap_h = taps / args.window.kernel_w, tap_w = taps % args.window.kernel_w;
-    const bool there =
-        depth < args.depth && IsInside(args.window, place.top, place.left, tap_h, tap_w);
-    const i64 at = place.base + OffsetOf(args, tap_h, tap_w, depth % args.channels);
-    CopyAsync4(slot + e * sizeof(float), there ? x + at : x, there ? sizeof(float) : 0);
+    const u32 down = taps / window.kernel_w * window.dilation_h;
+    const u32 right = taps % window.kernel_w * window.dilation_w;
+    const bool there = depth < args.depth && IsInside(window, place.top, place.left, down, right);
+    const u32 at = place.base + OffsetOf(args, down, right, depth % args.channels);
+    CopyAsync4(slot + e * sizeof(float), x + (there ? at : 0), there ? sizeof(float) : 0);
   }
 }
 
-/// Copies a thread's chunks of x into a stage: one chunk of every kApart-th row.
+/// From a thread's chunk in a stage to its next one: the stage's rows that lie between have a chunk
+/// for each thread, and they are a multiple of 8.
+inline constexpr u32 kConvChunksApart = kBodyThreads * kConvChunkBytes;
+
+/// Copies a thread's chunks of x into a stage: one chunk of every kApart-th row. What does not
+/// change from step to step is computed once: in a loop that multiplies for 256 cycles every
+/// instruction counts. All offsets are modulo 2^32, and x has fewer elements.
 template <ConvTile kTile>
 class ConvPixels {
  public:
   /// `step`: the first one that will be loaded.
   LAGOON_DEVICE ConvPixels(const ConvArgs& args, u32 row0, u32 step)
-      : args_(args), depth_(step * kTile.depth + threadIdx.x % kChunks * kElements) {
+      : args_(args),
+        slot_(ConvSlot<kChunks>(threadIdx.x / kChunks, threadIdx.x % kChunks)),
+        depth_(step * kTile.depth + threadIdx.x % kChunks * kElements) {
     const ImageWindow& window = args.window;
     const u32 taps = depth_ / args.channels;
     channel_ = depth_ % args.channels;
-    tap_w_ = taps % window.kernel_w;
-    tap_h_ = taps / window.kernel_w;
+    down_ = taps / window.kernel_w * window.dilation_h;
+    right_ = taps % window.kernel_w * window.dilation_w;
+    offset_ = OffsetOf(args, down_, right_, channel_);
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
       const u32 pixel = row0 + threadIdx.x / kChunks + i * kApart;
@@ -216,38 +234,45 @@ class ConvPixels {
       const u32 row = pixel / window.out_width % window.out_height;
       const u32 image = pixel / window.out_width / window.out_height;
       // Behind the last pixel every tap lies in the padding.
-      top_[i] =
-          pixel < args.pixels ? static_cast<i32>(row * window.stride_h - window.pad_top) : kOutside;
-      left_[i] = static_cast<i32>(column * window.stride_w - window.pad_left);
-      base_[i] = i64{image} * window.height * window.width * args.channels +
-                 (i64{top_[i]} * window.width + left_[i]) * args.channels;
+      const u32 top = row * window.stride_h - window.pad_top;
+      const u32 left = column * window.stride_w - window.pad_left;
+      top_[i] = pixel < args.pixels ? static_cast<i32>(top) : kOutside;
+      left_[i] = static_cast<i32>(left);
+      base_[i] = ((image * window.height + top) * window.width + left) * args.channels;
     }
   }
 
   /// Begins to copy the next step.
   LAGOON_DEVICE void Load(unsigned char* stage) {
-    const i64 tap = OffsetOf(args_, tap_h_, tap_w_, channel_);
+    unsigned char* const slot = stage + slot_;
+    if (args_.chunks == 0) {
+      LAGOON_UNROLL
+      for (u32 i = 0; i < kShare; ++i) {
+        CopyChunk(args_, depth_, {top_[i], left_[i], base_[i]}, slot + i * kConvChunksApart);
+      }
+      depth_ += kTile.depth;
+      return;
+    }
+    const ImageWindow& window = args_.window;
+    const bool in_depth = depth_ < args_.depth;
     LAGOON_UNROLL
     for (u32 i = 0; i < kShare; ++i) {
-      unsigned char* const slot =
-          stage + ConvSlot<kChunks>(threadIdx.x / kChunks + i * kApart, threadIdx.x % kChunks);
-      if (args_.chunks != 0) {
-        const bool there =
-            depth_ < args_.depth && IsInside(args_.window, top_[i], left_[i], tap_h_, tap_w_);
-        CopyAsync16(slot, there ? X() + base_[i] + tap : X(), there ? kConvChunkBytes : 0);
-      } else {
-        CopyChunk(args_, depth_, {top_[i], left_[i], base_[i]}, slot);
-      }
+      const bool there = in_depth && IsInside(window, top_[i], left_[i], down_, right_);
+      CopyAsync16(slot + i * kConvChunksApart,
+                  static_cast<const float*>(args_.x) + (there ? base_[i] + offset_ : 0),
+                  there ? kConvChunkBytes : 0);
     }
     depth_ += kTile.depth;
-    if (args_.chunks == 0) return;
     channel_ += kTile.depth;
+    offset_ += kTile.depth;
     while (channel_ >= args_.channels) {
       channel_ -= args_.channels;
-      if (++tap_w_ == args_.window.kernel_w) {
-        tap_w_ = 0;
-        ++tap_h_;
+      right_ += window.dilation_w;
+      if (right_ == window.kernel_w * window.dilation_w) {
+        right_ = 0;
+        down_ += window.dilation_h;
       }
+      offset_ = OffsetOf(args_, down_, right_, channel_);
     }
   }
 
@@ -257,32 +282,51 @@ class ConvPixels {
   static constexpr u32 kApart = kBodyThreads / kChunks;
   static constexpr u32 kShare = kTile.rows / kApart;
   static constexpr i32 kOutside = -(1 << 30);
-  static_assert(kShare * kApart == kTile.rows);
-
-  LAGOON_DEVICE const float* X() const { return static_cast<const float*>(args_.x); }
+  static_assert(kShare * kApart == kTile.rows && kApart % 8 == 0);
 
   const ConvArgs& args_;
+  const u32 slot_;
   // The thread's chunk of the next step: its place in the depth, which is a tap and a channel.
-  u32 depth_, tap_h_, tap_w_, channel_;
+  u32 depth_, down_, right_, channel_, offset_;
   i32 top_[kShare], left_[kShare];
-  i64 base_[kShare];  // where the first tap begins, perhaps outside of the image
+  u32 base_[kShare];  // where the first tap begins, perhaps outside of the image
 };
 
+/// Copies a thread's chunks of the weights into a stage, as ConvPixels does with x.
 template <typename Weight, ConvTile kTile>
-LAGOON_DEVICE void LoadWeights(const ConvArgs& args, u32 column0, u32 step, unsigned char* stage) {
-  constexpr u32 kChunks = RowChunks<Weight>(kTile);
-  const u32 chunk = threadIdx.x % kChunks;
-  const u32 depth = step * kTile.depth + chunk * (kConvChunkBytes / sizeof(Weight));
-  const Weight* const weights = static_cast<const Weight*>(args.weights);
-  LAGOON_UNROLL
-  for (u32 row = threadIdx.x / kChunks; row < kTile.columns; row += kBodyThreads / kChunks) {
-    const u32 column = column0 + row;
-    const bool there = column < args.out_channels && depth < args.weight_pitch;
-    CopyAsync16(stage + ConvSlot<kChunks>(row, chunk),
-                there ? weights + u64{column} * args.weight_pitch + depth : weights,
-                there ? kConvChunkBytes : 0);
+class ConvWeights {
+ public:
+  LAGOON_DEVICE ConvWeights(const ConvArgs& args, u32 column0, u32 step)
+      : args_(args),
+        slot_(ConvSlot<kChunks>(threadIdx.x / kChunks, threadIdx.x % kChunks)),
+        column_(column0 + threadIdx.x / kChunks),
+        depth_(step * kTile.depth + threadIdx.x % kChunks * kElements) {}
+
+  /// Begins to copy the next step.
+  LAGOON_DEVICE void Load(unsigned char* stage) {
+    const bool in_depth = depth_ < args_.weight_pitch;
+    LAGOON_UNROLL
+    for (u32 i = 0; i < kShare; ++i) {
+      const u32 column = column_ + i * kApart;
+      const bool there = in_depth && column < args_.out_channels;
+      const u32 at = there ? column * args_.weight_pitch + depth_ : 0;
+      CopyAsync16(stage + slot_ + i * kConvChunksApart,
+                  static_cast<const Weight*>(args_.weights) + at, there ? kConvChunkBytes : 0);
+    }
+    depth_ += kTile.depth;
   }
-}
+
+ private:
+  static constexpr u32 kElements = kConvChunkBytes / sizeof(Weight);
+  static constexpr u32 kChunks = RowChunks<Weight>(kTile);
+  static constexpr u32 kApart = kBodyThreads / kChunks;
+  static constexpr u32 kShare = kTile.columns / kApart;
+  static_assert(kShare * kApart == kTile.columns && kApart % 8 == 0);
+
+  const ConvArgs& args_;
+  const u32 slot_, column_;
+  u32 depth_;
+};
 
 /// Puts sums into shared memory, a tile for each slice.
 template <ConvTile kTile>
@@ -345,11 +389,12 @@ LAGOON_DEVICE bool Conv(const ConvArgs& args, u32 tile, unsigned char* shared,
   const u32 column0 = tile % args.column_tiles * kTile.columns;
   const u32 first = split * args.steps;
   ConvPixels<kTile> pixels(args, row0, first);
+  ConvWeights<Weight, kTile> weights(args, column0, first);
   const auto load = [&](u32 step) {
     if (step < args.steps) {
       unsigned char* const stage = shared + step % kConvStages * kStageBytes;
       pixels.Load(stage);  // the calls come in the order of the steps
-      LoadWeights<Weight, kTile>(args, column0, first + step, stage + kRowsBytes);
+      weights.Load(stage + kRowsBytes);
     }
     CommitCopies();  // also for no copies, so that there is one group per step
   };

@@ -1,0 +1,407 @@
+"""Models that are programs in Python, with the interface of Triton's Python backend."""
+
+import contextlib
+import json
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from onnx import TensorProto, helper
+from tritonclient.utils import InferenceServerException
+
+from server_process import serving, triton_input
+
+HEAD = "import json, os, time\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n\n\n"
+FLOATS = """
+backend: "python"
+input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]
+"""
+BATCHED = FLOATS + "max_batch_size: 8\n"
+
+
+def add_python(repository, name, code, config=FLOATS):
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(HEAD + code)
+    (folder.parent / "config.pbtxt").write_text(config)
+
+
+def each(line):
+    """A model that answers each request with `line`, an expression of x."""
+    return f"""class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            x = pb_utils.get_input_tensor_by_name(request, "x").as_numpy()
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", {line})]))
+        return answers
+"""
+
+
+def add_twice(repository, name="onnx_twice"):
+    """y = 2 x in ONNX."""
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "two"], ["y"])], "two times",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+                              [helper.make_tensor("two", TensorProto.FLOAT, [1], np.array([2], np.float32))])
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "model.onnx")
+
+
+CALLS = """class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            target = "%s"
+            call = pb_utils.InferenceRequest(model_name=target, requested_output_names=["y"],
+                                             inputs=request.inputs())
+            answer = call.exec()
+            if answer.has_error():
+                answers.append(pb_utils.InferenceResponse(error=pb_utils.TritonError(answer.error().message())))
+                continue
+            y = pb_utils.get_output_tensor_by_name(answer, "y").as_numpy() + 1
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", y)]))
+        return answers
+"""
+FULL = """class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_max_batch_size(4)
+        config.set_dynamic_batching()
+        return config
+
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.factor = float(config["parameters"]["factor"]["string_value"])
+        output = pb_utils.get_output_config_by_name(config, "y")
+        self.kind = pb_utils.triton_string_to_numpy(output["data_type"])
+        assert args["model_name"] == "full" and args["model_version"] == "1" and output["dims"] == [-1]
+        pb_utils.Logger.log_info("hello from initialize")
+
+    async def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(
+            "y", (request.inputs()[0].as_numpy() * self.factor).astype(self.kind))]) for request in requests]
+
+    def finalize(self):
+        pb_utils.Logger.log_warn("goodbye from finalize")
+"""
+STRINGS = """class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(
+            "y", np.array([b"<" + text + b">" for text in request.inputs()[0].as_numpy().ravel()], dtype=object))])
+            for request in requests]
+"""
+MOODS = """class TritonPythonModel:
+    def execute(self, requests):
+        x = requests[0].inputs()[0].as_numpy()
+        mood = int(x[0])
+        good = pb_utils.InferenceResponse([pb_utils.Tensor("y", x)])
+        if mood == 1:
+            raise ValueError("mood is bad")
+        if mood == 2:
+            time.sleep(1000)
+        if mood == 3:
+            os.kill(os.getpid(), 9)
+        if mood == 4:
+            os._exit(7)
+        if mood == 5:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("z", x)])]
+        if mood == 6:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x.astype(np.int64))])]
+        if mood == 7:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x.reshape(1, -1))])]
+        if mood == 8:
+            return [good, good]
+        if mood == 9:
+            return None
+        if mood == 10:
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError("no such thing", pb_utils.TritonError.NOT_FOUND))]
+        if mood == 11:
+            return [3]
+        if mood == 12:
+            return [pb_utils.InferenceResponse([])]
+        if mood == 13:
+            time.sleep(0.3)
+        if mood == 14:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", np.zeros(100_000_000, np.float32))])]
+        return [good]
+"""
+COUNT = """class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for number in range(int(request.inputs()[0].as_numpy()[0])):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([number], np.float32))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+SIZES = each("np.full(x.shape, len(requests), np.float32)").replace(
+    "        answers = []", "        time.sleep(0.05)\n        answers = []", 1)
+ENSEMBLE = """
+platform: "ensemble"
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
+ensemble_scheduling { step [
+  { model_name: "plus_one" model_version: -1 input_map { key: "x" value: "IN" } output_map { key: "y" value: "a" } },
+  { model_name: "onnx_twice" model_version: -1 input_map { key: "x" value: "a" } output_map { key: "y" value: "b" } },
+  { model_name: "minus_three" model_version: -1 input_map { key: "x" value: "b" } output_map { key: "y" value: "OUT" } }
+] }
+"""
+
+
+@pytest.fixture(scope="module", name="server")
+def fixture_server(lagoon, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    add_twice(repository)
+    add_python(repository, "plus_one", each("x + 1"))
+    add_python(repository, "minus_three", each("x - 3"))
+    add_python(repository, "in_place", each("np.subtract(x, 1, out=x)"))
+    add_python(repository, "full", FULL, 'backend: "python"\n'
+               'parameters { key: "factor" value { string_value: "2.5" } }\ninstance_group { count: 2 }\n')
+    add_python(repository, "strings", STRINGS, FLOATS.replace("FP32", "STRING"))
+    add_python(repository, "moods", MOODS, FLOATS
+               + 'parameters { key: "lagoon.python_timeout_ms" value { string_value: "1500" } }')
+    add_python(repository, "calls", CALLS % "onnx_twice")
+    add_python(repository, "calls_pipeline", (CALLS % "pipeline").replace('["y"]', '["OUT"]').replace(
+        'inputs=request.inputs()', 'inputs=[pb_utils.Tensor("IN", request.inputs()[0].as_numpy())]').replace(
+        'answer, "y"', 'answer, "OUT"'))
+    add_python(repository, "circle_a", CALLS % "circle_b")
+    add_python(repository, "circle_b", CALLS % "circle_a")
+    add_python(repository, "myself", CALLS % "myself")
+    add_python(repository, "count", COUNT, FLOATS + "model_transaction_policy { decoupled: true }")
+    add_python(repository, "sizes", SIZES, BATCHED + "dynamic_batching { max_queue_delay_microseconds: 200000 }")
+    add_python(repository, "alone", SIZES, BATCHED)
+    add_python(repository, "syntax", "def x(:\n")
+    add_python(repository, "nothing", "pass\n")
+    add_python(repository, "raises", "class TritonPythonModel:\n    def initialize(self, args):\n        1 / 0\n"
+               "    def execute(self, requests):\n        return []\n")
+    add_python(repository, "leaves", "os._exit(5)\n")
+    add_python(repository, "silent", each("x"), 'backend: "python"')
+    (repository / "missing" / "1").mkdir(parents=True)
+    (repository / "missing" / "config.pbtxt").write_text(FLOATS)
+    (repository / "pipeline" / "1").mkdir(parents=True)
+    (repository / "pipeline" / "config.pbtxt").write_text(ENSEMBLE)
+    with serving(lagoon, repository, "--python", sys.executable, "--workers", "2", "--allow-admin-on-http") as running:
+        yield running
+
+
+def ask(server, model, values, name="x", output="y", **words):
+    tensor = triton_input(triton_grpc, name, np.asarray(values, np.float32))
+    with contextlib.closing(server.grpc()) as client:
+        return client.infer(model, [tensor], **words).as_numpy(output)
+
+
+def error_of(server, model, values, **words):
+    with pytest.raises(InferenceServerException) as caught:
+        ask(server, model, values, **words)
+    return caught.value
+
+
+@pytest.mark.parametrize("module", (triton_http, triton_grpc), ids=("http", "grpc"))
+@pytest.mark.parametrize("size", (1, 5, 300_000))
+def test_values(server, module, size):
+    x = np.random.default_rng(size).standard_normal(size).astype(np.float32)
+    with contextlib.closing(server.http() if module is triton_http else server.grpc()) as client:
+        for model, expected in (("plus_one", x + 1), ("in_place", x - 1)):
+            result = client.infer(model, [triton_input(module, "x", x)], request_id="mine")
+            np.testing.assert_array_equal(result.as_numpy("y"), expected)
+
+
+def test_initialize_complete_finalize_and_the_log(server):
+    np.testing.assert_array_equal(ask(server, "full", [[2, 4]]), [[5, 10]])
+    assert "model 'full': hello from initialize" in server.log()
+    config = server.grpc().get_model_config("full", as_json=True)["config"]
+    assert config["max_batch_size"] == 4 and config["backend"] == "python" and "dynamic_batching" in config
+    assert server.grpc().get_model_metadata("full").platform == "python"
+
+
+def test_strings(server):
+    texts = np.array([b"", b"a", "ü".encode(), b"\x00\xff", b"long" * 30_000], dtype=object)
+    with contextlib.closing(server.grpc()) as client:
+        result = client.infer("strings", [triton_input(triton_grpc, "x", texts, "BYTES")]).as_numpy("y")
+    assert list(result) == [b"<" + text + b">" for text in texts]
+
+
+def test_requests_that_wait_come_as_a_list(server):
+    sizes = []
+
+    def one():
+        sizes.append(int(ask(server, "sizes", [[0.0]])[0, 0]))
+    threads = [threading.Thread(target=one) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sizes) == 16 and max(sizes) > 1 and max(sizes) <= 8
+    assert ask(server, "alone", [[0.0], [0.0]]).tolist() == [[1], [1]]
+
+
+def test_statistics_count_rows_and_executions(server):
+    ask(server, "alone", [[0.0], [0.0]])
+    statistics = server.grpc().get_inference_statistics("alone").model_stats[0]
+    assert statistics.inference_count >= 2 and statistics.execution_count >= 1
+    assert statistics.inference_stats.compute_infer.ns > 10_000_000
+
+
+def test_a_throw_names_its_place(server):
+    message = error_of(server, "moods", [1]).message()
+    assert "model 'moods': ValueError: mood is bad" in message and "model.py:" in message and "in execute" in message
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+@pytest.mark.parametrize(("mood", "words"), [
+    (5, "output 'z'"), (6, "'y' is INT64 [1], config.pbtxt has FP32 [-1]"), (7, "'y' is FP32 [1,1]"),
+    (8, "returned a list of 2"), (9, "returned NoneType"), (10, "no such thing"), (11, "returned int"),
+    (12, "no output 'y'")])
+def test_wrong_answers_are_errors_of_their_request(server, mood, words):
+    assert words in error_of(server, "moods", [mood]).message()
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+def test_a_large_output_arrives_or_is_refused_and_the_model_goes_on(server):
+    with contextlib.suppress(InferenceServerException):
+        assert ask(server, "moods", [14]).shape == (100_000_000,)
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+@pytest.mark.parametrize(("mood", "words"), [(3, "killed by signal 9"), (4, "exited with 7"),
+                                             (2, "lagoon.python_timeout_ms")])
+def test_a_program_that_ends_or_hangs_is_started_again(server, mood, words):
+    error = error_of(server, "moods", [mood])
+    assert words in error.message() and "model 'moods'" in error.message()
+    assert "UNAVAILABLE" in error.status()
+    assert ask(server, "moods", [0]).tolist() == [0]
+    assert ask(server, "plus_one", [0]).tolist() == [1]
+
+
+def test_a_deadline_answers_while_the_program_works(server):
+    began = time.monotonic()
+    error = error_of(server, "moods", [13], timeout=100_000)
+    assert "DEADLINE" in error.status() and time.monotonic() - began < 5
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+def test_calls_of_other_models(server):
+    np.testing.assert_array_equal(ask(server, "calls", [1, 2]), [3, 5])
+    big = np.arange(200_000, dtype=np.float32)
+    np.testing.assert_array_equal(ask(server, "calls", big), 2 * big + 1)
+    np.testing.assert_array_equal(ask(server, "calls_pipeline", [1, 2]), [2, 4])
+
+
+def test_circles_of_calls_are_refused(server):
+    assert "circle" in error_of(server, "myself", [1]).message()
+    messages = []
+
+    def one(model):
+        messages.append(error_of(server, model, [1]).message())
+    threads = [threading.Thread(target=one, args=(model,)) for model in ("circle_a", "circle_b") * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(messages) == 8 and all("circle" in message for message in messages)
+
+
+def test_an_ensemble_of_python_onnx_and_python(server):
+    np.testing.assert_array_equal(ask(server, "pipeline", [1, 2, 3], "IN", "OUT"), [1, 3, 5])
+
+
+@pytest.mark.parametrize("count", (0, 1, 40))
+def test_decoupled_answers_stream(server, count):
+    answers = queue.Queue()
+    with contextlib.closing(server.grpc()) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("count", [triton_input(triton_grpc, "x", np.array([count], np.float32))],
+                                  enable_empty_final_response=True)
+        numbers = []
+        while True:
+            result, error = answers.get(timeout=60)
+            assert error is None, error
+            if result.get_response().parameters["triton_final_response"].bool_param:
+                break
+            numbers.append(int(result.as_numpy("y")[0]))
+        client.stop_stream()
+    assert numbers == list(range(count))
+
+
+def test_models_that_do_not_load_say_why(server):
+    reasons = {row["name"]: row.get("reason", "") for row in
+               server.post("/v2/repository/index", b"{}")[1]}
+    for model, words in (("syntax", "SyntaxError"), ("nothing", "no class TritonPythonModel"),
+                         ("raises", "ZeroDivisionError"), ("leaves", "exited with 5"),
+                         ("silent", "neither declares an output"), ("missing", "does not exist")):
+        assert words in reasons[model], (model, reasons[model])
+        assert not server.grpc().is_model_ready(model)
+
+
+def test_a_client_that_leaves_frees_the_program(server):
+    with contextlib.closing(server.grpc()) as client:
+        call = client.async_infer("moods", [triton_input(triton_grpc, "x", np.array([13], np.float32))],
+                                  lambda result, error: None)
+        time.sleep(0.05)
+        call.cancel()
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+def processes_of(server):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True,
+                           check=False).stdout.split()
+    return [int(pid) for pid in found]
+
+
+def test_the_programs_end_with_the_server_also_where_it_is_killed(lagoon, tmp_path):
+    add_python(tmp_path, "plus_one", each("x + 1"), FLOATS + "instance_group { count: 3 }")
+    with serving(lagoon, tmp_path, "--python", sys.executable) as server:
+        assert ask(server, "plus_one", [1]).tolist() == [2]
+        programs = processes_of(server)
+        assert len(programs) == 3
+        server.terminate(signal.SIGKILL)
+        server.process.wait(30)
+        deadline = time.monotonic() + 30
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in programs) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        left = [pid for pid in programs if pathlib.Path(f"/proc/{pid}/cmdline").exists()
+                and pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        server.process.returncode = 0  # for close()
+    assert not left
+
+
+def test_finalize_runs_and_models_are_loaded_and_unloaded(lagoon, tmp_path):
+    add_python(tmp_path, "full", FULL, 'backend: "python"\nparameters { key: "factor" value { string_value: "2" } }')
+    with serving(lagoon, tmp_path, "--python", sys.executable, "--model-control", "explicit",
+                 "--allow-admin-on-http", "--load-model", "full") as server:
+        with contextlib.closing(server.http()) as client:
+            for _ in range(3):
+                client.unload_model("full")
+                assert not processes_of(server)
+                client.load_model("full")
+                np.testing.assert_array_equal(ask(server, "full", [[2]]), [[4]])
+            with pytest.raises(InferenceServerException, match="only the repository"):
+                client.load_model("full", config=json.dumps({"backend": "python"}),
+                                  files={"file:1/model.py": b"import os; os._exit(1)"})
+            np.testing.assert_array_equal(ask(server, "full", [[2]]), [[4]])
+        assert server.log().count("goodbye from finalize") == 3
+
+
+def test_without_numpy_or_without_python_the_reason_says_so(lagoon, tmp_path):
+    add_python(tmp_path / "models", "plus_one", each("x + 1"))
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    bare.chmod(0o755)
+    for interpreter, words in ((bare, "needs numpy"), (tmp_path / "none", "cannot be started")):
+        result = lagoon.run("check", tmp_path / "models", "--python", interpreter, "--json")
+        assert result.returncode == 1
+        assert words in json.loads(result.stdout)[0]["reason"]
