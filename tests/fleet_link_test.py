@@ -1,7 +1,13 @@
 """Requests through a front get what the member itself answers: tensors of all sizes, strings, classes, sequences, errors."""
 
+import contextlib
+import os
+import signal
+import socket
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -40,9 +46,17 @@ def fixture_member(lagoon, tmp_path_factory):
 class Front(LagoonProcess):
     """A server in front of one member."""
 
-    def __init__(self, lagoon, member):
-        super().__init__("serve", "--fleet", member, path=lagoon.binary)
+    def __init__(self, lagoon, member, *words):
+        super().__init__("serve", "--fleet", member, *words, path=lagoon.binary)
         self.wait_ready()
+
+    def await_models(self, *models):
+        deadline = time.monotonic() + 60
+        with self.http() as client:
+            while not all(client.is_model_ready(model) for model in models):
+                assert time.monotonic() < deadline, self.log_tail()
+                time.sleep(0.05)
+        return self
 
     def http(self):
         return triton_http.InferenceServerClient(f"127.0.0.1:{self.ports['http']}", network_timeout=60, connection_timeout=60)
@@ -54,12 +68,7 @@ class Front(LagoonProcess):
 @pytest.fixture(scope="module", name="front")
 def fixture_front(lagoon, member):
     server = Front(lagoon, member.url("grpc"))
-    deadline = time.monotonic() + 60
-    with server.http() as client:
-        while not all(client.is_model_ready(model) for model in ("same", "big", "pair", "sums")):
-            assert time.monotonic() < deadline, server.log_tail()
-            time.sleep(0.05)
-    yield server
+    yield server.await_models("same", "big", "pair", "sums")
     server.kill()
 
 
@@ -139,3 +148,62 @@ def test_a_member_whose_http_cannot_be_reached_is_refused_with_its_address(lagoo
     finally:
         front.kill()
         member.close()
+
+
+def test_many_requests_at_once(front):
+    """More than there may be connections of a front to a member."""
+    def send(index):
+        return ask(front, "grpc" if index % 2 else "http", "pair", [("x", np.full((1, 6), index, np.float32))])
+
+    with ThreadPoolExecutor(300) as clients:
+        answers = list(clients.map(send, range(900)))
+    assert [answer[0, 0] for answer in answers] == [2 * index for index in range(900)]
+
+
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_a_member_with_an_address_of_ipv6(lagoon, tmp_path):
+    add_model(tmp_path, "pair", doubling([1, 6]))
+    member = LagoonProcess("serve", "--models", tmp_path, "--engine", "none", "--address", "::1", path=lagoon.binary).wait_ready()
+    front = Front(lagoon, f"[::1]:{member.ports['grpc']}")
+    try:
+        x = np.ones((1, 6), np.float32)
+        assert np.array_equal(ask(front.await_models("pair"), "http", "pair", [("x", x)]), 2 * x)
+    finally:
+        front.kill()
+        member.kill()
+
+
+def test_requests_at_a_member_that_hangs_end_in_time(lagoon, tmp_path):
+    """They are answered when the front has lost the member, and the front serves when the member is back."""
+    add_model(tmp_path, "big", doubling(["n"]))
+    member = LagoonProcess("serve", "--models", tmp_path, "--engine", "none", path=lagoon.binary).wait_ready()
+    front = Front(lagoon, f"127.0.0.1:{member.ports['grpc']}", "--lost-after-ms", 1000).await_models("big")
+    errors = []
+
+    def send():
+        with pytest.raises(InferenceServerException) as error:
+            while True:
+                ask(front, "http", "big", [("x", np.zeros(150_528, np.float32))])
+        errors.append(error.value.status())
+
+    try:
+        clients = [threading.Thread(target=send) for _ in range(4)]
+        for client in clients:
+            client.start()
+        time.sleep(0.3)
+        os.kill(member.pid, signal.SIGSTOP)
+        for client in clients:
+            client.join(30)
+        assert errors == ["503"] * 4
+        os.kill(member.pid, signal.SIGCONT)
+        assert ask(front.await_models("big"), "http", "big", [("x", np.ones(1, np.float32))]) == [2]
+    finally:
+        front.kill()
+        member.kill()

@@ -57,6 +57,7 @@ class LinkRequest {
   std::uint64_t number_ = 0;                    // among the link's requests; 0: not sent yet
   bool cut_ = false;                            // before it was sent
   std::shared_ptr<LinkConnection> connection_;  // null: it waits for one, or has ended
+  int ended_before_ = 0;  // connections that have ended before they took a byte; of connection_
 };
 
 /// Kept connections to the HTTP port of another server, each with one request at a time. A request

@@ -147,6 +147,18 @@ TEST_F(HttpLinkTest, AConnectionThatHasEndedIsReplaced) {
   }
 }
 
+TEST_F(HttpLinkTest, AServerThatEndsEachConnectionIsNotAskedForEver) {
+  Open([](RawServer::Connection& connection) {
+    if (Introduce(connection)) connection.Reset();
+  });
+  for (int i = 0; i < 20; ++i) {
+    const LinkEnd end = Send();
+    ASSERT_TRUE(end.kind == Kind::kNotSent || end.kind == Kind::kLost);
+    EXPECT_EQ(end.begun, end.kind == Kind::kLost);
+  }
+  EXPECT_LE(server_->Connections(), 20U * 3);
+}
+
 TEST_F(HttpLinkTest, AnAnswerThatClosesTheConnectionIsTheLast) {
   Open([](RawServer::Connection& connection) {
     if (!Introduce(connection) || connection.Receive().empty()) return;

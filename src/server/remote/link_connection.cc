@@ -36,6 +36,8 @@ constexpr std::uint64_t kMostAnswerBytes = std::numeric_limits<std::int32_t>::ma
 constexpr std::chrono::seconds kMostIdle{30};
 // A name without a dot is never refused (HttpHosts).
 constexpr std::string_view kProbe = "GET /v2 HTTP/1.1\r\nHost: member\r\n\r\n";
+// So many connections in a row may end before they have taken a byte of a request.
+constexpr int kMostEndedBefore = 3;
 // Most pieces of one system call.
 constexpr std::size_t kMostPieces = 64;
 
@@ -189,6 +191,7 @@ void LinkConnection::WriteRest() {
   {
     const MutexLock lock(mutex_);
     if (!closed_) rest = Rest();
+    written_ = std::max<std::size_t>(written_, 1);  // from now on it is not known how much
   }
   if (rest.empty()) return OnWritten({});
   net::async_write(
@@ -375,7 +378,12 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
     resolver_.cancel();
     // Nothing of it has gone out: the connection had ended before.
     if (kind == LinkEnd::Kind::kLost && proven_ && request_ != nullptr && written_ == 0) {
-      unsent = std::exchange(request_, nullptr);
+      begun_ = false;
+      if (++request_->ended_before_ < kMostEndedBefore) {
+        unsent = std::exchange(request_, nullptr);
+      } else {
+        kind = LinkEnd::Kind::kNotSent;
+      }
     }
   }
   link_->Closed(shared_from_this(), proven_, why);

@@ -44,12 +44,10 @@ class LinkConnection final : public std::enable_shared_from_this<LinkConnection>
   void Read();
   void OnRead(ErrorCodeIo error, std::size_t bytes);
   bool ParseHeader();  // false: more bytes are needed, or it is closed
-  void BeginBody();
   void OnAnswer();
   void WriteRest();
   void OnWritten(ErrorCodeIo error);
   std::vector<boost::asio::const_buffer> Rest() const REQUIRES(mutex_);
-  void Heard();
   /// The connection ends, and the request that it has.
   void Fail(LinkEnd::Kind kind, const std::string& why);
   /// The request ends. Its tensors may be in use by a write, which ends first.

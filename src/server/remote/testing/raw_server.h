@@ -47,6 +47,12 @@ class RawServer {
         bytes.remove_prefix(static_cast<std::size_t>(sent));
       }
     }
+    /// Ends the connection at once, so that what the other end sends fails.
+    void Reset() const {
+      sockaddr none{};
+      none.sa_family = AF_UNSPEC;
+      ::connect(socket_, &none, sizeof(none));
+    }
     /// Returns when the other end closes.
     void AwaitEnd() const {
       char byte = 0;
