@@ -346,6 +346,8 @@ MUTANTS = [
      "    end.begun = std::exchange(begun_, false);", "    begun_ = false;", ["link"]),
     ("link-silence", "a connection that has become silent is waited for", "src/server/remote/link_connection.cc",
      "  if (now - std::max(moved, heard_) >= options.silence) {", "  if (false) {", ["link"]),
+    ("link-ended-before", "a server that ends each connection gets a request again and again", "src/server/remote/link_connection.cc",
+     "      if (++request_->ended_before_ < kMostEndedBefore) {", "      if (true) {", ["link"]),
     ("link-unbounded", "there is no limit of connections", "src/server/remote/http_link.cc",
      "      if (connections_.size() >= options_.most_connections) {", "      if (false) {", ["link"]),
     ("port-with-zeros", "a port may begin with zeros", "src/base/net/host_port.cc",
