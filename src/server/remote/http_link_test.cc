@@ -61,7 +61,10 @@ class HttpLinkTest : public ::testing::Test {
     server_ = std::make_unique<RawServer>(std::move(serve));
     link_->SetTarget({server_->port(), std::string(kId)});
   }
-  ~HttpLinkTest() override { link_->Close(); }
+  void TearDown() override {  // what the server calls is still there
+    link_->Close();
+    server_.reset();
+  }
   LinkEnd Send(Nanoseconds left = 1h, std::string_view tensor = "") {
     Ask ask(left, tensor);
     link_->Send(ask);

@@ -12,7 +12,9 @@
 namespace lagoon {
 
 void RemoteCore::Change::Start() {
-  context_.set_wait_for_ready(true);  // as RemoteCore::Call has it
+  // A change that comes before the connection waits for it, until the polls say that the member is
+  // lost.
+  context_.set_wait_for_ready(true);
   const auto ends = [this](const grpc::Status& status) { Done(status); };
   if (load_) {
     to_load_.set_model_name(model_);

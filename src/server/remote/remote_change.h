@@ -16,7 +16,7 @@ class RemoteCore::Change final {
   Change(RemoteCore& owner, std::string model, bool load, std::function<void(Status)> done)
       : owner_(owner), model_(std::move(model)), load_(load), done_(std::move(done)) {}
 
-  /// With the owner's lock, as RemoteCore::Call::Start().
+  /// With the owner's lock.
   void Start();
   /// In place of Start().
   void Refuse(Error error) { done_(tl::unexpected<Error>(std::move(error))); }

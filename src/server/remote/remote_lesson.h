@@ -20,7 +20,7 @@ class RemoteCore::Lesson final {
   Lesson(RemoteCore& owner, Key key, std::function<void()> done)
       : owner_(owner), key_(std::move(key)), done_(std::move(done)) {}
 
-  /// With the owner's lock, as RemoteCore::Call::Start().
+  /// With the owner's lock.
   void Start();
   /// Ends the lesson early; Done() follows. With the owner's lock, so that it is not deleted.
   void Cancel() { context_->TryCancel(); }
