@@ -206,8 +206,8 @@ SECTIONS = {
             "{ray_lost_answers:.0f}, {ray_doubled_answers:.0f}, {ray_wrong_answers:.0f} of {ray_answers:,.0f}", "0: met"),
         Row("until a killed node's models are served elsewhere, p99", f"2026-11-26-{EPYC}-fleet-ray", "{ray_recovery_s_p99:.2f} s",
             "10 s: met"),
-        Row("what a server in front adds to a request, p50", f"2026-11-26-{EPYC}-fleet-link", "{link_overhead_us_p50:.0f} us",
-            "150 us: **missed**"),
+        Row("what a server in front adds to a request of 256 bytes, p50, HTTP; gRPC", f"2026-11-27-{EPYC}-fleet-link-http",
+            "{link_overhead_us_p50.http.small:.0f}; {link_overhead_us_p50.grpc.small:.0f} us", "150 us: **missed**; met"),
     ],
 }
 
