@@ -206,6 +206,26 @@ TEST_F(HttpLinkTest, HostileAnswersEndTheConnection) {
   }
 }
 
+TEST_F(HttpLinkTest, HalfAHeaderIsNotWaitedForLong) {
+  Open([](RawServer::Connection& connection) {
+    if (!Introduce(connection) || connection.Receive().empty()) return;
+    connection.Send("HTTP/1.1 200 OK\r\nContent-Le");
+    connection.AwaitEnd();
+  });
+  const LinkEnd end = Send();
+  EXPECT_EQ(end.kind, Kind::kLost);
+  EXPECT_TRUE(end.begun);
+  EXPECT_THAT(end.why, HasSubstr("nothing has come"));
+}
+
+TEST_F(HttpLinkTest, BeatsWithoutAnEndDoNotOutlastTheDeadline) {
+  Open([](RawServer::Connection& connection) {
+    if (!Introduce(connection) || connection.Receive().empty()) return;
+    while (connection.Send("HTTP/1.1 102 Processing\r\n\r\n")) continue;
+  });
+  EXPECT_EQ(Send(300ms).kind, Kind::kDeadline);
+}
+
 TEST_F(HttpLinkTest, AnAnswerThatEndsEarlyIsLost) {
   Open([](RawServer::Connection& connection) {
     if (Introduce(connection) && !connection.Receive().empty()) {

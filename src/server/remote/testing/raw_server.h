@@ -40,12 +40,14 @@ class RawServer {
       received_.erase(0, text.size());
       return text;
     }
-    void Send(std::string_view bytes) const {
+    /// False: the other end has closed.
+    bool Send(std::string_view bytes) const {
       while (!bytes.empty()) {
         const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent <= 0) return;
+        if (sent <= 0) return false;
         bytes.remove_prefix(static_cast<std::size_t>(sent));
       }
+      return true;
     }
     /// Ends the connection at once, so that what the other end sends fails.
     void Reset() const {
