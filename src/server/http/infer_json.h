@@ -67,6 +67,7 @@ struct JsonInfer {
   bool binary_outputs = false;  // parameters.binary_data_output
   bool stages = false;          // parameters.lagoon_stages
   SequencePart sequence;        // parameters.sequence_id, sequence_start and sequence_end
+  std::vector<RequestParameter> parameters;  // the others that are text, number, true or false
   std::vector<JsonInput> inputs;
   std::vector<JsonOutput> outputs;
 };

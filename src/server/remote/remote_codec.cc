@@ -32,6 +32,15 @@ constexpr std::uint32_t kTypeMask = 7;
 // Below this size a copy costs less than a slice with an owner.
 constexpr std::size_t kLeastBorrowed = 4096;
 
+void FillParameter(const RequestParameter& from, inference::InferParameter& to) {
+  const auto& value = from.value;
+  if (const bool* const flag = std::get_if<bool>(&value)) to.set_bool_param(*flag);
+  if (const auto* const whole = std::get_if<std::int64_t>(&value)) to.set_int64_param(*whole);
+  if (const auto* const whole = std::get_if<std::uint64_t>(&value)) to.set_uint64_param(*whole);
+  if (const double* const number = std::get_if<double>(&value)) to.set_double_param(*number);
+  if (const auto* const text = std::get_if<std::string>(&value)) to.set_string_param(*text);
+}
+
 void FillHead(const InferRequest& request, Nanoseconds left, std::string_view front,
               ModelInferRequest& message) {
   message.set_model_name(request.model);
@@ -54,6 +63,9 @@ void FillHead(const InferRequest& request, Nanoseconds left, std::string_view fr
     }
     parameters["sequence_start"].set_bool_param(sequence.start);
     parameters["sequence_end"].set_bool_param(sequence.end);
+  }
+  for (const RequestParameter& parameter : request.parameters) {
+    FillParameter(parameter, (*message.mutable_parameters())[parameter.name]);
   }
   if (!front.empty()) {
     const std::string_view comma = request.via.empty() ? "" : ",";

@@ -50,6 +50,11 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   const auto large = Bytes(100'000);
   InferRequest request = WithInputs(small, large);
   request.priority = 2;
+  request.parameters = {{"a", true},
+                        {"b", std::int64_t{-3}},
+                        {"c", std::uint64_t{7}},
+                        {"d", 0.5},
+                        {"e", std::string("text")}};
   const auto payload = std::make_shared<int>(0);
   request.payload = payload;
   grpc::ByteBuffer bytes = RequestBytes(request, std::chrono::nanoseconds(1'500'001));
@@ -61,6 +66,7 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   EXPECT_EQ(back.version, "2");
   EXPECT_EQ(back.id, "r");
   EXPECT_EQ(back.priority, 2U);
+  EXPECT_EQ(back.parameters, request.parameters);
   EXPECT_EQ(back.timeout, std::chrono::microseconds(1501));  // rounded up
   EXPECT_THAT(back.outputs, ElementsAre("y", "z"));
   ASSERT_EQ(back.inputs.size(), 2U);
