@@ -58,7 +58,7 @@ TEST(ProgramParameters, AreTheSameBothWays) {
   object["triton_x"] = 1;
   auto back = ReadParameters(object);
   ASSERT_TRUE(back) << back.error().message;
-  std::ranges::rotate(*back, back->begin() + 1);
+  std::rotate(back->begin(), back->begin() + 1, back->end());
   EXPECT_EQ(*back, parameters);
   EXPECT_EQ(ParametersObject({}).dump(), "{}");
 }
