@@ -110,6 +110,13 @@ def test_overhead_takes_a_model_with_an_open_batch(lagoon, zoo, tmp_path):
     assert 0 < metrics["channel_client_cpu_fraction"] <= 1 and metrics["channel_requests_per_s"] > 0
 
 
+def test_footprint_opens_models_one_by_one_and_at_once(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "footprint", "--zoo", REPOSITORY, "--models", "digits")
+    assert result.returncode == 0, result.stderr
+    for way in ("one_by_one", "at_once"):
+        assert 0 < metrics[f"open_ms.{way}"] < 60_000
+
+
 def test_disb_draws_its_report_of_a_simulated_gpu(lagoon, tmp_path):
     result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:mi50", "--workload", "A", "--requests", "10",
                                 "--windows", "1", "--schedulers", "streams,reef", "--plot", tmp_path / "plots",

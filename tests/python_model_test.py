@@ -75,6 +75,23 @@ CALLS = """class TritonPythonModel:
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", y)]))
         return answers
 """
+# Answers with request.parameters() of the request, or of the call that it makes when `forward` is among them.
+PARAMETERS = """class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            text = request.parameters()
+            given = json.loads(text)
+            if given.pop("forward", False):
+                call = pb_utils.InferenceRequest(model_name="parameters", requested_output_names=["y"],
+                                                 inputs=request.inputs(), parameters={**given, "added": "by the program"})
+                answer = call.exec()
+                text = answer.error().message() if answer.has_error() else bytes(
+                    pb_utils.get_output_tensor_by_name(answer, "y").as_numpy().astype(np.uint8)).decode()
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor(
+                "y", np.frombuffer(text.encode(), np.uint8).astype(np.float32))]))
+        return answers
+"""
 FULL = """class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
@@ -174,6 +191,8 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "strings", STRINGS, FLOATS.replace("FP32", "STRING"))
     add_python(repository, "moods", MOODS, FLOATS
                + 'parameters { key: "lagoon.python_timeout_ms" value { string_value: "1500" } }')
+    add_python(repository, "parameters", PARAMETERS)
+    add_python(repository, "asks_parameters", PARAMETERS)
     add_python(repository, "calls", CALLS % "onnx_twice")
     add_python(repository, "calls_pipeline", (CALLS % "pipeline").replace('["y"]', '["OUT"]').replace(
         'inputs=request.inputs()', 'inputs=[pb_utils.Tensor("IN", request.inputs()[0].as_numpy())]').replace(
@@ -192,6 +211,10 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "silent", each("x"), 'backend: "python"')
     (repository / "missing" / "1").mkdir(parents=True)
     (repository / "missing" / "config.pbtxt").write_text(FLOATS)
+    (repository / "parameters_in_a_step" / "1").mkdir(parents=True)
+    (repository / "parameters_in_a_step" / "config.pbtxt").write_text(
+        FLOATS.replace('backend: "python"', 'platform: "ensemble"') + 'ensemble_scheduling { step [ { model_name: "parameters" '
+        'model_version: -1 input_map { key: "x" value: "x" } output_map { key: "y" value: "y" } } ] }')
     (repository / "pipeline" / "1").mkdir(parents=True)
     (repository / "pipeline" / "config.pbtxt").write_text(ENSEMBLE)
     with serving(lagoon, repository, "--python", sys.executable, "--workers", "2", "--allow-admin-on-http") as running:
@@ -292,6 +315,35 @@ def test_a_deadline_answers_while_the_program_works(server):
     error = error_of(server, "moods", [13], timeout=100_000)
     assert "DEADLINE" in error.status() and time.monotonic() - began < 5
     assert ask(server, "moods", [0]).tolist() == [0]
+
+
+def parameters_of(client, module, model, parameters, **words):
+    """What the program of `model` sees as request.parameters()."""
+    answer = client.infer(model, [triton_input(module, "x", np.array([0], np.float32), "FP32")], parameters=parameters,
+                          **words)
+    return json.loads(bytes(answer.as_numpy("y").astype(np.uint8)).decode())
+
+
+@pytest.mark.parametrize("module", [triton_grpc, triton_http])
+def test_programs_read_the_parameters_of_requests_and_give_some_to_calls(server, module):
+    given = {"text": 'ü "quoted"', "yes": True, "whole": -7, "large": 2 ** 60, "part": 0.25}
+    if module is triton_grpc:
+        given.pop("part")  # the client sends none
+    with contextlib.closing(server.grpc() if module is triton_grpc else server.http()) as client:
+        assert parameters_of(client, module, "parameters", None) == {}
+        assert parameters_of(client, module, "parameters", given, priority=1, timeout=50_000_000) == given
+        forwarded = parameters_of(client, module, "asks_parameters", {**given, "forward": True})
+        assert forwarded == {**given, "added": "by the program"}
+        assert parameters_of(client, module, "parameters_in_a_step", given) == given
+        with pytest.raises(InferenceServerException, match="more than 64 parameters"):
+            parameters_of(client, module, "parameters", {f"p{i}": i for i in range(65)})
+
+
+def test_generate_passes_parameters_on(server):
+    body = {"x": [0.0], "parameters": {"text": "a", "x_like": 2, "priority": 0, "none": None}}
+    status, answer = server.post("/v2/models/parameters/generate", json.dumps(body).encode())
+    assert status == 200
+    assert json.loads(bytes(int(code) for code in answer["y"]).decode()) == {"text": "a", "x_like": 2}
 
 
 def test_calls_of_other_models(server):

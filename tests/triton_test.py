@@ -242,6 +242,9 @@ def test_models_that_are_not_there_load_and_unload_as_with_triton(lagoon, tmp_pa
         assert refusal(client.load_model, "nobody").startswith(
             "failed to load 'nobody', failed to poll from model repository")
         assert refusal(client.load_model, "broken").startswith("load failed for model 'broken': ")
+        for config in ("no JSON", "{", '{"no_such_field": 1}'):
+            assert refusal(client.load_model, "broken", config=config).startswith(
+                "failed to load 'broken', failed to poll from model repository")
         client.unload_model("nobody")
         client.unload_model("sum")
         client.load_model("sum")

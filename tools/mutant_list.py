@@ -67,7 +67,8 @@ GROUPS = {
     "routes": [f"src/serving/fleet/routes/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
               ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "python": [f"src/serving/python/{name}{end}.cc" for name in ("call_graph", "channel", "instance", "tensors") for end in ("", "_test")] +
-              [f"src/base/{name}.cc" for name in ("check", "json_fields", "log", "status", "text", "thread")] + ["src/plan/tensor.cc"],
+              [f"src/base/{name}.cc" for name in ("check", "json_fields", "log", "status", "text", "thread")] + ["src/plan/tensor.cc",
+                                                                                                   "src/serving/core/request.cc"],
     "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
     "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
                       "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
@@ -138,7 +139,7 @@ GROUPS = {
     "conduct": ["src/server/grpc/grpc_conduct.cc", "src/server/grpc/grpc_conduct_test.cc"],
     "json-fields": [f"src/base/{name}.cc" for name in ("check", "json_fields", "json_fields_test", "status", "text")],
     "inflate": [f"src/base/compress/{name}.cc" for name in ("deflate", "inflate", "inflate_test")],
-    "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] +
+    "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] + ["src/serving/core/request.cc"] +
                   ["src/plan/tensor.cc", "src/plan/bytes_tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc", "src/base/thread.cc"],
     "low-lane": ["src/server/http/low_lane_test.cc", "src/server/http/low_lane.cc", "src/server/io_pool.cc", "src/base/log.cc", "src/base/thread.cc"],
@@ -1217,6 +1218,14 @@ MUTANTS = [
      "  if (!any && !held_.empty()) CancelCalls();", "  if (any && held_.empty()) CancelCalls();", ["python"]),
     ("python-bytes", "a tensor's bytes lie behind its message", "src/serving/python/tensors.cc",
      "    if (tensor.bytes > bytes - offset) {", "    if (tensor.bytes > bytes) {", ["python"]),
+    ("python-parameters", "a program's call has any number of parameters", "src/serving/python/tensors.cc",
+     "  if (object.size() > kMostRequestParameters) {", "  if (object.size() > kMostRequestParameters + 1) {", ["python"]),
+    ("python-server-parameters", "a call sets the parameters that the server reads", "src/serving/python/tensors.cc",
+     "    if (IsServerParameter(name)) continue;\n", "", ["python"]),
+    ("json-parameters", "a request keeps any number of parameters", "src/server/http/infer_json.cc",
+     "  if (kept.size() >= kMostRequestParameters) {", "  if (kept.size() > kMostRequestParameters) {", ["infer-json"]),
+    ("json-parameter-twice", "a parameter that is there twice is kept twice", "src/server/http/infer_json.cc",
+     "  if (same != kept.end()) {", "  if (false) {", ["infer-json"]),
     ("python-object", "a program makes the server read a message without an end", "src/serving/python/channel.cc",
      "prefix.has_file > 1 || prefix.object_bytes > kMostObjectBytes ||", "prefix.has_file > 1 ||", ["python"]),
 ]

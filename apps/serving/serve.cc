@@ -19,6 +19,7 @@
 #include "apps/serving/triton_words.h"
 #include "apps/tracing.h"
 #include "apps/version.h"
+#include "base/heap.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -202,6 +203,7 @@ void Serve(const ServeWords& words) {
   ServerOptions options = words.listen.server;
   options.spans = spans.get();
   Inference& served = traced ? *traced : **core;
+  KeepFreedMemory();
   Result<std::unique_ptr<Server>> server = Server::Start(served, options);
   if (!server) Die(server.error().message);
   AwaitMembers(**core, signals);

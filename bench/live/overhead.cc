@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "bench/client/infer_client.h"
 #include "bench/client/temporary_repository.h"
@@ -250,6 +251,7 @@ Status RunOverhead(const OverheadOptions& options, Report& report) {
   ServerOptions server_options;
   server_options.http_port = server_options.grpc_port = server_options.metrics_port = 0;
   server_options.channel = repository.path() + ".channel";
+  KeepFreedMemory();  // as `lagoon serve`
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
                           Server::Start(*core, server_options));
 

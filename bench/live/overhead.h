@@ -49,7 +49,9 @@ struct FootprintOptions {
 };
 
 /// Measures memory and load time of `lagoon serve` in a process of its own. Metrics:
-/// serve_peak_rss_mib, serve_ready_ms, load_ms.M for every model M.
+/// serve_peak_rss_mib, serve_ready_ms, load_ms.M for every model M. In this process:
+/// open_ms.one_by_one and open_ms.at_once, the time to open a core that prepares its models so;
+/// medians of five openings each, in turns.
 Status RunFootprint(const FootprintOptions& options, Report& report);
 
 }  // namespace lagoon::bench

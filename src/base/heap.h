@@ -7,4 +7,10 @@ namespace lagoon {
 /// such as those of loading a model. Takes about a millisecond. Any thread.
 void ReturnFreedMemory();
 
+/// From now on the C library keeps freed blocks of up to 32 MiB for later allocations, and up to
+/// 64 MiB of them at the end of each of its heaps, so that the next large message does not take
+/// fresh pages. These are the bounds that the library comes to by itself after the first free of a
+/// block of 32 MiB. ReturnFreedMemory() gives back as before. For programs that serve.
+void KeepFreedMemory();
+
 }  // namespace lagoon

@@ -260,12 +260,16 @@ class InferenceRequest:
         self._request_id, self._version, self._timeout = request_id, model_version, timeout
         self._correlation_id, self._flags, self._priority = correlation_id, flags, 0
         self._parameters, self._sender, self._trace = dict(parameters or {}), None, trace
+        for name, value in self._parameters.items():
+            if not isinstance(name, str) or not isinstance(value, (str, int, float)):
+                raise TritonModelException(f"parameter {name!r} is {value!r}: names are str, values str, int, float or bool")
         self._preferred_memory = preferred_memory
 
     @classmethod
     def _received(cls, message, data, name, decoupled):
         request = cls(name, message["outputs"], _unpack(message["inputs"], data), message["request_id"],
-                      correlation_id=message["sequence"], timeout=message["timeout_us"])
+                      correlation_id=message["sequence"], timeout=message["timeout_us"],
+                      parameters=message.get("parameters"))
         request._priority = message["priority"]
         request._sender = InferenceResponseSender(message["id"])
         request._decoupled = decoupled
@@ -299,6 +303,7 @@ class InferenceRequest:
         return self._priority
 
     def parameters(self):
+        """The parameters that the server does not read itself, as JSON."""
         return json.dumps(self._parameters)
 
     def trace(self):
@@ -324,7 +329,8 @@ class InferenceRequest:
         if decoupled:
             raise TritonModelException("exec(decoupled=True) is not implemented: call models with one answer")
         message = {"model": self._model, "version": "" if int(self._version) < 0 else str(int(self._version)),
-                   "id": str(self._request_id), "timeout_us": int(self._timeout), "outputs": self._outputs}
+                   "id": str(self._request_id), "timeout_us": int(self._timeout), "outputs": self._outputs,
+                   "parameters": self._parameters}
         message["inputs"], parts = _pack(self._inputs)
         answer, data = _connection.call(message, parts)
         if "error" in answer:

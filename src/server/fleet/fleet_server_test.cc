@@ -32,6 +32,17 @@ class FleetServer : public HttpServer {
   }
 };
 
+TEST(ForClients, AConfigOfTheClientThatCannotBeReadIsNoLoadThatFailed) {
+  const auto words = [](const std::string& message) {
+    return ForClients(true, "a", Fail(ErrorCode::kInvalidArgument, message)).error().message;
+  };
+  EXPECT_EQ(words("model 'a': the config: no JSON"),
+            "failed to load 'a', failed to poll from model repository: model 'a': the config: no "
+            "JSON");
+  EXPECT_THAT(words("model 'b': the config: no JSON"), StartsWith("load failed for model 'a': "));
+  EXPECT_THAT(words("no op 'X'"), StartsWith("load failed for model 'a': "));
+}
+
 TEST_F(FleetServer, TellsDevicesAndReplicasOnBothPorts) {
   core_.BecomeFleet();
   for (const std::string& body :

@@ -40,16 +40,18 @@ Status ForClients(bool load, const std::string& model, const Status& changed) {
   const Error& error = changed.error();
   const bool unknown = error.code == ErrorCode::kNotFound;
   if (unknown && !load) return {};
-  const bool refused = error.code == ErrorCode::kInvalidArgument;
-  if (refused) spdlog::error("{}", error.message);
   const std::string name = Quoted(model);
-  const std::string what = !load     ? fmt::format("failed to unload {}", name)
-                           : refused ? fmt::format("load failed for model {}", name)
-                           : unknown ? fmt::format(
-                                           "failed to load {}, failed to poll from model "
-                                           "repository",
-                                           name)
-                                     : fmt::format("failed to load {}", name);
+  // The client's own config cannot be read: the model was not looked at.
+  const bool unread = error.message.starts_with(fmt::format("model {}: the config: ", name));
+  const bool refused = error.code == ErrorCode::kInvalidArgument && !unread;
+  if (refused) spdlog::error("{}", error.message);
+  const std::string what = !load               ? fmt::format("failed to unload {}", name)
+                           : refused           ? fmt::format("load failed for model {}", name)
+                           : unknown || unread ? fmt::format(
+                                                     "failed to load {}, failed to poll from model "
+                                                     "repository",
+                                                     name)
+                                               : fmt::format("failed to load {}", name);
   return Annotate(what, {error.code, refused ? WithoutFolders(error.message) : error.message});
 }
 

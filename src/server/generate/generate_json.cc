@@ -100,6 +100,16 @@ Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& mode
   for (const char* name : {"priority", "timeout"}) {
     if (const Json* const value = Member(*parsed, name)) request["parameters"][name] = *value;
   }
+  // Of the other parameters the parser keeps those that no input has.
+  if (const auto given = parsed->find("parameters"); given != parsed->end() && given->is_object()) {
+    for (const auto& [name, value] : given->items()) {
+      const bool input =
+          std::ranges::find(model.inputs, name, &TensorSpec::name) != model.inputs.end();
+      if (!input && !IsServerParameter(name) && value.is_primitive()) {
+        request["parameters"][name] = value;
+      }
+    }
+  }
   // The parser of infer requests checks names, types, ranges and nesting.
   const auto text = std::make_shared<std::string>(DumpJson(request));
   return ParseHttpInfer(std::as_bytes(std::span(*text)), std::nullopt, text);

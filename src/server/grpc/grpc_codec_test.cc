@@ -61,6 +61,36 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   EXPECT_EQ(request.inputs.front().dims, (Dims{1, 2}));
 }
 
+TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
+  const auto message = Request("FP32", {0});
+  message->add_raw_input_contents("");
+  auto& parameters = *message->mutable_parameters();
+  parameters["priority"].set_uint64_param(2);
+  parameters["triton_x"].set_bool_param(true);
+  parameters["lagoon_stages"].set_bool_param(true);
+  parameters["a"].set_bool_param(true);
+  parameters["b"].set_int64_param(-3);
+  parameters["c"].set_uint64_param(7);
+  parameters["d"].set_double_param(0.5);
+  parameters["e"].set_string_param("text");
+  parameters["f"];  // without a value
+  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const std::vector<RequestParameter> expected = {{"a", true},
+                                                  {"b", std::int64_t{-3}},
+                                                  {"c", std::uint64_t{7}},
+                                                  {"d", 0.5},
+                                                  {"e", std::string("text")}};
+  EXPECT_EQ(parsed->request.parameters, expected);
+  for (std::size_t i = 0; i < kMostRequestParameters; ++i) {
+    parameters["more" + std::to_string(i)].set_bool_param(true);
+  }
+  const auto refused = ParseGrpcInfer(message, SharedRegions(false));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("more than 64 parameters"));
+}
+
 TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
   const auto parse = [](std::string type, auto fill) {
     auto message = Request(std::move(type), {2});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -47,6 +48,37 @@ Result<bool> Flag(const Parameters& parameters, const std::string& name) {
     return Invalid(fmt::format("parameter '{}' is not true or false", name));
   }
   return found->second.bool_param();
+}
+
+/// The parameters that the server does not read itself, by their names.
+Status KeepOthers(const Parameters& parameters, std::vector<RequestParameter>& kept) {
+  for (const auto& [name, value] : parameters) {
+    if (IsServerParameter(name)) continue;
+    if (kept.size() >= kMostRequestParameters) {
+      return Invalid(fmt::format("more than {} parameters", kMostRequestParameters));
+    }
+    switch (value.parameter_choice_case()) {
+      case InferParameter::kBoolParam:
+        kept.push_back({name, value.bool_param()});
+        break;
+      case InferParameter::kInt64Param:
+        kept.push_back({name, std::int64_t{value.int64_param()}});
+        break;
+      case InferParameter::kUint64Param:
+        kept.push_back({name, std::uint64_t{value.uint64_param()}});
+        break;
+      case InferParameter::kDoubleParam:
+        kept.push_back({name, value.double_param()});
+        break;
+      case InferParameter::kStringParam:
+        kept.push_back({name, value.string_param()});
+        break;
+      case InferParameter::PARAMETER_CHOICE_NOT_SET:
+        break;
+    }
+  }
+  std::ranges::sort(kept, {}, &RequestParameter::name);
+  return {};
 }
 
 template <typename Field>
@@ -253,6 +285,7 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));
+  LAGOON_RETURN_IF_ERROR(KeepOthers(message.parameters(), request.parameters));
   request.payload = std::move(payload);
   if (!shared.empty()) {
     LAGOON_ASSIGN_OR_RETURN(parsed.regions, regions.Bind(shared, request));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -43,7 +44,23 @@ bool InferSax::DimensionOf(number_unsigned_t value) {
   return true;
 }
 
-bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag) {
+template <typename Value>
+bool InferSax::Keep(Value value) {
+  // The last one counts where a name is there twice.
+  auto& kept = result_.parameters;
+  const auto same = std::ranges::find(kept, key_, &RequestParameter::name);
+  if (same != kept.end()) {
+    same->value = std::move(value);
+    return true;
+  }
+  if (kept.size() >= kMostRequestParameters) {
+    return Invalid(fmt::format("more than {} parameters", kMostRequestParameters));
+  }
+  kept.push_back({key_, std::move(value)});
+  return true;
+}
+
+bool InferSax::OfRequest(std::optional<std::uint64_t> number, std::optional<bool> flag) {
   const bool takes_number = key_ == "priority" || key_ == "timeout" || key_ == "sequence_id";
   const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages" ||
                           key_ == "sequence_start" || key_ == "sequence_end";
@@ -62,7 +79,7 @@ bool InferSax::RequestParameter(std::optional<std::uint64_t> number, std::option
 
 bool InferSax::Parameter(std::optional<std::uint64_t> number, std::optional<bool> flag) {
   const In place = Top();
-  if (place == In::kParameters) return RequestParameter(number, flag);
+  if (place == In::kParameters) return OfRequest(number, flag);
   if (key_ == "shared_memory_region") return Invalid("'shared_memory_region' is not a text");
   if (key_ == "shared_memory_byte_size" || key_ == "shared_memory_offset") {
     if (!number) return Invalid(fmt::format("'{}' is not a whole number from 0", key_));
@@ -118,6 +135,7 @@ bool InferSax::null() {
 }
 
 bool InferSax::boolean(bool value) {
+  if (InOtherParameter()) return Keep(value);
   switch (Top()) {
     case In::kData:
       Input().has_bools = true;
@@ -132,6 +150,7 @@ bool InferSax::boolean(bool value) {
 }
 
 bool InferSax::number_unsigned(number_unsigned_t value) {
+  if (InOtherParameter()) return Keep(std::uint64_t{value});
   switch (Top()) {
     case In::kData:
       return Whole(static_cast<double>(value), value, false);
@@ -148,6 +167,7 @@ bool InferSax::number_unsigned(number_unsigned_t value) {
 
 bool InferSax::number_integer(number_integer_t value) {
   if (value >= 0) return number_unsigned(static_cast<number_unsigned_t>(value));
+  if (InOtherParameter()) return Keep(std::int64_t{value});
   if (Top() != In::kData) return Scalar("a negative number");
   return Whole(static_cast<double>(value), static_cast<std::uint64_t>(value), true);
 }
@@ -157,6 +177,7 @@ bool InferSax::number_float(number_float_t value, const string_t& text) {
   const bool huge = text.find_first_not_of("0123456789") == std::string::npos;
   if (huge && Top() == In::kShape) return TooLarge("holds", text);
   if (huge && HoldsKnownParameter()) return TooLarge("is", text);
+  if (InOtherParameter()) return Keep(value);
   if (Top() != In::kData) return Scalar("a fraction");
   Input().has_numbers = true;
   return Datum(value);
@@ -170,6 +191,8 @@ bool InferSax::string(string_t& value) {
     result_.sequence.text = std::move(value);
   } else if (place == In::kParameters && key_ == "lagoon_via") {
     result_.via = std::move(value);
+  } else if (InOtherParameter()) {
+    return Keep(std::move(value));
   } else if (place == In::kInput && key_ == "name") {
     Input().name = std::move(value);
   } else if (place == In::kInput && key_ == "datatype") {

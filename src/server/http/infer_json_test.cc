@@ -255,6 +255,32 @@ TEST(InferJson, ReadsHowManyClassesAreAskedFor) {
   }
 }
 
+TEST(InferJson, KeepsTheParametersThatAreNotTheServers) {
+  const auto parsed = Parse(
+      R"({"parameters":{"priority":1,"triton_x":1,"lagoon_x":"y","text":"a","yes":true,"whole":7,"less":-7,
+          "part":0.5,"huge":99999999999999999999,"none":null,"list":[1],"object":{"text":"b"},"whole":8},
+          "inputs":[{"name":"x","parameters":{"text":"c"}}],"text":"d"})");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->priority, 1u);
+  const std::vector<RequestParameter> expected = {
+      {"text", std::string("a")}, {"yes", true}, {"whole", std::uint64_t{8}},
+      {"less", std::int64_t{-7}}, {"part", 0.5}, {"huge", 1e20}};
+  EXPECT_EQ(parsed->parameters, expected);
+}
+
+TEST(InferJson, RefusesMoreParametersThanItsBound) {
+  const auto with = [](std::size_t count) {
+    std::string text = R"({"parameters":{"p":1)";
+    for (std::size_t i = 1; i < count; ++i) text += fmt::format(R"(,"p{}":"v","p{}":1)", i, i);
+    return Parse(text + "}}");
+  };
+  const auto most = with(kMostRequestParameters);
+  ASSERT_TRUE(most) << most.error().message;
+  EXPECT_EQ(most->parameters.size(), kMostRequestParameters);
+  EXPECT_THAT(with(kMostRequestParameters + 1).error().message,
+              HasSubstr("more than 64 parameters"));
+}
+
 TEST(InferJson, ReadsWhichTensorsLieInSharedMemory) {
   const auto parsed = Parse(
       R"({"inputs":[{"name":"x","parameters":{"shared_memory_offset":8,"shared_memory_region":"r",

@@ -71,6 +71,10 @@ bool InferSax::HoldsKnownParameter() const {
   return parameters && BitOf(key_) != 0;
 }
 
+bool InferSax::InOtherParameter() const {
+  return Top() == In::kParameters && !IsServerParameter(key_);
+}
+
 bool InferSax::InObject() const {
   return Top() == In::kRequest || Top() == In::kInput || Top() == In::kOutput;
 }

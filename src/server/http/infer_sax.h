@@ -97,7 +97,11 @@ class InferSax {
   bool Whole(double value, std::uint64_t bits, bool negative);
   bool DimensionOf(number_unsigned_t value);
   bool Parameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
-  bool RequestParameter(std::optional<std::uint64_t> number, std::optional<bool> flag);
+  bool OfRequest(std::optional<std::uint64_t> number, std::optional<bool> flag);
+  // Whether the value is that of a parameter with no meaning for the server.
+  bool InOtherParameter() const;
+  template <typename Value>
+  bool Keep(Value value);
   // A value that is not expected at its place: ignored or refused, depending on the place.
   bool Scalar(std::string_view what);
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -86,6 +87,11 @@ std::string ParametersOf(const InferRequest& request, Nanoseconds left, std::str
     }
     add("sequence_start", sequence.start);
     add("sequence_end", sequence.end);
+  }
+  // A number that JSON does not have is null, which a member ignores.
+  for (const RequestParameter& parameter : request.parameters) {
+    const auto value = std::visit([](const auto& v) { return nlohmann::json(v); }, parameter.value);
+    text += fmt::format(",{}:{}", JsonString(parameter.name), DumpJson(value));
   }
   if (!front.empty()) {
     const std::string_view comma = request.via.empty() ? "" : ",";

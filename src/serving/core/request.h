@@ -10,7 +10,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
@@ -70,6 +72,21 @@ struct SequencePart {
   SequenceId id() const { return {number, text}; }
 };
 
+/// A parameter of a request with no meaning for the server: programs in Python read it
+/// (request.parameters()), and calls of other models and steps of ensembles pass it on.
+struct RequestParameter {
+  std::string name;
+  std::variant<bool, std::int64_t, std::uint64_t, double, std::string> value;
+
+  bool operator==(const RequestParameter&) const = default;
+};
+
+/// A request with more of them is refused.
+inline constexpr std::size_t kMostRequestParameters = 64;
+
+/// Whether the server itself reads a parameter of this name: it is then no RequestParameter.
+bool IsServerParameter(std::string_view name);
+
 /// The names of an output's classes, in the order of its elements.
 using Labels = std::vector<std::string>;
 
@@ -126,6 +143,7 @@ struct InferRequest {
   /// ClassView::count, one per entry of `outputs`. 0, or beyond its end: the output itself.
   std::vector<std::uint32_t> classes;
   SequencePart sequence;
+  std::vector<RequestParameter> parameters = {};  // at most kMostRequestParameters
   // Owns the bytes behind every `data`. Released before the callback runs, so that the client's
   // next request finds the buffer free.
   std::shared_ptr<const void> payload;

@@ -450,6 +450,11 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
       ReadTensors(ListIn(object, "inputs"), message.bytes());
   if (!tensors) return refuse(std::move(tensors).error());
   InferRequest request;
+  if (const auto parameters = object.find("parameters"); parameters != object.end()) {
+    auto read = ReadParameters(*parameters);
+    if (!read) return refuse(std::move(read).error());
+    request.parameters = *std::move(read);
+  }
   request.model = TextIn(object, "model");
   request.version = TextIn(object, "version");
   request.id = TextIn(object, "id");

@@ -335,6 +335,25 @@ TEST_F(InstanceTest, CallsOfOtherModelsAreAnsweredAndErrorsToo) {
   EXPECT_EQ(got.get_future().get(), "NOT_FOUND5");
 }
 
+TEST_F(InstanceTest, ACallWithWrongParametersIsRefused) {
+  std::promise<std::string> got;
+  OpenReady({[&](Peer& peer) {
+    peer.Ready();
+    const std::uint64_t id = peer.Next()["requests"][0]["id"];
+    peer.Say({{"op", "call"},
+              {"call", 5},
+              {"model", "any"},
+              {"parameters", {{"a", nullptr}}},
+              {"inputs", nlohmann::json::array()}});
+    got.set_value(peer.Next()["error"]["code"].get<std::string>());
+    peer.Answer(id);
+    peer.Say({{"op", "done"}});
+    peer.Next();
+  }});
+  EXPECT_EQ(jobs_.Add(*instance_)->How(), "answer");
+  EXPECT_EQ(got.get_future().get(), "INVALID_ARG");
+}
+
 TEST_F(InstanceTest, CallsAreCancelledWhenNoRequestNeedsThem) {
   std::promise<std::set<std::string>> heard;
   OpenReady({[&](Peer& peer) {

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "plan/tensor.h"
+#include "serving/core/request.h"
 
 namespace lagoon {
 
@@ -30,6 +31,12 @@ nlohmann::json TensorObject(std::string_view name, DataType type, const Dims& di
 /// and the values: a type that is none, a negative dim, more bytes than `bytes`, or another number
 /// than the type and the dims have. Elements of kString are not looked at.
 Result<std::vector<ProgramTensor>> ReadTensors(const nlohmann::json& list, std::size_t bytes);
+
+/// The parameters of a request as an object, and back. kInvalidArgument: `object` is no object, has
+/// more than kMostRequestParameters, or a value that is neither text nor number nor true or false.
+/// Parameters of the server's own (IsServerParameter()) are left out.
+nlohmann::json ParametersObject(std::span<const RequestParameter> parameters);
+Result<std::vector<RequestParameter>> ReadParameters(const nlohmann::json& object);
 
 /// An error as a message of a program has it: {"code", "message"}, and back. A code that is unknown
 /// is kInternal; the message is cut after 4 KiB.

@@ -67,6 +67,7 @@ InferRequest EnsembleSteps::RequestOf(std::size_t step) {
   request.version = steps_[step].model->model->version();
   request.id = request_.asked.id;
   request.priority = request_.asked.priority;
+  request.parameters = request_.asked.parameters;
   request.arrival = Now();
   if (request_.deadline != kNoDeadline) request.timeout = request_.deadline - request.arrival;
   for (const auto& [name, index] : settings_.steps[step].inputs) {

@@ -115,6 +115,7 @@ nlohmann::json PythonQueue::Job::Describe(std::vector<std::span<const std::byte>
           {"priority", request_->asked.priority},
           {"timeout_us", timeout_us.count()},
           {"sequence", request_->asked.sequence.number},
+          {"parameters", ParametersObject(request_->asked.parameters)},
           {"inputs", std::move(inputs)},
           {"outputs", std::move(outputs)}};
 }

@@ -1,0 +1,45 @@
+#include "base/heap.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace lagoon {
+namespace {
+
+// Faults of pages while ten blocks of 1 MiB are filled and freed, ten times.
+long FaultsOfBlocks() {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::unique_ptr<char[]>> blocks;
+    for (int i = 0; i < 10; ++i) {
+      blocks.emplace_back(new char[kBytes]);
+      std::memset(blocks.back().get(), round, kBytes);
+    }
+  }
+  getrusage(RUSAGE_SELF, &after);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+TEST(Heap, KeepsFreedMemoryAndReturnsIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__) || \
+    !defined(__GLIBC__)
+  GTEST_SKIP() << "a sanitizer has an allocator of its own";
+#endif
+  const long fresh = FaultsOfBlocks();
+  KeepFreedMemory();
+  FaultsOfBlocks();
+  const long kept = FaultsOfBlocks();
+  EXPECT_LT(kept, fresh / 4);
+  ReturnFreedMemory();
+  EXPECT_GT(FaultsOfBlocks(), kept);
+}
+
+}  // namespace
+}  // namespace lagoon
