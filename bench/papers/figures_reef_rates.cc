@@ -102,7 +102,7 @@ Result<Figure> ReefFigure1(const FigureOptions& options) {
                    "real-time latency, ms, p99",
                    {}};
   std::vector<double> tails;
-  // DISB's client: in an open loop beside 4, requests queue without end, and the tail is the window's.
+  // DISB's client: in an open loop beside 4, the queue only grows, and the tail is the window's.
   for (std::size_t clients = 0; clients <= kCrowd; ++clients) {
     LAGOON_ASSIGN_OR_RETURN(const RateRuns::Seen seen,
                             runs.Run("streams", 120, clients, long_span, DisbLoad::Late::kNewest));
