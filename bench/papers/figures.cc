@@ -46,6 +46,7 @@ constexpr std::array kTable{
     FigureInfo{"paella-11", "Paella Figure 11: eight models, t4", PaellaFigure11},
     FigureInfo{"paella-12", "Paella Figure 12: short and long jobs, t4", PaellaFigure12},
     FigureInfo{"paella-13", "Paella Figure 13: the fairness threshold, t4", PaellaFigure13},
+    FigureInfo{"reef-1", "REEF Figure 1: real-time rate and best-effort work, mi50", ReefFigure1},
     FigureInfo{"reef-15", "REEF Figure 15: DISB, mi50", ReefFigure15},
     FigureInfo{"reef-16", "REEF Figure 16: DISB, gv100", ReefFigure16},
     FigureInfo{"reef-17", "REEF Figure 17: preemption latency in DISB", ReefFigure17},

@@ -11,6 +11,7 @@
 
 namespace lagoon::bench {
 
+Result<Figure> ReefFigure1(const FigureOptions& options);
 Result<Figure> ReefFigure15(const FigureOptions& options);
 Result<Figure> ReefFigure16(const FigureOptions& options);
 Result<Figure> ReefFigure17(const FigureOptions& options);
