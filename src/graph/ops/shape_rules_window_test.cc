@@ -156,6 +156,10 @@ TEST(ConvTransposeShape, InvertsConv) {
   node.configure = [](NodeRef n) { n.Ints("strides", {2, 2}).Ints("output_shape", {10, 12}); };
   EXPECT_EQ(node.OutputDims(), (Dims{1, 3, 10, 12}));
   EXPECT_THAT(node.Imported().Ints("pads", {}), ElementsAre(1, 0, 0, -1));
+  node.configure = [](NodeRef n) {
+    n.Ints("strides", {2, 2}).Ints("output_shape", {10, 12}).Text("auto_pad", "SAME_UPPER");
+  };
+  EXPECT_THAT(node.Imported().Ints("pads", {}), ElementsAre(0, 0, 1, -1));
 }
 
 TEST(ConvShape, ChecksTheBias) {

@@ -156,8 +156,14 @@ Result<Window> ResolveTransposedWindow(OpContext& context, Sizes image, Ints ker
     const std::int64_t full = (image[i] - 1) * window.strides[i] + Extent(window, i) + added[i];
     if (!shape.empty() || mode.starts_with("SAME")) {
       const std::int64_t out = shape.empty() ? image[i] * window.strides[i] : shape[i];
-      // Without a mode the larger half comes first, as in the specification.
-      SetSamePads(mode == "SAME_UPPER" ? "SAME_UPPER" : "SAME_LOWER", full - out, i, window);
+      // Without a mode the larger half comes first, as in the specification. What output_shape has
+      // more than the image gives lies at the end, as in ONNX Runtime.
+      if (full < out) {
+        window.pads[i] = 0;
+        window.pads[i + rank] = full - out;
+      } else {
+        SetSamePads(mode == "SAME_UPPER" ? "SAME_UPPER" : "SAME_LOWER", full - out, i, window);
+      }
     }
     window.out.push_back(full - window.pads[i] - window.pads[i + rank]);
     if (window.out[i] < 1) {

@@ -130,9 +130,10 @@ bool DynamicQuantizeBody(const void* raw, std::uint32_t block, BlockContext& ctx
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const DynamicQuantizeArgs*>(raw);
   const Extreme whole = WholeExtreme(args);
-  const float scale = (whole.greatest - whole.least) / 255;
+  // Without any element but 0 any scale is right; ONNX Runtime has 1.
+  const float span = (whole.greatest - whole.least) / 255;
+  const float scale = span == 0 ? 1 : span;
   const float level = std::nearbyint(-(whole.least / scale));
-  // Without any element but 0 the scale is 0, and the quotient no number.
   const auto zero = static_cast<std::uint8_t>(level > 0 ? std::min(level, 255.0F) : 0);
   const Range range = ElementsOf(args, block);
   const RowOperand operands[] = {{reinterpret_cast<const std::byte*>(args.x + range.begin), 1},

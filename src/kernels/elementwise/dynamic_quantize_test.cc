@@ -31,12 +31,12 @@ void Check(const Floats& x, bool divided) {
   const std::vector<Bytes>& outputs = run.Run();
   const float low = std::min(0.0f, *std::min_element(x.begin(), x.end()));
   const float high = std::max(0.0f, *std::max_element(x.begin(), x.end()));
-  const float scale = (high - low) / 255;
-  const float zero = scale > 0 ? std::nearbyint(-low / scale) : 0;
+  const float scale = high == low ? 1 : (high - low) / 255;
+  const float zero = std::nearbyint(-low / scale);
   EXPECT_EQ(testing::FromBytes<float>(outputs[1])[0], scale);
   EXPECT_EQ(testing::FromBytes<std::uint8_t>(outputs[2])[0], zero);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float level = scale > 0 ? std::nearbyint(x[i] / scale) + zero : 0;
+    const float level = std::nearbyint(x[i] / scale) + zero;
     ASSERT_EQ(std::to_integer<int>(outputs[0][i]), std::clamp(level, 0.0f, 255.0f)) << i;
   }
 }
