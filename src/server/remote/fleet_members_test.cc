@@ -44,8 +44,12 @@ class FleetMembersTest : public FleetOfServersTest {
   static bool Refused(const Front& front, const std::string& name, const std::string& why) {
     return Eventually([&] { return ProblemOf(front, name).find(why) != std::string::npos; });
   }
-  static bool Serves(const Front& front, const std::string& name) {
-    return Eventually([&] { return DeviceOf(*front.fleet, name).ready; });
+  /// The member is there, and its models are known.
+  static bool Serves(const FleetCore& fleet, const std::string& name) {
+    return Eventually([&] {
+      const FleetDeviceReport device = DeviceOf(fleet, name);
+      return device.ready && device.told;
+    });
   }
   static Result<InferResponse> Ask(const Front& front, InferRequest request) {
     std::promise<Result<InferResponse>> promise;
@@ -60,9 +64,12 @@ TEST_F(FleetMembersTest, AServerIsNotItsOwnMember) {
   ASSERT_TRUE(front.fleet->Join({"own", front.address}));
   ASSERT_TRUE(front.fleet->Join({"a", a_.address}));
   ASSERT_TRUE(Refused(front, "own", "is this server itself, " + front.id()));
-  ASSERT_TRUE(Serves(front, "a"));
+  ASSERT_TRUE(Serves(*front.fleet, "a"));
   EXPECT_FALSE(DeviceOf(*front.fleet, "own").ready);
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(Ask(front, AskFor("twice")));
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = Ask(front, AskFor("twice"));
+    EXPECT_TRUE(answer) << answer.error().message;
+  }
   EXPECT_EQ(Served(a_.core), 20U);
   EXPECT_EQ(front.fleet->Fronts().size(), 1U);
 }
@@ -74,7 +81,7 @@ TEST_F(FleetMembersTest, AFleetThatLeadsBackIsNoMember) {
   ASSERT_TRUE(second.fleet->Join({"third", third.address}));
   ASSERT_TRUE(first.fleet->Join({"second", second.address}));
   ASSERT_TRUE(Eventually([&] { return first.fleet->Fronts().size() == 3; }));
-  ASSERT_TRUE(Serves(first, "second"));
+  ASSERT_TRUE(Serves(*first.fleet, "second"));
   ASSERT_TRUE(Eventually([&] { return Ask(first, AskFor("twice")).has_value(); }));
   EXPECT_EQ(a_.core.LastRequest().via,
             fmt::format("{},{},{}", first.id(), second.id(), third.id()));
@@ -111,7 +118,7 @@ TEST_F(FleetMembersTest, AFrontOfFrontsLearnsOfAModelThatIsLoadedAnewBelow) {
 TEST_F(FleetMembersTest, ARequestThatComesBackIsRefused) {
   const Front front(MakeFleet());
   ASSERT_TRUE(front.fleet->Join({"a", a_.address}));
-  ASSERT_TRUE(Serves(front, "a"));
+  ASSERT_TRUE(Serves(*front.fleet, "a"));
   InferRequest request = AskFor("twice");
   const std::string other = NewServerId();
   request.via = front.id() + "," + other;
@@ -139,7 +146,7 @@ TEST_F(FleetMembersTest, AServerIsOneMemberWhateverItsAddress) {
   EXPECT_THAT(Device("again").problem, HasSubstr("localhost" + port + " is the server of member"));
   EXPECT_EQ(Device("a").problem, "");
   ASSERT_TRUE(fleet_->Leave("a"));
-  EXPECT_TRUE(Eventually([&] { return Device("again").ready; })) << "the other one is gone";
+  EXPECT_TRUE(Serves(*fleet_, "again")) << "the other one is gone";
 }
 
 TEST_F(FleetMembersTest, AMemberThatIsNotThereSaysSo) {
@@ -182,7 +189,7 @@ TEST_F(FleetMembersTest, ShapesOutliveTheAbsenceOfTheirMember) {
   EXPECT_TRUE(refused());
   // When the last member of these shapes has left, the others are right.
   ASSERT_TRUE(fleet_->Leave("good"));
-  EXPECT_TRUE(Eventually([&] { return Device("other").ready; }));
+  EXPECT_TRUE(Serves(*fleet_, "other"));
 }
 
 TEST_F(FleetMembersTest, AMemberMayComeBackWithOtherShapes) {
