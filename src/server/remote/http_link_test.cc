@@ -61,10 +61,16 @@ class HttpLinkTest : public ::testing::Test {
     server_ = std::make_unique<RawServer>(std::move(serve));
     link_->SetTarget({server_->port(), std::string(kId)});
   }
-  void TearDown() override {  // what the server calls is still there
+  void TearDown() override { End(); }  // what the server calls is still there
+  void End() {
     link_->Close();
     server_.reset();
   }
+  /// For tests whose server uses what the test declares before: ends the server first.
+  struct Ender {
+    HttpLinkTest* test = nullptr;
+    ~Ender() { test->End(); }
+  };
   LinkEnd Send(Nanoseconds left = 1h, std::string_view tensor = "") {
     Ask ask(left, tensor);
     link_->Send(ask);
@@ -98,6 +104,7 @@ TEST_F(HttpLinkTest, RequestsFollowOneAnotherOnAConnection) {
 
 TEST_F(HttpLinkTest, LargeMessagesGoThroughInPieces) {
   const std::string large(8 << 20, 'x');
+  const Ender ender{this};
   Open([&](RawServer::Connection& connection) {
     if (!Introduce(connection)) return;
     const std::string got = connection.Receive(large.size());
@@ -111,6 +118,7 @@ TEST_F(HttpLinkTest, LargeMessagesGoThroughInPieces) {
 
 TEST_F(HttpLinkTest, AnotherServerGetsNoRequest) {
   std::atomic<int> requests{0};
+  const Ender ender{this};
   Open([&](RawServer::Connection& connection) {
     if (Introduce(connection, "00000000000000bb") && !connection.Receive().empty()) ++requests;
   });
@@ -153,6 +161,7 @@ TEST_F(HttpLinkTest, AConnectionThatHasEndedIsReplaced) {
 
 TEST_F(HttpLinkTest, AServerThatEndsEachConnectionIsNotAskedForEver) {
   std::atomic<int> connections{0};
+  const Ender ender{this};
   Open([&](RawServer::Connection& connection) {
     if (++connections > 10 || connection.Receive().empty()) return;
     // The link's thread reads the answer when the connection has ended.
@@ -184,23 +193,25 @@ TEST_F(HttpLinkTest, AnAnswerThatClosesTheConnectionIsTheLast) {
 }
 
 TEST_F(HttpLinkTest, HostileAnswersEndTheConnection) {
-  std::string answer;
+  const std::vector<std::string> answers = {
+      "nonsense\r\n\r\n",
+      std::string(100'000, 'x'),
+      "HTTP/1.1 200 OK\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nX: " + std::string(20'000, 'x') + "\r\nContent-Length: 0\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n"};
+  std::atomic<std::size_t> next{0};
+  const Ender ender{this};
   Open([&](RawServer::Connection& connection) {
     if (!Introduce(connection) || connection.Receive().empty()) return;
-    connection.Send(answer);
+    connection.Send(answers[next]);
     connection.AwaitEnd();
   });
-  for (const std::string& bad :
-       {std::string("nonsense\r\n\r\n"), std::string(100'000, 'x'),
-        std::string("HTTP/1.1 200 OK\r\n\r\n"),
-        std::string("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
-        std::string("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"),
-        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        "HTTP/1.1 200 OK\r\nX: " + std::string(20'000, 'x') + "\r\nContent-Length: 0\r\n\r\n",
-        std::string("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n\r\n")}) {
-    answer = bad;
+  for (; next < answers.size(); ++next) {
     const LinkEnd end = Send();
-    EXPECT_EQ(end.kind, Kind::kLost) << bad.substr(0, 80);
+    EXPECT_EQ(end.kind, Kind::kLost) << answers[next].substr(0, 80);
     EXPECT_TRUE(end.begun);
     EXPECT_NE(end.why, "");
   }
@@ -251,6 +262,7 @@ TEST_F(HttpLinkTest, AnAnswerMayComeBeforeTheRequestIsWritten) {
 
 TEST_F(HttpLinkTest, BeatsKeepAConnectionAndSilenceEndsIt) {
   std::atomic<bool> silent{false};
+  const Ender ender{this};
   Open([&](RawServer::Connection& connection) {
     if (!Introduce(connection)) return;
     while (!connection.Receive().empty()) {
