@@ -12,8 +12,10 @@ void ReturnFreedMemory() {
 
 void KeepFreedMemory() {
 #ifdef __GLIBC__
+  // NOLINTBEGIN(concurrency-mt-unsafe): before the server has threads
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  // NOLINTEND(concurrency-mt-unsafe)
 #endif
 }
 
