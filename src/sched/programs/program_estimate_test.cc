@@ -75,6 +75,18 @@ TEST(ProgramEstimate, TheSameKernelWithOtherBlocksIsAnotherKind) {
 }
 
 // A program chooses the numbers of blocks, so that a client may.
+TEST(ProgramEstimate, AKindBeyondTheLimitIsNotKept) {
+  ProgramEstimate estimate;
+  Counts all;
+  for (std::uint32_t blocks = 1; blocks <= ProgramEstimate::kMostKinds; ++blocks) {
+    all.Add(ProgramEstimate::Of(KernelHandle{9}, blocks));
+  }
+  estimate.OnEnded(all);
+  estimate.SetTime(kStep, microseconds(100));
+  estimate.OnEnded(Posted(kStep, 80));
+  EXPECT_EQ(estimate.Ahead({}), microseconds(0));
+}
+
 TEST(ProgramEstimate, KnowsSoManyKindsAndForgetsThoseThatNoJobHas) {
   ProgramEstimate estimate;
   Counts many;
