@@ -49,4 +49,10 @@ Result<HostPort> ParseHostPort(std::string_view text, std::uint16_t port) {
   return HostPort{std::string(host), *parsed};
 }
 
+std::string ToString(const HostPort& address) {
+  const bool is_ipv6 = address.host.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? "[" + address.host + "]" : address.host;
+  return host + ":" + std::to_string(address.port);
+}
+
 }  // namespace lagoon

@@ -19,4 +19,7 @@ struct HostPort {
 /// says what is wrong, as "it has no host", and does not quote the text.
 Result<HostPort> ParseHostPort(std::string_view text, std::uint16_t port = 0);
 
+/// HOST:PORT, with an IPv6 address in brackets.
+std::string ToString(const HostPort& address);
+
 }  // namespace lagoon

@@ -62,6 +62,12 @@ TEST(HostPort, OtherTextsSayWhatIsWrong) {
   }
 }
 
+TEST(HostPort, IsWrittenAsItIsRead) {
+  for (const std::string text : {"localhost:1", "10.0.0.7:8000", "[::1]:65535"}) {
+    EXPECT_EQ(ToString(*ParseHostPort(text)), text);
+  }
+}
+
 TEST(HostPort, APortMayBeLeftAwayWhereThereIsADefault) {
   EXPECT_EQ(Parts("localhost", 4318), "localhost 4318");
   EXPECT_EQ(Parts("[::1]", 4318), "::1 4318");

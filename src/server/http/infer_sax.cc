@@ -23,28 +23,14 @@ constexpr std::int64_t kOpen = -1;  // length of an array level that no array ha
 constexpr std::array<std::string_view, 8> kKnownKeys = {
     "id", "inputs", "outputs", "name", "shape", "data", "parameters", "datatype"};
 
-constexpr std::array<std::string_view, 14> kKnownParameters = {"priority",
-                                                               "lagoon_via",
-                                                               "timeout",
-                                                               "binary_data_output",
-                                                               "lagoon_stages",
-                                                               "binary_data_size",
-                                                               "binary_data",
-                                                               "classification",
-                                                               "sequence_id",
-                                                               "sequence_start",
-                                                               "sequence_end",
-                                                               "shared_memory_region",
-                                                               "shared_memory_byte_size",
-                                                               "shared_memory_offset"};
-
 // The bit of a known name for Frame::seen; 0: the name is not known.
 std::uint32_t BitOf(std::string_view name) {
   const auto member = std::ranges::find(kKnownKeys, name);
   if (member != kKnownKeys.end()) return 1U << (member - kKnownKeys.begin());
-  const auto parameter = std::ranges::find(kKnownParameters, name);
-  if (parameter == kKnownParameters.end()) return 0;
-  return 1U << (kKnownKeys.size() + static_cast<std::size_t>(parameter - kKnownParameters.begin()));
+  const auto parameter = std::ranges::find(kServerParameters, name);
+  if (parameter == kServerParameters.end()) return 0;
+  return 1U << (kKnownKeys.size() +
+                static_cast<std::size_t>(parameter - kServerParameters.begin()));
 }
 
 // The number of elements of `shape`; saturates.

@@ -1,12 +1,11 @@
 #include "server/remote/http_link.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "base/net/host_port.h"
 #include "server/remote/link_connection.h"
 
 namespace lagoon {
@@ -67,9 +66,7 @@ std::string HttpLink::WhyNot() const {
 
 std::string HttpLink::Text() const {
   const MutexLock lock(mutex_);
-  const bool brackets = options_.host.find(':') != std::string::npos;
-  return fmt::format("HTTP of {}{}{}:{}", brackets ? "[" : "", options_.host, brackets ? "]" : "",
-                     target_.port);
+  return "HTTP of " + ToString(HostPort{options_.host, target_.port});
 }
 
 HttpLink::Connection HttpLink::OpenOne() {

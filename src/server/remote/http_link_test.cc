@@ -66,7 +66,8 @@ class HttpLinkTest : public ::testing::Test {
     link_->Close();
     server_.reset();
   }
-  /// For tests whose server uses what the test declares before: ends the server first.
+  /// Stops the server at the end of a test, before the variables go that the server uses. Declared
+  /// after these variables.
   struct Ender {
     HttpLinkTest* test = nullptr;
     ~Ender() { test->End(); }

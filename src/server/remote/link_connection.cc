@@ -235,11 +235,7 @@ void LinkConnection::Cut(std::uint64_t number) {
 // --- its answer ---
 
 void LinkConnection::Read() {
-  if (!in_body_ && !header_) {
-    header_.emplace();
-    header_->header_limit(kMostAnswerHead);
-    header_->body_limit(std::numeric_limits<std::uint64_t>::max());
-  }
+  if (!in_body_ && !header_) AwaitHeader();
   const net::mutable_buffer buffer =
       in_body_ ? net::buffer(answer_.body.data() + body_read_, answer_.body.size() - body_read_)
                : net::mutable_buffer(input_.prepare(kLinkChunk));
@@ -270,6 +266,12 @@ void LinkConnection::OnRead(ErrorCodeIo error, std::size_t bytes) {
   OnAnswer();
 }
 
+void LinkConnection::AwaitHeader() {
+  header_.emplace();
+  header_->header_limit(kMostAnswerHead);
+  header_->body_limit(std::numeric_limits<std::uint64_t>::max());
+}
+
 bool LinkConnection::ParseHeader() {
   for (;;) {
     ErrorCodeIo error;
@@ -289,9 +291,7 @@ bool LinkConnection::ParseHeader() {
       Read();
       return false;
     }
-    header_.emplace();
-    header_->header_limit(kMostAnswerHead);
-    header_->body_limit(std::numeric_limits<std::uint64_t>::max());
+    AwaitHeader();
   }
   const auto length = header_->content_length();
   if (!length || *length > kMostAnswerBytes || header_->chunked()) {
@@ -329,7 +329,7 @@ void LinkConnection::OnAnswer() {
   LinkEnd answer = std::exchange(answer_, LinkEnd{});
   answer.kind = LinkEnd::Kind::kAnswered;
   if (!keep_ || !whole) {
-    // The server has refused the request before it had the whole of it, or ends.
+    // The server answered before it had read the whole request, or it closes the connection now.
     phase_ = Phase::kClosed;
     {
       const MutexLock lock(mutex_);
@@ -376,7 +376,7 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
     ErrorCodeIo ignored;
     socket_.close(ignored);
     resolver_.cancel();
-    // Nothing of it has gone out: the connection had ended before.
+    // No byte of the request was sent, as the server had closed the connection before.
     if (kind == LinkEnd::Kind::kLost && proven_ && request_ != nullptr && written_ == 0) {
       begun_ = false;
       if (++request_->ended_before_ < kMostEndedBefore) {

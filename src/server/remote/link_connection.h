@@ -43,6 +43,7 @@ class LinkConnection final : public std::enable_shared_from_this<LinkConnection>
   void OnProbed();
   void Read();
   void OnRead(ErrorCodeIo error, std::size_t bytes);
+  void AwaitHeader();
   bool ParseHeader();  // false: more bytes are needed, or it is closed
   void OnAnswer();
   void WriteRest();

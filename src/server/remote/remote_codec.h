@@ -56,7 +56,7 @@ std::vector<ModelStatistics> ParseStatistics(const inference::ModelStatisticsRes
 /// The error in `status`, which is not OK. Where the reason is the connection or the member and not
 /// the request, the message begins with `member`, as in "member 10.0.0.7:8001".
 Error ErrorOf(const grpc::Status& status, std::string_view member);
-/// The same of an answer over HTTP whose status is not 200.
+/// The error of an answer over HTTP whose status is not 200; `member` as above.
 Error ErrorOf(unsigned status, std::span<const std::byte> body, std::string_view member);
 
 }  // namespace lagoon

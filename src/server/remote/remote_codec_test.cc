@@ -122,7 +122,7 @@ UnfilledBytes OutputBytes(std::size_t size) {
   return output;
 }
 
-/// The body of an answer as the member's edge writes it, and how many bytes of it are JSON.
+/// The body of the HTTP answer that a member sends for `response`, and the length of its JSON.
 std::pair<std::string, std::size_t> Message(InferResponse response) {
   HttpAnswerFormat format;
   format.binary = true;
@@ -177,7 +177,7 @@ TEST(RemoteCodec, EveryCutOfAnAnswerIsAnError) {
       EXPECT_EQ(parsed.error().code, ErrorCode::kInternal) << size;
     }
   }
-  EXPECT_FALSE(Parse(body, std::nullopt)) << "all of it is JSON";
+  EXPECT_FALSE(Parse(body, std::nullopt)) << "without a length the whole body counts as JSON";
   EXPECT_FALSE(Parse(body + "x", json_bytes)) << "bytes too many";
 }
 

@@ -349,6 +349,18 @@ TEST_F(RemoteCoreTest, ThePayloadIsFreeWhenTheAnswerComes) {
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
 }
 
+/// Starts a server of `service`, and writes to `options` where it is and that it is polled often.
+std::unique_ptr<grpc::Server> Serve(grpc::Service& service, RemoteOptions& options) {
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  options.poll_period = std::chrono::milliseconds(10);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  options.address = fmt::format("127.0.0.1:{}", port);
+  return server;
+}
+
 /// A member that says that it fails when it has got a request, and keeps the request.
 class StuckMember final : public inference::GRPCInferenceService::Service {
  public:
@@ -376,14 +388,8 @@ class StuckMember final : public inference::GRPCInferenceService::Service {
 // The polls find a killed member lost while the connection of the requests is still there.
 TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost) {
   StuckMember member;
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&member);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   RemoteOptions options;
-  options.address = fmt::format("127.0.0.1:{}", port);
-  options.poll_period = std::chrono::milliseconds(10);
+  const std::unique_ptr<grpc::Server> server = Serve(member, options);
   RemoteCore remote(options);
   const TimePoint until = Now() + std::chrono::seconds(10);
   while (!remote.Ready() && Now() < until) std::this_thread::yield();
@@ -398,14 +404,8 @@ TEST(RemoteCoreOfAStuckMember, ARequestThatTheMemberRunsWhenThePollsLoseItIsLost
 TEST(RemoteCoreOfAStuckMember, WithoutAnHttpPortItIsRefusedUntilItTellsOne) {
   StuckMember member;
   member.tells_port = false;
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&member);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   RemoteOptions options;
-  options.address = fmt::format("127.0.0.1:{}", port);
-  options.poll_period = std::chrono::milliseconds(10);
+  const std::unique_ptr<grpc::Server> server = Serve(member, options);
   RemoteCore remote(options);
   const TimePoint until = Now() + std::chrono::seconds(10);
   while (remote.Problem().empty() && Now() < until) std::this_thread::yield();
@@ -470,15 +470,9 @@ class LyingMember final : public inference::GRPCInferenceService::Service {
 class RemoteCoreOfALiar : public ::testing::Test {
  protected:
   RemoteCoreOfALiar() {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&member_);
-    server_ = builder.BuildAndStart();
     RemoteOptions options;
-    options.address = fmt::format("127.0.0.1:{}", port);
+    server_ = Serve(member_, options);
     options.name = "liar";
-    options.poll_period = std::chrono::milliseconds(10);
     remote_ = std::make_unique<RemoteCore>(options);
     const TimePoint until = Now() + std::chrono::seconds(10);
     while (!remote_->Serves("twice", "") && Now() < until) std::this_thread::yield();

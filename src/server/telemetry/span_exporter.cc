@@ -38,9 +38,7 @@ class Post {
     request_.method(http::verb::post);
     request_.target(url.path);
     request_.version(11);
-    const bool is_ipv6 = url.host.find(':') != std::string::npos;
-    const std::string host = is_ipv6 ? "[" + url.host + "]" : url.host;
-    request_.set(http::field::host, fmt::format("{}:{}", host, url.port));
+    request_.set(http::field::host, ToString(HostPort{url.host, url.port}));
     request_.set(http::field::content_type, "application/json");
     request_.set(http::field::connection, "close");
     request_.body() = std::move(body);

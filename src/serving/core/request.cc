@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace lagoon {
 
@@ -14,20 +13,8 @@ std::string ShownShape(const Dims& dims) {
 }
 
 bool IsServerParameter(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kNames = {"priority",
-                                                       "timeout",
-                                                       "binary_data_output",
-                                                       "binary_data_size",
-                                                       "binary_data",
-                                                       "classification",
-                                                       "sequence_id",
-                                                       "sequence_start",
-                                                       "sequence_end",
-                                                       "shared_memory_region",
-                                                       "shared_memory_byte_size",
-                                                       "shared_memory_offset"};
   return name.starts_with("triton_") || name.starts_with("lagoon_") ||
-         std::ranges::find(kNames, name) != kNames.end();
+         std::ranges::find(kServerParameters, name) != kServerParameters.end();
 }
 
 }  // namespace lagoon

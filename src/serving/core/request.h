@@ -84,7 +84,24 @@ struct RequestParameter {
 /// A request with more of them is refused.
 inline constexpr std::size_t kMostRequestParameters = 64;
 
-/// Whether the server itself reads a parameter of this name: it is then no RequestParameter.
+/// Parameters of a request, an input or an output that the server itself reads.
+inline constexpr std::array<std::string_view, 14> kServerParameters = {"priority",
+                                                                       "lagoon_via",
+                                                                       "timeout",
+                                                                       "binary_data_output",
+                                                                       "lagoon_stages",
+                                                                       "binary_data_size",
+                                                                       "binary_data",
+                                                                       "classification",
+                                                                       "sequence_id",
+                                                                       "sequence_start",
+                                                                       "sequence_end",
+                                                                       "shared_memory_region",
+                                                                       "shared_memory_byte_size",
+                                                                       "shared_memory_offset"};
+
+/// Whether a parameter of this name is the server's own, one of those above or a later one of
+/// Triton's or Lagoon's: it is then no RequestParameter.
 bool IsServerParameter(std::string_view name);
 
 /// The names of an output's classes, in the order of its elements.

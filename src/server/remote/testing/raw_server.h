@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a server whose every byte the test decides.
+// For tests: a server that sends the bytes that the test gives it, and no others.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
