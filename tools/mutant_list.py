@@ -129,7 +129,7 @@ GROUPS = {
                     ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "link": [f"src/server/remote/{name}.cc" for name in ("http_link", "http_link_test", "link_connection")] +
-            ["src/server/io_pool.cc"] + [f"src/base/{name}.cc" for name in ("check", "log", "status", "text", "thread")],
+            ["src/server/io_pool.cc"] + [f"src/base/{name}.cc" for name in ("check", "log", "net/host_port", "status", "text", "thread")],
     "host-port": [f"src/base/{name}.cc" for name in ("check", "net/host_port", "net/host_port_test", "seldom_test", "status")],
     "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
     "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
