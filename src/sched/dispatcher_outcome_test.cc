@@ -98,6 +98,62 @@ TEST_F(DispatcherTest, AJobWhoseOnlyCopiesAreEmptyEndsWithThem) {
   }
 }
 
+/// Jobs of 50 us, of which one runs.
+class Overload : public DispatcherTest {
+ protected:
+  void SetUp() override {
+    UseReset();
+    const auto plan = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(5, 1));
+    for (PlanOp& op : plan->plan.ops) op.cost.kernel = std::chrono::microseconds(10);
+    queue_ = AddQueue(JobClass::kRealTime, plan);
+    ASSERT_TRUE(Post(queue_, Add()));
+  }
+  Request& PostWithin(int us) {
+    Request& request = Add();
+    EXPECT_TRUE(Post(queue_, request, device_->Now() + std::chrono::microseconds(us)));
+    return request;
+  }
+
+  QueueId queue_{};
+};
+
+TEST_F(Overload, AJobThatWouldBeLateGivesWayToOneInTime) {
+  const Request &old = PostWithin(100), &young = PostWithin(200);
+  device_->Advance(std::chrono::microseconds(37));
+  EXPECT_EQ(old.finished, 0);
+  device_->Advance(std::chrono::microseconds(1));  // 62 are left, 50 and a quarter are needed
+  EXPECT_EQ(old.result.outcome, Outcome::kExpired);
+  device_->RunAll();
+  EXPECT_EQ(young.result.outcome, Outcome::kDone);
+}
+
+TEST_F(Overload, AJobThatWouldBeLateIsTriedWhereNoOtherIsInTime) {
+  const Request &alone = PostWithin(10), &late_too = PostWithin(11);
+  device_->RunAll();
+  EXPECT_EQ(alone.result.outcome, Outcome::kDone);  // the fake device's blocks take no time
+  EXPECT_EQ(late_too.result.outcome, Outcome::kDone);
+}
+
+TEST_F(Overload, AJobThatRunsDoesNotGiveWay) {
+  device_->RunAll();
+  const Request &running = PostWithin(100), &young = PostWithin(1000);
+  device_->Advance(std::chrono::microseconds(99));
+  EXPECT_EQ(running.finished, 0);
+  device_->RunAll();
+  EXPECT_EQ(running.result.outcome, Outcome::kDone);
+  EXPECT_EQ(young.result.outcome, Outcome::kDone);
+}
+
+TEST_F(Overload, AJobWithoutADeadlineIsInTime) {
+  const Request& late = PostWithin(100);
+  Request& patient = Add();
+  ASSERT_TRUE(Post(queue_, patient));
+  device_->Advance(std::chrono::microseconds(50));
+  EXPECT_EQ(late.result.outcome, Outcome::kExpired);
+  device_->RunAll();
+  EXPECT_EQ(patient.result.outcome, Outcome::kDone);
+}
+
 TEST_F(DispatcherTest, AWaitingJobExpires) {
   UseReset();
   const QueueId queue = AddQueue(JobClass::kBestEffort, 1, 1);

@@ -103,7 +103,7 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   job->deadline = job->leaves = spec.deadline;
   const Nanoseconds max_wait = queue.options.max_wait;
   if (max_wait > Nanoseconds(0) && max_wait < spec.deadline - posted) {
-    job->leaves = posted + max_wait;
+    job->leaves = job->waits_until = posted + max_wait;
   }
   job->queue = &queue;
   job->client = spec.client;

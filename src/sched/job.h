@@ -24,7 +24,7 @@ std::string_view Name(JobClass job_class);  // "real-time", "best-effort"
 enum class Outcome : std::uint8_t {
   kDone,        // outputs are valid
   kCancelled,   // Dispatcher::Cancel
-  kExpired,     // its deadline passed while it was queued or running
+  kExpired,     // its deadline passed, or could not be kept any more while others waited that can
   kSuperseded,  // a newer request of its queue took its place (Overflow::kNewestWins)
   kFailed,      // the device was lost, or JobResult::error
   kTooLate,     // refused when it came: it would miss its deadline (admit_by_deadline)

@@ -48,9 +48,11 @@ struct Job : ScheduledJob {
   enum class State : std::uint8_t { kWaiting, kActive, kLeaving, kFinished };
 
   State state = State::kWaiting;
-  /// When it ends if it is still there: at its deadline, or while it waits when it has waited too
-  /// long (QueueOptions::max_wait).
+  /// When it ends if it is still there: at its deadline; while it waits also at `waits_until`, and
+  /// at `late_from` if another job of its queue would be in time.
   TimePoint leaves = kNoDeadline;
+  TimePoint waits_until = kNoDeadline;  // QueueOptions::max_wait
+  TimePoint late_from = kNoDeadline;    // begun later, it would end behind its deadline
   JobQueue* queue = nullptr;
   JobClient* client = nullptr;
   std::vector<const void*> inputs;
@@ -117,7 +119,7 @@ struct Job : ScheduledJob {
   bool Keeps(std::size_t input) const { return plan == nullptr && inputs[input] == nullptr; }
   /// How it ends at `leaves`.
   Outcome OutcomeOfLeaving() const {
-    return leaves == deadline ? Outcome::kExpired : Outcome::kNotStarted;
+    return leaves == waits_until ? Outcome::kNotStarted : Outcome::kExpired;
   }
 };
 

@@ -177,6 +177,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   job.unsubmitted += job.ahead;
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
+  SetLateFrom(job);
   if (job.leaves != kNoDeadline) leaves_.insert(job);
   if (job.continued) EndHold(job);
   JobQueue& queue = *job.queue;
@@ -450,8 +451,28 @@ void Mechanism::LeaveExpired(FinishedJobs& finished) {
   const TimePoint now = device_.Now();
   while (!leaves_.empty() && leaves_.begin()->leaves <= now) {
     Job& job = *leaves_.begin();
+    if (job.leaves < std::min(job.deadline, job.waits_until) && !AnotherIsInTime(job, now)) {
+      leaves_.erase(leaves_.iterator_to(job));  // nothing is won by giving it up: it may be faster
+      job.leaves = std::min(job.deadline, job.waits_until);
+      leaves_.insert(job);
+      continue;
+    }
     Leave(job, job.OutcomeOfLeaving(), finished);
   }
+}
+
+// In overload the job that waits longest has next to nothing left until its deadline. Begun, it
+// would be computed in vain, and so would all that follow it.
+void Mechanism::SetLateFrom(Job& job) const {
+  if (job.deadline == kNoDeadline || job.instance != nullptr) return;
+  job.late_from = job.deadline - job.costs->total() * 5 / 4;  // some runs take longer than the mean
+  job.leaves = std::min(job.leaves, job.late_from);
+}
+
+bool Mechanism::AnotherIsInTime(const Job& job, TimePoint now) {
+  return std::ranges::any_of(job.queue->waiting, [&](const Job& other) {
+    return &other != &job && now < other.late_from;
+  });
 }
 
 // Treats the ops before `op` as submitted or complete. UpdateReady() must follow.

@@ -110,6 +110,8 @@ class Mechanism {
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
+  void SetLateFrom(Job& job) const;
+  static bool AnotherIsInTime(const Job& job, TimePoint now);
   bool WouldBeLate(Job& job) const;
   bool SideBySide(const Job& a, const Job& b) const;
   bool Continues(const Job& job) const;
