@@ -305,7 +305,7 @@ def test_a_large_output_arrives_or_is_refused_and_the_model_goes_on(server):
 def test_a_program_that_ends_or_hangs_is_started_again(server, mood, words):
     error = error_of(server, "moods", [mood])
     assert words in error.message() and "model 'moods'" in error.message()
-    assert "UNAVAILABLE" in error.status()
+    assert "INTERNAL" in error.status()  # a front does not send it to another member, which it might end too
     assert ask(server, "moods", [0]).tolist() == [0]
     assert ask(server, "plus_one", [0]).tolist() == [1]
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -82,6 +83,12 @@ TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
                                                   {"d", 0.5},
                                                   {"e", std::string("text")}};
   EXPECT_EQ(parsed->request.parameters, expected);
+  parameters["d"].set_double_param(std::nan(""));  // a program in Python would get null
+  const auto odd = ParseGrpcInfer(message, SharedRegions(false));
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(odd.error().message, HasSubstr("parameter 'd' is nan; only finite numbers"));
+  parameters["d"].set_double_param(0.5);
   for (std::size_t i = 0; i < kMostRequestParameters; ++i) {
     parameters["more" + std::to_string(i)].set_bool_param(true);
   }

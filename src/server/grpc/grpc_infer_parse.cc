@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -68,6 +69,10 @@ Status KeepOthers(const Parameters& parameters, std::vector<RequestParameter>& k
         kept.push_back({name, std::uint64_t{value.uint64_param()}});
         break;
       case InferParameter::kDoubleParam:
+        if (!std::isfinite(value.double_param())) {
+          return Invalid(fmt::format("parameter {} is {}; only finite numbers are taken",
+                                     Quoted(name), value.double_param()));
+        }
         kept.push_back({name, value.double_param()});
         break;
       case InferParameter::kStringParam:

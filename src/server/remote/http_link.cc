@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kTickPeriod{100};
 }  // namespace
 
 std::shared_ptr<HttpLink> HttpLink::Make(IoPool& pool, Options options) {
+  options.for_urgent = std::min(options.for_urgent, options.most_connections / 4);
   std::shared_ptr<HttpLink> link(new HttpLink(pool, std::move(options)));
   net::post(link->strand_, [link] { link->Tick(); });
   return link;
@@ -28,7 +29,8 @@ HttpLink::HttpLink(IoPool& pool, Options options)
     : pool_(pool),
       options_(std::move(options)),
       strand_(net::make_strand(pool.context())),
-      timer_(pool.context()) {}
+      timer_(pool.context()),
+      most_(options_.most_connections) {}
 
 HttpLink::~HttpLink() = default;
 
@@ -83,6 +85,31 @@ void HttpLink::Send(LinkRequest& request) {
   Place(request);
 }
 
+bool HttpLink::MayGo(bool urgent) const {
+  if (urgent) return true;
+  const std::size_t all = options_.most_connections;
+  return not_urgent_ < std::max<std::size_t>(1, most_ - most_ * options_.for_urgent / all);
+}
+
+void HttpLink::Assign(LinkRequest& request, const Connection& connection) {
+  request.connection_ = connection;
+  if (!request.urgent_) ++not_urgent_;
+}
+
+void HttpLink::Unassign(LinkRequest& request) {
+  if (std::exchange(request.connection_, nullptr) != nullptr && !request.urgent_) --not_urgent_;
+}
+
+LinkRequest* HttpLink::TakeWaiting() {
+  for (const bool urgent : {true, false}) {
+    if (waiting_[urgent].empty() || !MayGo(urgent)) continue;
+    LinkRequest* const next = waiting_[urgent].front();
+    waiting_[urgent].pop_front();
+    return next;
+  }
+  return nullptr;
+}
+
 void HttpLink::Place(LinkRequest& request) {
   Connection connection;
   bool fresh = false;
@@ -96,23 +123,37 @@ void HttpLink::Place(LinkRequest& request) {
     } else if (closed_ || target_.port == 0) {
       end = LinkEnd{.why = "the link is closed"};
     }
-    while (!end && connection == nullptr && !idle_.empty()) {
+    const bool may = MayGo(request.urgent_);
+    while (!end && may && connection == nullptr && !idle_.empty()) {
       connection = std::move(idle_.back());
       idle_.pop_back();
       if (!connection->Take(request)) connection = nullptr;
     }
     if (!end && connection == nullptr) {
-      if (connections_.size() >= options_.most_connections) {
-        waiting_.push_back(&request);
+      if (!may || connections_.size() >= most_) {
+        waiting_[request.urgent_].push_back(&request);
         return;
       }
       connection = OpenOne();
       fresh = connection->Take(request);
     }
-    request.connection_ = connection;
+    if (!end) Assign(request, connection);
   }
   if (end) return EndSoon(request, *std::move(end));
   fresh ? connection->Open() : connection->Write(number);
+}
+
+void HttpLink::PlaceWaiting() {
+  for (;;) {
+    LinkRequest* next = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      if (idle_.empty() && connections_.size() >= most_) return;
+      next = TakeWaiting();
+    }
+    if (next == nullptr) return;
+    Place(*next);
+  }
 }
 
 void HttpLink::EndSoon(LinkRequest& request, LinkEnd end) {
@@ -126,14 +167,18 @@ void HttpLink::Cut(LinkRequest& request) {
     const MutexLock lock(mutex_);
     request.cut_ = true;  // if it has not been placed yet
     if (request.connection_ != nullptr) return request.connection_->Cut(request.number_);
-    waited = std::erase(waiting_, &request) > 0;
+    waited = std::erase(waiting_[request.urgent_], &request) > 0;
   }
   if (waited) EndSoon(request, {.kind = LinkEnd::Kind::kCut});
 }
 
 void HttpLink::Release(LinkRequest& request) {
-  const MutexLock lock(mutex_);
-  request.connection_ = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    Unassign(request);
+    if (waiting_[0].empty() && waiting_[1].empty()) return;
+  }
+  PlaceWaiting();
 }
 
 void HttpLink::CameAbout(const Connection&) {
@@ -148,16 +193,18 @@ void HttpLink::Idle(const Connection& connection) {
   {
     const MutexLock lock(mutex_);
     ends = closed_ || connection->target() != target_;
-    if (!ends && waiting_.empty()) {
-      idle_.push_back(connection);
-      return;
-    }
     if (!ends) {
-      LinkRequest& next = *waiting_.front();
-      if (!connection->Take(next)) return;
-      waiting_.pop_front();
-      next.connection_ = connection;
-      number = next.number_;
+      LinkRequest* const next = TakeWaiting();
+      if (next == nullptr) {
+        idle_.push_back(connection);
+        return;
+      }
+      if (!connection->Take(*next)) {  // it is closed, which gives the request its place
+        waiting_[next->urgent_].push_front(next);
+        return;
+      }
+      Assign(*next, connection);
+      number = next->number_;
     }
   }
   ends ? connection->Shut() : connection->Write(number);
@@ -165,7 +212,6 @@ void HttpLink::Idle(const Connection& connection) {
 
 void HttpLink::Closed(const Connection& connection, bool proven, const std::string& why) {
   std::vector<Connection> suspects;
-  LinkRequest* next = nullptr;
   {
     const MutexLock lock(mutex_);
     connections_.erase(connection);
@@ -175,26 +221,54 @@ void HttpLink::Closed(const Connection& connection, bool proven, const std::stri
       why_not_ = why;
       suspects.swap(idle_);
     }
-    if (!waiting_.empty()) {  // there is room for another connection
-      next = waiting_.front();
-      waiting_.pop_front();
-    }
   }
   for (const Connection& suspect : suspects) suspect->Shut();
-  if (next != nullptr) Place(*next);
+  PlaceWaiting();
+}
+
+void HttpLink::Refused(const Connection& connection, LinkRequest* request, const std::string& why) {
+  std::vector<LinkRequest*> ended;
+  bool cut = false;
+  {
+    const MutexLock lock(mutex_);
+    connections_.erase(connection);
+    why_not_ = why;
+    if (request != nullptr) {
+      Unassign(*request);
+      cut = request->cut_;
+      if (!cut) waiting_[request->urgent_].push_front(request);
+    }
+    if (connections_.empty() || closed_) {
+      for (std::deque<LinkRequest*>& waiting : waiting_) {
+        ended.insert(ended.end(), waiting.begin(), waiting.end());
+        waiting.clear();
+      }
+      most_ = options_.most_connections;
+      full_since_.reset();
+    } else {
+      most_ = connections_.size();
+      full_since_ = Now();
+    }
+  }
+  if (cut) EndSoon(*request, {.kind = LinkEnd::Kind::kCut});
+  for (LinkRequest* const one : ended) EndSoon(*one, {.why = why});
+  PlaceWaiting();
 }
 
 void HttpLink::Close() {
   std::set<Connection> connections;
-  std::deque<LinkRequest*> waiting;
+  std::vector<LinkRequest*> ended;
   {
     const MutexLock lock(mutex_);
     closed_ = true;
     connections = connections_;
-    waiting.swap(waiting_);
+    for (std::deque<LinkRequest*>& waiting : waiting_) {
+      ended.insert(ended.end(), waiting.begin(), waiting.end());
+      waiting.clear();
+    }
   }
   for (const Connection& connection : connections) connection->Shut();
-  for (LinkRequest* const request : waiting) EndSoon(*request, {.why = "the link is closed"});
+  for (LinkRequest* const request : ended) EndSoon(*request, {.why = "the link is closed"});
   net::post(strand_, [self = shared_from_this()] { self->timer_.cancel(); });
 }
 
@@ -206,13 +280,21 @@ void HttpLink::Tick() {
     const MutexLock lock(mutex_);
     if (closed_) return;
     connections = connections_;
-    for (LinkRequest* const request : waiting_) {
-      if (now >= request->ends_at_) late.push_back(request);
+    for (std::deque<LinkRequest*>& waiting : waiting_) {
+      for (LinkRequest* const request : waiting) {
+        if (now >= request->ends_at_) late.push_back(request);
+      }
+      std::erase_if(waiting,
+                    [now](const LinkRequest* request) { return now >= request->ends_at_; });
     }
-    std::erase_if(waiting_, [now](const LinkRequest* request) { return now >= request->ends_at_; });
+    if (full_since_ && now - *full_since_ >= options_.full_for) {
+      most_ = options_.most_connections;
+      full_since_.reset();
+    }
   }
   for (LinkRequest* const request : late) EndSoon(*request, {.kind = LinkEnd::Kind::kDeadline});
   for (const Connection& connection : connections) connection->Check(now);
+  PlaceWaiting();
   timer_.expires_after(kTickPeriod);
   timer_.async_wait(
       net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {

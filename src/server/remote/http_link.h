@@ -49,6 +49,7 @@ class LinkRequest {
   std::string head_;                                 // header and JSON
   std::vector<std::span<const std::byte>> tensors_;  // behind it; borrowed until OnEnd()
   TimePoint ends_at_ = kNoDeadline;                  // an answer is not waited for any longer
+  bool urgent_ = false;                              // see HttpLink::Options::for_urgent
 
  private:
   friend class HttpLink;
@@ -76,8 +77,13 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
     Nanoseconds connect_timeout = std::chrono::seconds(2);
     /// A connection on which nothing moves for so long while it has a request is closed.
     Nanoseconds silence = std::chrono::seconds(3);
-    /// More requests wait for a connection, in the order in which they came.
+    /// More requests wait for a connection, the urgent ones first, else as they came.
     std::size_t most_connections = 256;
+    /// So many of these, a quarter at most, take only urgent requests. Where the server takes fewer
+    /// connections: the same part of them.
+    std::size_t for_urgent = 64;
+    /// A server that has refused a connection beside others is not asked for more so long.
+    Nanoseconds full_for = std::chrono::seconds(5);
   };
   struct Target {
     std::uint16_t port = 0;  // of HTTP; 0: not known
@@ -120,11 +126,22 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   /// `why`: empty if nothing went wrong; else idle connections are closed too, as whatever ended
   /// this one may have ended them.
   void Closed(const Connection& connection, bool proven, const std::string& why);
+  /// The connection has not come about, and had `request` or none. Where there are others, the
+  /// server has no room for more: the request waits for one of them.
+  void Refused(const Connection& connection, LinkRequest* request, const std::string& why);
   /// A request is of the connection no more.
   void Release(LinkRequest& request);
 
   /// Gives the request to a connection, or lets it wait for one.
   void Place(LinkRequest& request);
+  /// Does so with those that wait, as long as there is room.
+  void PlaceWaiting();
+  /// Whether such a request may have a connection now; those that wait go before it.
+  bool MayGo(bool urgent) const REQUIRES(mutex_);
+  void Assign(LinkRequest& request, const Connection& connection) REQUIRES(mutex_);
+  void Unassign(LinkRequest& request) REQUIRES(mutex_);
+  /// The next one that may go; null: none.
+  LinkRequest* TakeWaiting() REQUIRES(mutex_);
   Connection OpenOne() REQUIRES(mutex_);
   void EndSoon(LinkRequest& request, LinkEnd end);
   void Tick();
@@ -142,7 +159,10 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   std::set<Connection> connections_ GUARDED_BY(mutex_);
   std::vector<Connection> idle_ GUARDED_BY(mutex_);  // the last used at the end
   std::size_t proven_ GUARDED_BY(mutex_) = 0;        // those on which the server has answered
-  std::deque<LinkRequest*> waiting_ GUARDED_BY(mutex_);
+  std::size_t most_ GUARDED_BY(mutex_);              // connections that the server takes
+  std::optional<TimePoint> full_since_ GUARDED_BY(mutex_);  // why most_ is not most_connections
+  std::size_t not_urgent_ GUARDED_BY(mutex_) = 0;           // connections with such a request
+  std::deque<LinkRequest*> waiting_[2] GUARDED_BY(mutex_);  // by urgent_
 };
 
 }  // namespace lagoon

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -39,7 +40,8 @@ bool Introduce(RawServer::Connection& connection, std::string_view id = kId) {
 
 class Ask final : public LinkRequest {
  public:
-  explicit Ask(Nanoseconds left = 1h, std::string_view tensor = "") {
+  explicit Ask(Nanoseconds left = 1h, std::string_view tensor = "", bool urgent = false) {
+    urgent_ = urgent;
     head_ = "POST / HTTP/1.1\r\n\r\n";
     if (!tensor.empty()) tensors_.push_back(std::as_bytes(std::span(tensor)));
     ends_at_ = Now() + left;
@@ -339,6 +341,78 @@ TEST_F(HeldTest, RequestsBeyondTheLimitWaitForAConnection) {
   EXPECT_EQ(second.Get().kind, Kind::kLost);
   EXPECT_EQ(third.Get().kind, Kind::kLost);
   EXPECT_EQ(Send().kind, Kind::kNotSent);
+}
+
+TEST_F(HeldTest, UrgentRequestsHaveConnectionsOfTheirOwn) {
+  OpenHolding();
+  link_->Close();
+  link_ = HttpLink::Make(pool_, {.host = "127.0.0.1", .most_connections = 8});
+  link_->SetTarget({server_->port(), std::string(kId)});
+  std::deque<Ask> others(8);
+  for (Ask& ask : others) link_->Send(ask);
+  AwaitCount(held_, 6);
+  Ask urgent(1h, "", true);
+  link_->Send(urgent);
+  AwaitCount(held_, 7);
+  link_->Cut(urgent);
+  EXPECT_TRUE(urgent.Get().begun);
+  AwaitCount(ended_, 1);
+  Ask last(50ms);  // the place of the urgent one is not for it
+  link_->Send(last);
+  EXPECT_EQ(last.Get().kind, Kind::kDeadline);
+  EXPECT_EQ(held_, 7);
+  link_->Cut(others[0]);
+  AwaitCount(held_, 8);
+  link_->Close();
+  int begun = 0;
+  for (Ask& ask : others) begun += ask.Get().begun ? 1 : 0;
+  EXPECT_EQ(begun, 7);
+}
+
+TEST_F(HttpLinkTest, AServerThatTakesFewConnectionsIsUsedOverThose) {
+  std::atomic<int> connections{0};
+  std::atomic<int> refused{0};
+  const Ender ender{this};
+  Open([&](RawServer::Connection& connection) {
+    if (++connections > 2) {
+      connection.Receive();
+      ++refused;
+      connection.Send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+      return connection.AwaitEnd();
+    }
+    if (!Introduce(connection)) return;
+    while (!connection.Receive().empty()) {
+      std::this_thread::sleep_for(1ms);  // the time that the server takes
+      connection.Send(Reply("done"));
+    }
+  });
+  const auto link = HttpLink::Make(pool_, {.host = "127.0.0.1", .most_connections = 64});
+  link->SetTarget({server_->port(), std::string(kId)});
+  std::deque<Ask> asks(200);
+  for (Ask& ask : asks) link->Send(ask);
+  for (Ask& ask : asks) {
+    const LinkEnd end = ask.Get();
+    ASSERT_EQ(end.kind, Kind::kAnswered) << end.why;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LE(refused, 62);
+  link->Close();
+}
+
+TEST_F(HttpLinkTest, RequestsDoNotWaitForAServerThatRefusesAllConnections) {
+  Open([](RawServer::Connection& connection) {
+    connection.Receive();
+    connection.Send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    connection.AwaitEnd();
+  });
+  std::deque<Ask> asks(20);
+  for (Ask& ask : asks) link_->Send(ask);
+  for (Ask& ask : asks) {
+    const LinkEnd end = ask.Get();
+    EXPECT_EQ(end.kind, Kind::kNotSent);
+    EXPECT_FALSE(end.begun);
+    EXPECT_THAT(end.why, HasSubstr("no more connections"));
+  }
 }
 
 TEST_F(HeldTest, ARequestThatIsCutBeforeItIsSentIsNotSent) {

@@ -68,6 +68,7 @@ void LinkConnection::Open() {
   net::post(strand_, [self = shared_from_this()] {
     self->resolver_.async_resolve(
         self->link_->options_.host, std::to_string(self->target_.port),
+        net::ip::tcp::resolver::flags(),  // addresses of all kinds, as gRPC resolves the name too
         [self](ErrorCodeIo error, const net::ip::tcp::resolver::results_type& found) {
           if (self->phase_ == Phase::kClosed) return;
           if (error) return self->Fail(LinkEnd::Kind::kNotSent, error.message());
@@ -102,6 +103,9 @@ void LinkConnection::OnProbed() {
   const std::string server = named == header_->get().end()
                                  ? std::string()
                                  : std::string(named->value().data(), named->value().size());
+  if (answer_.status == 503) {
+    return Fail(LinkEnd::Kind::kNotSent, "it takes no more connections");
+  }
   if (answer_.status != 200 || server.empty()) {
     return Fail(LinkEnd::Kind::kNotSent, "what answers there is no server of Lagoon");
   }
@@ -302,7 +306,7 @@ bool LinkConnection::ParseHeader() {
   answer_.json_bytes = WholeOf(header_->get()[BeastText(kJsonLengthField)]);
   answer_.body.resize(*length);  // pages that do not come take no memory
   body_read_ = std::min<std::size_t>(*length, input_.size());
-  std::memcpy(answer_.body.data(), input_.data().data(), body_read_);
+  if (body_read_ > 0) std::memcpy(answer_.body.data(), input_.data().data(), body_read_);
   input_.consume(body_read_);
   in_body_ = true;
   return true;
@@ -369,6 +373,7 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
   if (!proven_ && kind == LinkEnd::Kind::kLost) kind = LinkEnd::Kind::kNotSent;
+  const bool refused = kind == LinkEnd::Kind::kNotSent && !proven_ && !why.empty();
   LinkRequest* unsent = nullptr;
   {
     const MutexLock lock(mutex_);
@@ -376,6 +381,7 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
     ErrorCodeIo ignored;
     socket_.close(ignored);
     resolver_.cancel();
+    if (refused) unsent = std::exchange(request_, nullptr);
     // No byte of the request was sent, as the server had closed the connection before.
     if (kind == LinkEnd::Kind::kLost && proven_ && request_ != nullptr && written_ == 0) {
       begun_ = false;
@@ -386,6 +392,7 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
       }
     }
   }
+  if (refused) return link_->Refused(shared_from_this(), unsent, why);
   link_->Closed(shared_from_this(), proven_, why);
   if (unsent != nullptr) {
     link_->Release(*unsent);

@@ -62,9 +62,10 @@ void RemoteCore::Call::TakeTensors(const InferRequest& request) {
 }
 
 void RemoteCore::Call::Register(std::uint64_t handle, std::shared_ptr<Counts> counts,
-                                std::size_t rows) {
+                                std::size_t rows, bool urgent) {
   handle_ = handle;
   rows_ = rows;
+  urgent_ = urgent;
   counts_ = std::move(counts);
 }
 
@@ -95,7 +96,9 @@ void RemoteCore::Call::OnEnd(LinkEnd end) {
   }
   payload_.reset();  // the callback's owner may use the payload again
   if (answer) {
-    counts_->recorder.RecordFinished(answer->job, {arrival_, deadline_, rows_, std::nullopt});
+    counts_->recorder.RecordFinished(answer->job,
+                                     {arrival_, deadline_, rows_, std::nullopt,
+                                      urgent_ ? JobClass::kRealTime : JobClass::kBestEffort});
   } else {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }

@@ -20,8 +20,9 @@ class RemoteCore::Call final : public LinkRequest {
   Call(RemoteCore& owner, const InferRequest& request, SentCallback callback, Nanoseconds left);
 
   /// Before it is sent, with the owner's lock. The call has `handle` among the owner's calls, and
-  /// is one of `counts`, of so many rows.
-  void Register(std::uint64_t handle, std::shared_ptr<Counts> counts, std::size_t rows);
+  /// is one of `counts`, of so many rows. `urgent`: it is a real-time request.
+  void Register(std::uint64_t handle, std::shared_ptr<Counts> counts, std::size_t rows,
+                bool urgent);
   /// Answers without having sent the request. In place of Register().
   void Refuse(Error error);
   // End the call early; OnEnd() follows. With the owner's lock, so that the call is not deleted.

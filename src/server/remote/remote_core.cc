@@ -212,6 +212,7 @@ std::vector<ModelStatus> RemoteCore::Models() const {
     status.state = known ? ModelState::kReady : ModelState::kUnavailable;
     if (known) {
       status.told = (*known)->told;
+      status.job_class = (*known)->job_class;
     } else {
       status.reason = known.error().message;
     }
@@ -274,13 +275,15 @@ Result<std::vector<ModelStatistics>> RemoteCore::Statistics(const std::string& m
   const auto wanted = [&](const std::string& name, const std::string& of) {
     return (model.empty() || name == model) && (version.empty() || of == version);
   };
-  const auto add = [&](const std::string& name, const std::string& of) -> ModelStatistics& {
+  MutexLock lock(mutex_);
+  const auto add = [&](const std::string& name, const std::string& of)
+                       REQUIRES(mutex_) -> ModelStatistics& {
     ModelStatistics& row = rows.emplace_back();
     row.name = name;
     row.version = of;
+    if (const auto known = Known(name, of)) row.job_class = (*known)->job_class;
     return row;
   };
-  MutexLock lock(mutex_);
   for (const auto& [key, counts] : counts_) {
     if (!wanted(key.first, key.second)) continue;
     ModelStatistics& row = add(key.first, key.second);
@@ -358,10 +361,6 @@ RequestHandle RemoteCore::Send(const InferRequest& request, SentCallback callbac
 
 Status RemoteCore::Register(const InferRequest& request, Call& call) {
   LAGOON_RETURN_IF_ERROR(Admit());
-  if (calls_.size() >= options_.most_in_flight) {
-    return Fail(ErrorCode::kUnavailable, fmt::format("{}: {} requests are in flight, the limit",
-                                                     member_, options_.most_in_flight));
-  }
   if (!IsModelName(request.model) || !(request.version.empty() || IsVersion(request.version))) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("model {}, version {}: no model can have this name",
@@ -371,10 +370,18 @@ Status RemoteCore::Register(const InferRequest& request, Call& call) {
   if (!known && known.error().code == ErrorCode::kUnimplemented) {
     return tl::unexpected<Error>(known.error());
   }
+  const JobClass of_model = known ? (*known)->job_class : JobClass::kBestEffort;
+  const bool urgent = ClassOf(of_model, request.priority) == JobClass::kRealTime;
+  const std::size_t most = options_.most_in_flight - (urgent ? 0 : options_.most_in_flight / 4);
+  if (calls_.size() >= most) {
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{}: {} requests are in flight, the limit of {} ones", member_, most,
+                            Name(urgent ? JobClass::kRealTime : JobClass::kBestEffort)));
+  }
   calls_.emplace(++last_handle_, &call);
   std::shared_ptr<Counts> counts = CountsOf(request);
   ++counts->in_flight;
-  call.Register(last_handle_, std::move(counts), RowsOf(request));
+  call.Register(last_handle_, std::move(counts), RowsOf(request), urgent);
   return {};
 }
 

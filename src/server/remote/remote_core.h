@@ -40,7 +40,7 @@ struct RemoteOptions {
   // How long to wait before connecting again: the pause doubles with each try.
   Nanoseconds first_reconnect = std::chrono::milliseconds(100);
   Nanoseconds longest_reconnect = std::chrono::seconds(2);
-  /// More requests in flight are refused with kUnavailable.
+  /// More requests in flight are refused with kUnavailable; a quarter is for real-time requests.
   std::size_t most_in_flight = 1024;
   /// A member of another version has a Problem(). Empty: every version is right.
   std::string version;
@@ -126,6 +126,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     ModelMetadata metadata;
     inference::ModelConfig config;
     bool decoupled = false;  // it has any number of answers, and does not serve here
+    JobClass job_class = JobClass::kBestEffort;
     std::uint64_t told = 0;  // ModelStatus::told
   };
   struct Question {

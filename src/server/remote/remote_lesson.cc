@@ -54,8 +54,12 @@ Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
   if (!status_.ok()) return tl::unexpected<Error>(ErrorOf(status_, owner_.member_));
   LAGOON_ASSIGN_OR_RETURN(ModelMetadata metadata, ParseMetadata(metadata_));
   metadata.max_batch = config_.config().max_batch_size();
-  const bool decoupled = config_.config().model_transaction_policy().decoupled();
-  return Learned{std::move(metadata), std::move(*config_.mutable_config()), decoupled};
+  inference::ModelConfig& config = *config_.mutable_config();
+  const bool decoupled = config.model_transaction_policy().decoupled();
+  const bool real_time =
+      config.optimization().priority() == inference::ModelOptimizationPolicy::PRIORITY_MAX;
+  return Learned{std::move(metadata), std::move(config), decoupled,
+                 real_time ? JobClass::kRealTime : JobClass::kBestEffort};
 }
 
 void RemoteCore::Lesson::Done() {

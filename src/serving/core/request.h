@@ -144,6 +144,11 @@ struct TraceContext {
   bool any() const { return trace != std::array<std::uint8_t, 16>{}; }
 };
 
+/// The class of a request: the greatest priority number that leaves it the class of its model is 1.
+inline JobClass ClassOf(JobClass of_model, std::uint64_t priority) {
+  return priority <= 1 ? of_model : JobClass::kBestEffort;
+}
+
 struct InferRequest {
   std::string model;
   std::string version;  // empty: the latest

@@ -21,7 +21,11 @@
 namespace lagoon {
 namespace {
 
-constexpr std::uint64_t kLowestRealTimePriority = 1;
+bool Lowers(std::uint64_t priority) {
+  return ClassOf(JobClass::kRealTime, priority) == JobClass::kBestEffort;
+}
+
+constexpr std::uint64_t kBestEffortPriority = 2;
 constexpr std::size_t kMostInputsNamed = 4;  // in a line of a log or a table
 
 /// The interface of a served model says the number of dims of each input.
@@ -473,8 +477,7 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
                   fmt::format("{}: '{}' has strings (BYTES); a job program runs models of numbers",
                               parameter, model_name));
     }
-    ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kLowestRealTimePriority + 1),
-                        plan.loaded};
+    ProgramModel hosted{role, (*model)->QueueFor(real_time ? 0 : kBestEffortPriority), plan.loaded};
     hosted.ran = [&recorder = (*model)->recorder(), job_class](const JobResult& result) {
       recorder.RecordFinished(result, {.arrival = result.posted, .job_class = job_class});
     };
@@ -503,7 +506,7 @@ Result<JobId> ServedModel::Post(JobSpec& spec, ServedPlan& plan, std::uint64_t p
     spec.plan = spec.queue == queue_ ? plan.on.own.get() : plan.on.lowered.get();
     return dispatcher.Post(spec);
   }
-  const bool lowered = priority > kLowestRealTimePriority && lowered_host_ != nullptr;
+  const bool lowered = Lowers(priority) && lowered_host_ != nullptr;
   return (lowered ? lowered_host_ : host_)->Post(spec);
 }
 
@@ -515,11 +518,11 @@ void ServedModel::Cancel(JobId job, Dispatcher& dispatcher) {
 }
 
 QueueId ServedModel::QueueFor(std::uint64_t priority) const {
-  return priority <= kLowestRealTimePriority ? queue_ : lowered_queue_;
+  return Lowers(priority) ? lowered_queue_ : queue_;
 }
 
 JobClass ServedModel::ClassOf(std::uint64_t priority) const {
-  return priority <= kLowestRealTimePriority ? settings().job_class : JobClass::kBestEffort;
+  return lagoon::ClassOf(settings().job_class, priority);
 }
 
 Nanoseconds ServedModel::MaxWait(std::uint64_t priority) const {

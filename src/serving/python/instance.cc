@@ -518,7 +518,8 @@ void PythonInstance::Lose(const Error& why) {
   spdlog::error("model '{}': its Python process {}; starts again in {:.1f} s", options_.model,
                 reason, ToMilliseconds(pause_) / 1000);
   for (auto& [id, held] : held_) {
-    held.job->Fail({ErrorCode::kUnavailable,
+    // Not kUnavailable, which fronts and clients send once more: the request may have ended it.
+    held.job->Fail({ErrorCode::kInternal,
                     fmt::format("its Python process {}; it is being started again", reason)});
   }
   held_.clear();

@@ -23,7 +23,7 @@ namespace lagoon {
 /// One Python program of a model, and the thread that has it.
 ///
 /// - A program that ends, or that breaks the rules of the channel, is started again after a pause
-///   that doubles each time, up to `longest_pause`. Its requests are answered kUnavailable.
+///   that doubles each time, up to `longest_pause`. What it had is answered kInternal.
 /// - An execution that takes longer than `limit` ends the program, with the same effect.
 /// - A request whose deadline passes is answered then; its execution goes on.
 class PythonInstance {
