@@ -161,11 +161,13 @@ Error FleetCore::NoReplica(const std::string& model) const {
       if (std::optional<Error> told = member->Told(model)) return *std::move(told);
     }
     for (const auto& member : Members()) {
-      if (member->leaves.load() || member->asked.load()) continue;
-      return {ErrorCode::kUnavailable,
-              fmt::format("model {} is not known yet: member {} has not told yet what it has; try "
-                          "again in a second",
-                          Quoted(model), Quoted(member->name))};
+      const bool may_have = !member->leaves.load() && !member->heard.load();
+      if (!may_have || !member->Problem().empty()) continue;
+      const std::string absence = member->link == nullptr ? "" : member->link->Absence();
+      return {
+          ErrorCode::kUnavailable,
+          fmt::format("model {} is not known yet: member {} has not told yet what it has{}{}",
+                      Quoted(model), Quoted(member->name), absence.empty() ? "" : ": ", absence)};
     }
     return {ErrorCode::kNotFound,
             fmt::format("Request for unknown model: {} is not found", Quoted(model))};

@@ -170,6 +170,7 @@ class FleetCore final : public Inference,
     /// The keeper has seen what it has, or that it does not tell, at least once, and what it serves
     /// has routes.
     std::atomic<bool> asked{false};
+    std::atomic<bool> heard{false};  // it has told what it has, at least once
     mutable Mutex mutex;
     std::string problem GUARDED_BY(mutex);
     // The models of which it has told so far. kNotFound: it had the model when it told last.

@@ -352,7 +352,10 @@ void FleetCore::FollowMembers(TimePoint now) {
     if (slots_[index] != nullptr) slots_[index]->followed.store(ready_[index]);
   }
   // Now its models have routes.
-  for (Member* const member : asked) member->asked.store(true);
+  for (Member* const member : asked) {
+    member->asked.store(true);
+    if (member->link == nullptr || member->link->Absence().empty()) member->heard.store(true);
+  }
   Forget();
   sequences_.Forget(now);
   Retire(strays, now);

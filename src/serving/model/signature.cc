@@ -195,7 +195,7 @@ void FillRest(inference::ModelConfig& config) {
   config.mutable_optimization();
   // Clients take the presence of these fields as a sign that the feature is there.
   config.clear_response_cache();
-  config.clear_model_transaction_policy();
+  if (!config.model_transaction_policy().decoupled()) config.clear_model_transaction_policy();
   if (config.version_policy().policy_choice_case() ==
       inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
     config.mutable_version_policy()->mutable_latest()->set_num_versions(1);

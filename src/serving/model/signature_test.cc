@@ -215,6 +215,8 @@ TEST_F(CompleteConfigTest, DropsFeaturesThatClientsWouldCountOn) {
   ASSERT_TRUE(Complete("response_cache { enable: true } model_transaction_policy {}").has_value());
   EXPECT_FALSE(config_.has_response_cache());
   EXPECT_FALSE(config_.has_model_transaction_policy());
+  ASSERT_TRUE(Complete("model_transaction_policy { decoupled: true }").has_value());
+  EXPECT_TRUE(config_.model_transaction_policy().decoupled()) << "fronts and clients go by it";
 }
 
 }  // namespace
