@@ -307,8 +307,10 @@ def test_a_placer_loads_models_at_servers(lagoon, digits):
 
 
 @pytest.mark.parametrize("fleet, message", [
-    ("localhost", "no device 'localhost'"), ("h:1,h:1", "names 'h:1' twice"), ("h:0", "no device 'h:0'")])
+    ("localhost", "no device 'localhost'"), ("h:1,h:1", "names 'h:1' twice"), ("h:0", "no device 'h:0'"),
+    ("", "no device ''"), ("cpu,h:1", "--models, which is missing"),
+    ("h:1 --scheduler reef", "--scheduler: is for a device"), ("open --late-file x", "--late-file: is for a device")])
 def test_bad_fleets_end_the_command(lagoon, fleet, message):
-    result = lagoon.run("serve", "--fleet", fleet, "--http-port", 0, "--grpc-port", 0, "--metrics-port", 0)
+    result = lagoon.run("serve", "--fleet", *fleet.split(" "), "--http-port", 0, "--grpc-port", 0, "--metrics-port", 0)
     assert result.returncode == 1
     assert message in result.stderr

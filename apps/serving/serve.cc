@@ -125,6 +125,28 @@ Result<std::unique_ptr<Inference>> OpenServed(const ServeWords& words) {
   return OpenFleet(words.core, devices, std::move(options));
 }
 
+/// Dies for words of --fleet with which other options go wrong, or have no effect.
+void CheckFleet(const CLI::App& command, const ServeWords& words) {
+  if (command.count("--fleet") == 0) return;
+  const Result<FleetWords> fleet = ParseFleet(words.fleet, words.core.device);
+  if (!fleet) Die("--fleet: " + fleet.error().message);
+  if (!fleet->devices.empty()) {
+    if (words.core.repository.empty()) {
+      Die("--fleet: its devices serve the models of --models, which is missing");
+    }
+    return;
+  }
+  for (const char* const option : {"--device", "--workers", "--cuda-driver", "--gpu-silence",
+                                   "--engine", "--python", "--scheduler", "--shares", "--profiles",
+                                   "--max-wait", "--best-effort-minimum", "--late-file"}) {
+    if (command.count(option) == 0) continue;
+    Die(
+        fmt::format("{}: is for a device, and a front of servers has none: give it to the servers "
+                    "of --fleet",
+                    option));
+  }
+}
+
 /// Dies for options that do not go together.
 void CheckWords(ServeWords& words) {
   if (!words.fleet.empty() && words.explicit_control) {
@@ -361,7 +383,10 @@ void AddServe(CLI::App& app) {
   AddSpans(*command, words->spans);
   words->tracing.AddOptions(*command);
   AddTritonWords(*command, words->listen);
-  command->callback([words] { RunServe(*words); });
+  command->callback([words, command] {
+    CheckFleet(*command, *words);
+    RunServe(*words);
+  });
 }
 
 }  // namespace lagoon
