@@ -48,6 +48,7 @@ constexpr SchedulerConfig Plain(std::string_view name, By order = By::kArrival) 
           .ranks = Ranks::kSubmission,
           .depth = 1,
           .extra_blocks = 8,
+          .block_events = 16,
           .policy = {.order = order}};
 }
 
