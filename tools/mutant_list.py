@@ -94,8 +94,9 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
+    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/starvation_test.cc", "src/policies/tenants_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                         sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
+    "tenants": [f"src/serving/request/tenants{end}.cc" for end in ("", "_test")] + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
     "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
              sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
@@ -125,7 +126,7 @@ GROUPS = {
                  ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/net/host_port.cc",
                   "src/base/status.cc", "src/base/text.cc", "src/base/thread.cc"],
     "kernel-files": [f"bench/import/{name}.cc" for name in ("kernel_files", "kernel_files_test", "kernel_rows", "profiler_events")] +
-                    [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "sim_plan", "sim_stage", "virtual_clients")] +
+                    [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "kernel_versions", "sim_plan", "sim_stage", "virtual_clients")] +
                     ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "link": [f"src/server/remote/{name}.cc" for name in ("http_link", "http_link_test", "link_connection")] +
@@ -648,6 +649,20 @@ MUTANTS = [
      "computing_[ClassOf(job)] > 1) RevokePadding();", "false) RevokePadding();", ["sched"]),
     ("rule-2-ignored", "padding lowers the occupancy of real-time kernels", PADDING,
      "    if (!measured || cut.occupancy < room.occupancy) continue;\n", "    if (!measured) continue;\n", ["sched"]),
+    ("tenants-are-models", "fairness counts the models of a tenant one by one", "src/sched/ready_index.h",
+     "ClientId{job.tenant > 0 ? job.tenant - 1 : kMaxTenants + Raw(job.queue_id)};", "ClientId{kMaxTenants + Raw(job.queue_id)};", ["share-schedulers"]),
+    ("jobs-of-tenants-are-the-models-too", "a model that is behind sends the jobs of its tenants", "src/sched/policy.cc",
+     "      return (with_tenants || job.tenant == 0) && IsReady(job);", "      return (with_tenants || !with_tenants) && IsReady(job);", ["share-schedulers"]),
+    ("tenants-without-end", "there are more tenants than numbers", "src/serving/request/tenants.cc",
+     "  if (tenants_.size() < kMaxTenants) {", "  if (tenants_.size() < 2 * kMaxTenants) {", ["tenants"]),
+    ("tenant-loses-its-number", "another tenant gets the number of one with requests", "src/serving/request/tenants.cc",
+     "  if (tenant.holds++ == 0) busy_.splice(busy_.end(), idle_, tenant.place);\n", "  tenant.holds++;\n", ["tenants"]),
+    ("tenant-inherits-kernels", "a tenant has the kernels of the one before it", "src/serving/request/tenants.cc",
+     "  tenant.kernels_before = kernels_(number);\n", "", ["tenants"]),
+    ("tenant-of-any-length", "a tenant's name may be as long as a request", "src/serving/request/tenants.cc",
+     "  if (name.size() > kMostBytes) {", "  if (name.size() > 1'000'000'000) {", ["tenants"]),
+    ("tenant-of-any-bytes", "a tenant's name may have any bytes", "src/serving/request/tenants.cc",
+     "c >= ' ' && c <= '~';", "c != 1;", ["tenants"]),
     ("rule-2-of-the-op", "the versions of a kernel have one occupancy", "src/plan/plan.h",
      "  return own > 0 ? own : op.occupancy;", "  return op.occupancy;", ["sched"]),
     ("version-keeps-the-kernel", "a version runs the body of the plan's version", "src/plan/plan_binding.cc",

@@ -20,9 +20,9 @@ struct SimKernelVersion {
 
 /// The versions of a kernel, at most 10; the list's own is the first. REEF does not publish them.
 /// Assumed: blocks of a half, a quarter and an eighth of the time, which cost 4, 10 and 20 % more
-/// work, and blocks with a half and a quarter of the threads, which take as long and as much less of
-/// a unit; also both, with at most eight blocks for one of the list's. No version has blocks of less
-/// than a microsecond, or of less than a warp.
+/// work, and blocks with a half and a quarter of the threads, which take as long and as much less
+/// of a unit; also both, with at most eight blocks for one of the list's. No version has blocks of
+/// less than a microsecond, or of less than a warp.
 std::vector<SimKernelVersion> VersionsOf(const SimModelKernel& kernel);
 
 }  // namespace lagoon

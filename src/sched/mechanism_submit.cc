@@ -152,7 +152,7 @@ void Mechanism::RaiseBehind() {
     const bool waits = job.state == Job::State::kActive && job.job_class == JobClass::kBestEffort &&
                        job.next_op > job.first_incomplete &&
                        job.first_incomplete >= job.front_until && !SharesTime(job);
-    if (!waits || !policy_->IsBehind(job.queue_id)) continue;
+    if (!waits || !policy_->IsBehind(ClientOf(job))) continue;
     std::uint32_t kernels = 0;
     for (std::size_t i = job.first_incomplete; i < job.next_op; ++i) {
       kernels += job.instance->progress(i).Complete() ? 0 : 1;

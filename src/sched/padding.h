@@ -70,9 +70,9 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 /// - Its blocks do not ask for more memory bandwidth than is left (REEF 7).
 ///
 /// Among the versions that fit, returns the one that ends soonest on the room's units (REEF 5.3);
-/// without PaddingRoom::versions there is only the plan's. Versions without a measured block time do
-/// not count. `started`: the version in which blocks of
-/// the kernel have already run; no other version is possible then.
+/// without PaddingRoom::versions there is only the plan's. Versions without a measured block time
+/// do not count. `started`: the version in which blocks of the kernel have already run; no other
+/// version is possible then.
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room);
 
