@@ -1,5 +1,5 @@
-// Fairness among tenants (JobSpec::tenant), each of which may have many models. On a simulated device
-// without latency; times in units of kFigureUnit.
+// Fairness among tenants (JobSpec::tenant), each of which may have many models. On a simulated
+// device without latency; times in units of kFigureUnit.
 
 #include <gtest/gtest.h>
 

@@ -51,8 +51,8 @@ inline ClientId ClientOf(const ScheduledJob& job) {
 }
 
 /// The ready jobs in views. One separates them by class and by whether they have started, each part
-/// in the order that the policy asked for. Others separate them by queue, and those with a tenant by
-/// tenant, in order of posting. Allocates only in AddQueue and AddTenant.
+/// in the order that the policy asked for. Others separate them by queue, and by tenant those with
+/// one, in order of posting. Allocates only in AddQueue and AddTenant.
 class ReadyIndex {
  public:
   struct ByKey {

@@ -41,14 +41,14 @@ class Tenants : public std::enable_shared_from_this<Tenants> {
     const std::uint32_t number_;
   };
 
-  /// `kernels`: how many kernels of a tenant's number are done (Dispatcher). Not
-  /// called by Hold. Owned by a shared_ptr.
+  /// `kernels`: how many kernels of a tenant's number are done (Dispatcher). Not called by Hold.
+  /// The table is owned by a shared_ptr.
   Tenants(TenantSource source, std::function<std::uint64_t(std::uint32_t)> kernels)
       : source_(source), kernels_(std::move(kernels)) {}
 
-  /// The request's tenant. Null: it has none, or names do not count (TenantSource::kNone).
-  /// kInvalidArgument: the name is too long, or is not printable ASCII. kUnavailable: kMaxTenants others have requests in
-  /// flight.
+  /// The request's tenant. Null: it has none, or names do not count (TenantSource::kNone). Errors:
+  /// kInvalidArgument: the name is too long, or is not printable ASCII. kUnavailable: kMaxTenants
+  /// others have requests in flight.
   Result<std::shared_ptr<const Hold>> Take(const InferRequest& request);
 
   /// The tenants that have a number.
