@@ -166,7 +166,8 @@ std::string RequestHead(const InferRequest& request, Nanoseconds left, std::stri
   if (!request.tenant_of_header.empty()) {
     // What is no text of a header does not end one here, wherever it comes from.
     std::string tenant = request.tenant_of_header;
-    std::ranges::replace_if(tenant, [](char c) { return c < ' ' || c > '~'; }, '?');
+    std::ranges::replace_if(
+        tenant, [](char c) { return c < ' ' || c > '~'; }, '?');
     fields += fmt::format("{}: {}\r\n", kTenantField, tenant);
   }
   const std::string version = request.version.empty() ? "" : "/versions/" + request.version;
