@@ -4,9 +4,18 @@ import json
 import re
 
 import pytest
+from conftest import DIGITS
 from server_process import serving
 
 BODY = {"inputs": [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}]}
+
+
+@pytest.fixture(name="digits_only")
+def fixture_digits_only(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "digits").symlink_to(DIGITS)
+    return folder
 
 
 def ask(server, parameter=None, header=None):
