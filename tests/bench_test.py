@@ -208,7 +208,7 @@ def test_schedulers_with_parameters_are_compared(lagoon, tmp_path):
         assert metrics[f"throughput_normalized.{name}"] > 0
     configuration = json.loads((tmp_path / "report.json").read_text())["configuration"]["schedulers"]
     assert set(configuration) == set(names)
-    assert configuration[names[1]]["parameters"] == {"block_events": 0, "depth": 2, "extra_blocks": 4, "fairness_threshold": 1000}
+    assert configuration[names[1]]["parameters"] == {"block_events": 16, "depth": 2, "extra_blocks": 4, "fairness_threshold": 1000}
     for words, expected in (("fifo,paella:dept=2", "'dept'"), ("fifo,,edf", "NAME:PARAMETER=NUMBER"),
                             ("depth=2", "'depth=2'"), ("fifo,rr:quantum_us=-1", "quantum_us = -1")):
         result = lagoon.run("bench", *simulated, "--schedulers", words)

@@ -147,10 +147,10 @@ def test_parameters_come_from_the_command_line_and_over_http(lagoon, digits_only
         assert "scheduler 'paella:extra_blocks=4,fairness_threshold=100'" in server.log()
         _, body = server.post("/v2/scheduler", None)  # no body: GET
         assert (body["scheduler"], body["parameters"]) == (
-            "paella", {"block_events": 0, "depth": 1, "extra_blocks": 4, "fairness_threshold": 100})
+            "paella", {"block_events": 16, "depth": 1, "extra_blocks": 4, "fairness_threshold": 100})
         status, body = post(scheduler="paella", parameters={"depth": 3, "fairness_threshold": 0.5})
         assert status == 200
-        assert body["parameters"] == {"block_events": 0, "depth": 3, "extra_blocks": 8, "fairness_threshold": 0.5}
+        assert body["parameters"] == {"block_events": 16, "depth": 3, "extra_blocks": 8, "fairness_threshold": 0.5}
         assert server.post("/v2/scheduler", None)[1] == body
         assert post(scheduler="split:patience=4")[1]["parameters"]["patience"] == 4
         scores = np.concatenate([infer_digit(server, image) for image in test_split[0][:4]])

@@ -349,6 +349,19 @@ void AddServe(CLI::App& app) {
           "real-time models take more than they leave; 0: real-time models may take all")
       ->check(NumberBetween(0, 50))
       ->default_str("1");
+  command
+      ->add_option_function<std::string>(
+          "--tenants",
+          [words](const std::string& source) {
+            words->core.tenants = source == "parameter" ? TenantSource::kParameter
+                                  : source == "header"  ? TenantSource::kHeader
+                                                        : TenantSource::kNone;
+          },
+          "Where requests say whose they are, so that 'lagoon' and 'paella' are fair among "
+          "tenants: "
+          "parameter, lagoon_tenant; header, lagoon-tenant, which a proxy must set; none")
+      ->check(CLI::IsMember({"none", "parameter", "header"}))
+      ->default_str("none");
   AddListening(*command, words->listen);
   command->add_flag("--strict-readiness", words->listen.server.strict_readiness,
                     "The server is ready only if no model failed to load");

@@ -132,6 +132,7 @@ Result<Figure> PaellaFigure2(const FigureOptions& options) {
   }
   figure.CompareGain("goodput.paella_over_job-streams", 2.2,
                      goodput["paella"] / goodput["job-streams"], "Paella 2.1");
+  figure.Set("host_submit_ns of gtx1660s");
   figure.panels.push_back(std::move(panel));
   return figure;
 }

@@ -159,6 +159,16 @@ void ReportPairs(const std::string& scheduler, const PairTotals& totals, Figure&
     figure.Compare("realtime_throughput_mean.streams", 0.753, Mean(totals.realtime), source);
     return;
   }
+  if (scheduler == "reef-mv") {
+    figure.CompareGain("throughput_normalized_mean.reef-mv", 1.18, throughput, source);
+    figure.CompareGain("throughput_normalized_max.reef-mv", 1.57, most(totals.throughput), source);
+    figure.CompareGain("throughput_normalized_mean_of_resnet152.reef-mv", 1.29,
+                       Mean(totals.with_resnet), source);
+    figure.Compare("starved_pairs.reef-mv", 0, totals.starved, source);
+    figure.Find("latency_normalized_mean.reef-mv", latency);
+    figure.Find("latency_normalized_max.reef-mv", most(totals.latency));
+    return;
+  }
   figure.CompareGain("latency_normalized_mean.reef", 1.010, latency, source);
   figure.CompareGain("latency_normalized_max.reef", 1.029, most(totals.latency), source);
   figure.CompareGain("throughput_normalized_mean.reef", 1.12, throughput, source);
@@ -223,7 +233,7 @@ Result<Figure> ReefFigure23(const FigureOptions& options) {
   FigurePanel latency{"Real-time latency / standalone", "real-time + best-effort model", "", {}};
   FigurePanel throughput{"Throughput of both / standalone", latency.x, "", {}};
   figure.Input("window_ms", runs.span_ms());
-  for (const std::string scheduler : {"streams", "reef"}) {
+  for (const std::string scheduler : {"streams", "reef", "reef-mv"}) {
     PairTotals totals;
     for (std::size_t i = 0; i < kModels.size(); ++i) {
       for (std::size_t j = 0; j < kModels.size(); ++j) {
@@ -239,7 +249,7 @@ Result<Figure> ReefFigure23(const FigureOptions& options) {
         const auto at = static_cast<double>(i * kModels.size() + j);
         latency.Add(scheduler, at, totals.latency.back());
         throughput.Add(scheduler, at, totals.throughput.back());
-        if (scheduler == "reef") continue;
+        if (scheduler != "streams") continue;
         latency.groups.push_back(fmt::format("{}+{}", kLetters[i], kLetters[j]));
       }
     }
@@ -257,15 +267,21 @@ Result<Figure> ReefFigure24(const FigureOptions& options) {
   for (std::size_t i = 0; i < kModels.size(); ++i) {
     panel.groups.emplace_back(kModels[i]);
     panel.Add("alone", static_cast<double>(i), runs.alone(i).units_busy);
-    double sum = 0;
+    double sum = 0, with_versions = 0;
     for (std::size_t j = 0; j < kModels.size(); ++j) {
       LAGOON_ASSIGN_OR_RETURN(const Pair pair, runs.Run("reef", i, j));
       panel.Add(fmt::format("+ {}", kModels[j]), static_cast<double>(i), pair.units_busy);
       sum += pair.units_busy;
+      if (i > 0) continue;
+      LAGOON_ASSIGN_OR_RETURN(const Pair versions, runs.Run("reef-mv", i, j));
+      with_versions += versions.units_busy;
     }
     if (i == 0) {
-      figure.Compare("units_busy_mean.resnet152_with_each", 0.49,
-                     sum / static_cast<double>(kModels.size()), "REEF 6.5 (without versions)");
+      const auto pairs = static_cast<double>(kModels.size());
+      figure.Compare("units_busy_mean.resnet152_with_each", 0.49, sum / pairs,
+                     "REEF 6.5 (without versions)");
+      figure.Compare("units_busy_mean.resnet152_with_each.reef-mv", 0.72, with_versions / pairs,
+                     "REEF 6.5 (with versions)");
     }
   }
   for (const auto& [name, model, paper] :

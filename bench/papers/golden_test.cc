@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <unordered_set>
 
+#include "bench/measure/statistics.h"
+#include "bench/papers/figures_paella.h"
 #include "bench/papers/figures_reef.h"
 #include "bench/sim/load.h"
 #include "bench/sim/sim_jobs.h"
@@ -105,6 +108,53 @@ TEST(Golden, JobsSideBySideOnT4) {
   EXPECT_LE(side_by_side, 1.6 * one_by_one);
 }
 
+// ---- Blocks that are told of: Paella Figures 2 and 12
+
+TEST(Golden, PaellaGainsInFigure2WhatItsHostIsSetOn) {
+  const Result<Figure> figure = PaellaFigure2({});
+  ASSERT_TRUE(figure) << figure.error().message;
+  EXPECT_TRUE(figure->numbers.front().set);
+  EXPECT_NEAR(figure->numbers.front().got, 2.2, 0.05 * 2.2);
+}
+
+// The p99 of the short jobs of Figure 12 over the load. A threshold at which the deficits do not
+// decide.
+constexpr std::string_view kSrpt = "paella:fairness_threshold=10000";
+
+std::vector<LoadPoint> ShortJobs(std::string_view scheduler, double sigma,
+                                 const std::vector<double>& loads) {
+  const LoadMix mix = *LoadMix::Open("t4", {{"resnet18", 0.952}, {"inceptionv3", 0.048}});
+  std::vector<LoadPoint> points;
+  for (const double load : loads) {
+    const LoadResult seen =
+        *RunLoad(mix, {.sigma = sigma, .jobs = 600}, load, *MakeScheduler(scheduler));
+    points.push_back({load, Percentile(seen.by_model[0], 99)});
+  }
+  return points;
+}
+
+TEST(Golden, ShortJobsUnderBurstsWaitUpToThreeTimesLessThanInStreams) {
+  const std::vector<double> loads{150, 250, 333, 500};
+  const auto streams = ShortJobs("job-streams", 2, loads), ours = ShortJobs(kSrpt, 2, loads);
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    EXPECT_LT(ours[i].value, streams[i].value) << loads[i];
+  }
+  EXPECT_GT(streams[2].value / ours[2].value, 3);  // "up to 3" (7.1); at 333 the streams keep up
+}
+
+TEST(Golden, ShortJobsBearLessMoreLoadThanPublished) {
+  const std::vector<double> loads{100, 150, 200, 250, 333, 500};
+  const auto streams = ShortJobs("job-streams", 1.5, loads), ours = ShortJobs(kSrpt, 1.5, loads);
+  // At 100 a second jobs are alone, and each of our kernels waits for the host.
+  EXPECT_LT(ours[0].value, 1.05 * streams[0].value);
+  for (std::size_t i = 1; i < loads.size(); ++i) {
+    EXPECT_LT(ours[i].value, streams[i].value) << loads[i];
+  }
+  const double limit_ms = 5 * 1.58;  // five times alone
+  const Json gain = {{"load", LoadAt(ours, limit_ms) / LoadAt(streams, limit_ms)}};
+  ExpectMissed(gain, "load", Within(0.1, 1.4, 1.4), 1.09);  // 1: no figure is named
+}
+
 // ---- Groups: REEF Figure 22
 
 TEST(Golden, RestoringAGroupCostsLessThanATwentiethOfTheRequest) {
@@ -190,6 +240,26 @@ TEST(Golden, ReefInEveryPairKeepsTheRealTimeLatency) {
     EXPECT_LE(number.got, number.most) << number.metric;
   }
   EXPECT_EQ(found, 2);
+}
+
+// With versions (DKP-MV). Latency has no bound in the paper but the one without versions.
+TEST(Golden, VersionsLetPaddingUseMoreRooms) {
+  const Result<Figure> figure = ReefFigure23({.effort = 0.02});
+  ASSERT_TRUE(figure) << figure.error().message;
+  std::map<std::string, double> got;
+  for (const FigureNumber& number : figure->numbers) got[number.metric] = number.got;
+  // More than 1.18, 1.57 and 1.29: every kernel has all versions, and none of them is slower than
+  // assumed. Fewer pairs starve than without versions, but not none.
+  const Json json = got;
+  ExpectMissed(json, "throughput_normalized_mean.reef-mv", Within(0.05, 1.18, 1.18), 1.279);
+  ExpectMissed(json, "throughput_normalized_max.reef-mv", Within(0.05, 1.57, 1.57), 1.823);
+  ExpectMissed(json, "throughput_normalized_mean_of_resnet152.reef-mv", Within(0.05, 1.29, 1.29),
+               1.542);
+  ExpectMissed(json, "starved_pairs.reef-mv", {0, 0}, 3);
+  const Result<Figure> busy = ReefFigure24({.effort = 0.02});
+  ASSERT_TRUE(busy) << busy.error().message;
+  for (const FigureNumber& number : busy->numbers) got[number.metric] = number.got;
+  ExpectMet(Json(got), "units_busy_mean.resnet152_with_each.reef-mv", 0.9 * 0.72, 1.1 * 0.72);
 }
 
 // Padding gains more than published, as blocks of padding miss no cache here (REEF Figure 27).

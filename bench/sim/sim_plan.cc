@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/sim/kernel_versions.h"
+
 namespace lagoon::bench {
 namespace {
 
@@ -16,9 +18,25 @@ std::uint32_t BandwidthOf(const BlockDemand& block, const GpuModel& gpu) {
   return static_cast<std::uint32_t>(std::min(part, 1.0) * 1e6);
 }
 
+Status AddVersions(const SimModelKernel& kernel, SimDevice& device, PlanOp& op) {
+  for (const SimKernelVersion& version : VersionsOf(kernel)) {
+    LAGOON_ASSIGN_OR_RETURN(const KernelHandle handle,
+                            device.Load({op.name, nullptr}, {0, version.block}));
+    OpVersion& added = op.versions.emplace_back();
+    added.name = fmt::format("time/{} occupancy*{}", version.shorter, version.narrower);
+    added.blocks = version.blocks;
+    added.cost = {version.time, version.block.time, BandwidthOf(version.block, device.gpu())};
+    added.kernel = handle;
+    added.occupancy = device.Occupancy(handle);
+    added.need = device.NeedOf(handle);
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device) {
+Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, SimDevice& device,
+                                                      bool versions) {
   auto loaded = std::make_shared<LoadedPlan>();
   Plan& plan = loaded->plan;
   plan.model = model.Name();
@@ -44,6 +62,10 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     op.cost = {kernel.time, kernel.block.time, BandwidthOf(kernel.block, device.gpu())};
     op.restart = kernel.restart;
     op.group_first = kernel.group_first;
+    if (versions) {
+      Status added = AddVersions(kernel, device, op);
+      if (!added) return Annotate(plan.model, std::move(added).error());
+    }
     plan.ops.push_back(std::move(op));
   }
   return loaded;

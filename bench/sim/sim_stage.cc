@@ -14,6 +14,7 @@ constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: latene
 Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler scheduler,
                                 std::span<const SimStageQueue> queues, const SimStageHooks& hooks) {
   SimStage stage;
+  const bool versions = HasVersions(scheduler.config);
   LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(options));
   stage.start_ = stage.device_->Now();
   if (hooks.wrap) stage.wrapped_ = hooks.wrap(*stage.device_);
@@ -27,7 +28,7 @@ Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler sched
     if (wanted.model == nullptr) continue;
     std::shared_ptr<const LoadedPlan>& plan = plans[wanted.model];
     if (plan == nullptr) {
-      LAGOON_ASSIGN_OR_RETURN(plan, LoadSimPlan(*wanted.model, *stage.device_));
+      LAGOON_ASSIGN_OR_RETURN(plan, LoadSimPlan(*wanted.model, *stage.device_, versions));
     }
     QueueOptions queue;
     queue.name = wanted.name;

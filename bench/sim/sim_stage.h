@@ -28,8 +28,13 @@ struct SimStageQueue {
 /// What a revocation does to running blocks where the scheduler stands for a published system: REEF
 /// kills them. Under all others they leave at their next check.
 inline SimAbort AbortOf(const SchedulerConfig& config) {
-  return config.name == "reef" ? SimAbort::kKill : SimAbort::kCheck;
+  const bool reef = config.name == "reef" || config.name == "reef-mv";
+  return reef ? SimAbort::kKill : SimAbort::kCheck;
 }
+
+/// Whether the kernels of a stage have versions (VersionsOf): only where the scheduler stands for
+/// REEF with versions. REEF's lists are of kernels without, and so are all published numbers.
+inline bool HasVersions(const SchedulerConfig& config) { return config.name == "reef-mv"; }
 
 /// What a stage does beside running jobs. Each may be empty.
 struct SimStageHooks {

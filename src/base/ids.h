@@ -13,6 +13,7 @@ enum class ShareId : std::uint32_t {};   // DeviceControl::CreateShare
 enum class LaunchId : std::uint64_t {};  // the code that submits the launch (the dispatcher)
 enum class JobId : std::uint64_t {};    // Dispatcher, in order of posting; breaks ties between jobs
 enum class QueueId : std::uint32_t {};  // Dispatcher::AddQueue
+enum class ClientId : std::uint32_t {};  // ClientOf(): a queue or a tenant, for fairness
 
 template <typename Id>
 constexpr auto Raw(Id id) {

@@ -55,6 +55,10 @@ struct OpVersion {
   std::uint32_t blocks = 0;
   std::size_t scratch_bytes = 0;
   OpCost cost;  // zero: not measured
+  // Either all versions of an op have a kernel of their own, or none has.
+  std::optional<KernelHandle> kernel = {};  // nullopt: the op's
+  std::uint32_t occupancy = 0;              // PlanOp::occupancy with `kernel`; 0: the op's
+  UnitNeed need = {};                       // PlanOp::need with `kernel`
 };
 
 /// What happens to a kernel that is revoked after it has begun.
@@ -92,6 +96,12 @@ struct PlanOp {
   std::shared_ptr<const OpaqueOp> opaque;
   std::size_t status = 0;  // offset in the arena
 };
+
+/// PlanOp::occupancy of a version; an op without `versions` has version 0.
+inline std::uint32_t OccupancyOf(const PlanOp& op, std::uint32_t version) {
+  const std::uint32_t own = op.versions.empty() ? 0 : op.versions[version].occupancy;
+  return own > 0 ? own : op.occupancy;
+}
 
 /// A graph input or output and its place in the arena.
 struct PlanTensor {

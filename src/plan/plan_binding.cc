@@ -190,6 +190,7 @@ void PlanBinding::Recut(std::size_t index, std::uint32_t version) {
     }
   }
   ops_[index].version = version;
+  ops_[index].kernel = cut.kernel.value_or(op.kernel);
   progress_[index]->Reset(cut.blocks);
   for (Dep* dep : dependents_[index]) dep->blocks = cut.blocks;
 }

@@ -14,9 +14,9 @@ constexpr double kLargestShift = 1e9;
 
 DeficitCounters::~DeficitCounters() { by_deficit_.clear(); }
 
-void DeficitCounters::OnArrival(QueueId id) {
+void DeficitCounters::OnArrival(ClientId id) {
   while (clients_.size() <= Raw(id)) {
-    const QueueId next{static_cast<std::uint32_t>(clients_.size())};
+    const ClientId next{static_cast<std::uint32_t>(clients_.size())};
     clients_.emplace_back().id = next;
   }
   Client& client = clients_[Raw(id)];
@@ -26,13 +26,13 @@ void DeficitCounters::OnArrival(QueueId id) {
   by_deficit_.insert(client);
 }
 
-void DeficitCounters::OnServed(QueueId id, std::uint32_t kernels) { Charge(id, kernels); }
+void DeficitCounters::OnServed(ClientId id, std::uint32_t kernels) { Charge(id, kernels); }
 
-void DeficitCounters::OnRaised(QueueId id, std::uint32_t kernels) {
+void DeficitCounters::OnRaised(ClientId id, std::uint32_t kernels) {
   Charge(id, -static_cast<double>(kernels));
 }
 
-void DeficitCounters::Charge(QueueId id, double kernels) {
+void DeficitCounters::Charge(ClientId id, double kernels) {
   Client& client = clients_[Raw(id)];
   LAGOON_CHECK(client.hook.is_linked());
   by_deficit_.erase(by_deficit_.iterator_to(client));
@@ -43,7 +43,7 @@ void DeficitCounters::Charge(QueueId id, double kernels) {
   if (std::abs(shift_) > kLargestShift) Renormalise();
 }
 
-void DeficitCounters::OnFinished(QueueId id) {
+void DeficitCounters::OnFinished(ClientId id) {
   Client& client = clients_[Raw(id)];
   LAGOON_CHECK(client.jobs > 0);
   if (--client.jobs > 0) return;
@@ -52,7 +52,7 @@ void DeficitCounters::OnFinished(QueueId id) {
   client.left_at = served_;
 }
 
-double DeficitCounters::deficit(QueueId id) const {
+double DeficitCounters::deficit(ClientId id) const {
   const bool known = Raw(id) < clients_.size() && clients_[Raw(id)].hook.is_linked();
   return known ? clients_[Raw(id)].base + shift_ : 0;
 }

@@ -7,11 +7,11 @@
 namespace lagoon {
 namespace {
 
-constexpr QueueId kA{0}, kB{1}, kC{2};
+constexpr ClientId kA{0}, kB{1}, kC{2};
 
-std::vector<QueueId> Above(const DeficitCounters& counters, double threshold) {
-  std::vector<QueueId> clients;
-  counters.FirstAbove(threshold, [&](QueueId id) -> const int* {
+std::vector<ClientId> Above(const DeficitCounters& counters, double threshold) {
+  std::vector<ClientId> clients;
+  counters.FirstAbove(threshold, [&](ClientId id) -> const int* {
     clients.push_back(id);
     return nullptr;
   });
@@ -20,7 +20,7 @@ std::vector<QueueId> Above(const DeficitCounters& counters, double threshold) {
 
 TEST(DeficitCounters, AKernelMovesShareFromItsClientToTheOthers) {
   DeficitCounters counters;
-  for (const QueueId client : {kA, kB, kC}) counters.OnArrival(client);
+  for (const ClientId client : {kA, kB, kC}) counters.OnArrival(client);
   counters.OnServed(kA, 3);
   EXPECT_DOUBLE_EQ(counters.deficit(kA), -3 * (1 - 1.0 / 3));
   EXPECT_DOUBLE_EQ(counters.deficit(kB), 1);
@@ -34,7 +34,7 @@ TEST(DeficitCounters, AKernelMovesShareFromItsClientToTheOthers) {
 
 TEST(DeficitCounters, RaisedKernelsCountOnce) {
   DeficitCounters counters;
-  for (const QueueId client : {kA, kB, kC}) counters.OnArrival(client);
+  for (const ClientId client : {kA, kB, kC}) counters.OnArrival(client);
   counters.OnServed(kA, 3);
   counters.OnServed(kB, 4);
   counters.OnRaised(kB, 4);

@@ -17,15 +17,15 @@ class FairSrptPolicy final : public Policy {
 
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* behind = deficits_.FirstAbove(
-        threshold_, [&](QueueId client) { return view.ready.OldestOf(client); });
+        threshold_, [&](ClientId client) { return view.ready.OldestOf(client); });
     return Decision::RunOrWait(behind != nullptr ? behind : view.ready.First(), 1);
   }
 
-  void OnArrival(const ScheduledJob& job) override { deficits_.OnArrival(job.queue_id); }
+  void OnArrival(const ScheduledJob& job) override { deficits_.OnArrival(ClientOf(job)); }
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
-    deficits_.OnServed(job.queue_id, kernels);
+    deficits_.OnServed(ClientOf(job), kernels);
   }
-  void OnFinished(const ScheduledJob& job) override { deficits_.OnFinished(job.queue_id); }
+  void OnFinished(const ScheduledJob& job) override { deficits_.OnFinished(ClientOf(job)); }
 
  private:
   const double threshold_;

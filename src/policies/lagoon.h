@@ -35,7 +35,7 @@ class LagoonPolicy final : public Policy {
     const ScheduledJob* urgent = view.ready.First(JobClass::kRealTime);
     if (urgent != nullptr) return Decision::Run(*urgent, ~0u, DeadlineRank(*urgent));
     const ScheduledJob* behind = deficits_.FirstAbove(
-        threshold_, [&](QueueId client) { return view.ready.OldestOf(client); });
+        threshold_, [&](ClientId client) { return view.ready.OldestOf(client); });
     if (behind != nullptr) return Decision::Run(*behind, ~0u, Decision::kFrontRank);
     const ScheduledJob* shortest = view.ready.First(JobClass::kBestEffort);
     if (shortest == nullptr) return Decision::Wait();
@@ -43,20 +43,20 @@ class LagoonPolicy final : public Policy {
     return Decision::Run(*shortest, ~0u, Decision::kFrontRank + 1 + rank);
   }
 
-  bool IsBehind(QueueId client) const override { return deficits_.deficit(client) > threshold_; }
+  bool IsBehind(ClientId client) const override { return deficits_.deficit(client) > threshold_; }
   bool AnyBehind() const override { return deficits_.AnyAbove(threshold_); }
 
   void OnArrival(const ScheduledJob& job) override {
-    if (job.job_class == JobClass::kBestEffort) deficits_.OnArrival(job.queue_id);
+    if (job.job_class == JobClass::kBestEffort) deficits_.OnArrival(ClientOf(job));
   }
   void OnSubmitted(const ScheduledJob& job, std::uint32_t kernels) override {
-    if (job.job_class == JobClass::kBestEffort) deficits_.OnServed(job.queue_id, kernels);
+    if (job.job_class == JobClass::kBestEffort) deficits_.OnServed(ClientOf(job), kernels);
   }
   void OnRaised(const ScheduledJob& job, std::uint32_t kernels) override {
-    deficits_.OnRaised(job.queue_id, kernels);
+    deficits_.OnRaised(ClientOf(job), kernels);
   }
   void OnFinished(const ScheduledJob& job) override {
-    if (job.job_class == JobClass::kBestEffort) deficits_.OnFinished(job.queue_id);
+    if (job.job_class == JobClass::kBestEffort) deficits_.OnFinished(ClientOf(job));
   }
 
  private:

@@ -38,7 +38,7 @@ struct Entry {
   std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
-  std::array<std::string_view, 9> parameters = {};  // names in SchedulerParameterTable()
+  std::array<std::string_view, 10> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -48,6 +48,7 @@ constexpr SchedulerConfig Plain(std::string_view name, By order = By::kArrival) 
           .ranks = Ranks::kSubmission,
           .depth = 1,
           .extra_blocks = 8,
+          .block_events = 16,
           .policy = {.order = order}};
 }
 
@@ -81,6 +82,7 @@ constexpr SchedulerConfig Lagoon(std::string_view name) {
           .preemption = Preemption::kReset,
           .ranks = Ranks::kPolicy,
           .padding_kernels = 16,
+          .padding_versions = true,
           .lend_units = true,
           .policy = {.order = By::kRemaining}};
 }
@@ -98,6 +100,14 @@ constexpr SchedulerConfig Classes(SchedulerConfig config) {
   return config;
 }
 
+constexpr SchedulerConfig Reef(std::string_view name, bool versions) {
+  return Classes({.name = name,
+                  .preemption = Preemption::kReset,
+                  .padding_kernels = 1,
+                  .padding_versions = versions,
+                  .max_real_time_jobs = 1});
+}
+
 constexpr SchedulerConfig Admits(SchedulerConfig config) {
   config.admit_by_deadline = true;
   return config;
@@ -107,9 +117,9 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events
                            kExtra = "extra_blocks", kFairness = "fairness_threshold",
                            kLend = "lend_units", kMost = "max_real_time_jobs",
                            kPacked = "packed_padding", kBandwidth = "padding_bandwidth",
-                           kPadding = "padding_kernels", kPreempt = "preempt_by_rank",
-                           kElastic = "elastic", kDense = "dense", kPatience = "patience",
-                           kQuantum = "quantum_us";
+                           kPadding = "padding_kernels", kVersions = "padding_versions",
+                           kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
+                           kPatience = "patience", kQuantum = "quantum_us";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -148,20 +158,21 @@ constexpr Entry kSchedulers[] = {
      Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost}},
     {"As reset, one real-time job at a time; best-effort kernels fill what it leaves idle (REEF)",
-     Classes({.name = "reef",
-              .preemption = Preemption::kReset,
-              .padding_kernels = 1,
-              .max_real_time_jobs = 1}),
+     Reef("reef", /*versions=*/false),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding}},
+     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding, kVersions}},
+    {"As reef; what fills runs in the version of its kernel that ends soonest there (REEF DKP-MV)",
+     Reef("reef-mv", /*versions=*/true),
+     Make<OrderedPolicy>,
+     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding, kVersions}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kVersions, kPreempt}},
     {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kVersions, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kEvents, kDepth, kExtra}},
     {"Shortest job first",
      Plain("sjf", By::kTotal),

@@ -25,7 +25,7 @@ TEST(Registry, AnUnknownNameListsTheKnownOnes) {
   ASSERT_FALSE(scheduler);
   EXPECT_EQ(scheduler.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(scheduler.error().message, HasSubstr("'resett'"));
-  EXPECT_THAT(scheduler.error().message, HasSubstr("reset, reef, lagoon"));
+  EXPECT_THAT(scheduler.error().message, HasSubstr("reset, reef, reef-mv, lagoon"));
 }
 
 // A set of ready jobs under the policy of a named scheduler.

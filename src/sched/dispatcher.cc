@@ -122,6 +122,12 @@ std::size_t Dispatcher::Pending(QueueId queue) const {
   return found == nullptr ? 0 : found->pending.load(std::memory_order_relaxed);
 }
 
+std::uint64_t Dispatcher::TenantKernels(std::uint32_t tenant) const {
+  LAGOON_CHECK(tenant > 0 && tenant <= kMaxTenants);
+  const MutexLock lock(mutex_);
+  return mechanism_.TenantKernels(tenant);
+}
+
 DispatcherStats Dispatcher::Stats() const {
   const Nanoseconds off_core = device_.Times().off_core;
   const MutexLock lock(mutex_);

@@ -123,6 +123,8 @@ class Dispatcher final : private DeviceListener {
   std::size_t Pending(QueueId queue) const;
 
   DispatcherStats Stats() const;
+  /// Kernels of the tenant's jobs that are done; `tenant` is from 1 to kMaxTenants.
+  std::uint64_t TenantKernels(std::uint32_t tenant) const;
 
   /// Any thread. Mechanism::TakeOverload(). Unless the device's time is virtual, the dispatcher
   /// itself writes these sentences to the log, one in kOverloadPause at most.

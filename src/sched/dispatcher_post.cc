@@ -63,7 +63,7 @@ Status CheckParts(const JobParts& parts, const Plan& plan, const JobQueue& queue
 
 Status Check(const JobSpec& spec, const JobQueue& queue) {
   LAGOON_RETURN_IF_ERROR(CheckPlan(spec, queue));
-  LAGOON_CHECK(spec.ahead >= Nanoseconds(0));
+  LAGOON_CHECK(spec.ahead >= Nanoseconds(0) && spec.tenant <= kMaxTenants);
   const Plan& plan = spec.instance != nullptr ? spec.instance->plan()
                      : spec.plan != nullptr   ? spec.plan->plan()
                                               : queue.first->plan();
@@ -98,6 +98,7 @@ std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, Tim
   auto job = std::make_unique<Job>();
   job->id = id;
   job->queue_id = spec.queue;
+  job->tenant = spec.tenant;
   job->job_class = queue.options.job_class;
   job->arrival = posted;
   job->deadline = job->leaves = spec.deadline;

@@ -78,6 +78,9 @@ class JobClient {
 class CostTable;
 class QueuePlan;
 
+/// Tenants are numbered from 1 (JobSpec::tenant).
+inline constexpr std::uint32_t kMaxTenants = 1024;
+
 /// The host's side of a job's inputs and outputs in parts (Copy::parts): the job is a batch, and
 /// each part belongs to one request.
 struct JobParts {
@@ -115,6 +118,9 @@ struct JobSpec {
   /// this one (ProgramEstimate). Policies see it as a part of this job's time; admission by
   /// deadline does not, as a mean is no promise.
   Nanoseconds ahead{0};
+  /// Whose the job is, for policies with deficits: the jobs of a tenant count as those of one
+  /// client, whatever their queues. 0: the client is the queue. At most kMaxTenants.
+  std::uint32_t tenant = 0;
 };
 
 /// What a full queue does.

@@ -175,6 +175,7 @@ void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
   job.total += job.ahead;
   job.remaining += job.ahead;
   job.unsubmitted += job.ahead;
+  if (job.tenant > 0) ready_.AddTenant(job.tenant);
   jobs_.insert(job);
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   SetLateFrom(job);
@@ -364,6 +365,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
     CountServed(job, job.instance->progress(job.first_incomplete).blocks());
     job.counted = 0;
     job.op_since = at;
+    if (job.tenant > 0) ++tenant_kernels_[job.tenant - 1];
     ++job.first_incomplete;
   }
   if (job.next_op < job.first_incomplete) SetNextOp(job, job.first_incomplete);

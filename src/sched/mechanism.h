@@ -84,6 +84,8 @@ class Mechanism {
   /// least: a sentence for the log. Empty: that was not so, or nothing new since the last call.
   std::string TakeOverload();
   const DispatcherStats& stats() const { return stats_; }
+  /// Kernels of the tenant that are done; those that ran again count again.
+  std::uint64_t TenantKernels(std::uint32_t tenant) const { return tenant_kernels_[tenant - 1]; }
 
  private:
   Status PrepareQueue(JobQueue& queue, const QueueOptions& options);
@@ -215,6 +217,7 @@ class Mechanism {
   bool polled_ = false;  // the last round read events at its end; the next one need not poll first
   bool lost_ = false;
   DispatcherStats stats_;
+  std::array<std::uint64_t, kMaxTenants> tenant_kernels_{};
   SchedObserver* observer_ = nullptr;
   std::array<std::uint32_t, SchedEvent::kDepths> depths_{};  // as last reported to the observer
 };

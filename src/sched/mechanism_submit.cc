@@ -16,10 +16,11 @@ constexpr int kBestEffort = static_cast<int>(JobClass::kBestEffort);
 // anew for ever.
 constexpr std::uint32_t kMostTimesInVain = 8;
 
-UnitNeed NeedOf(const PlanOp& op) {
-  const UnitNeed& need = op.need;
+UnitNeed NeedOf(const PlanOp& op, std::uint32_t version) {
+  const bool own = !op.versions.empty() && op.versions[version].kernel;
+  const UnitNeed& need = own ? op.versions[version].need : op.need;
   const bool known = need.blocks + need.threads + need.registers + need.shared_bytes > 0;
-  return known ? need : UnitNeed{.blocks = kWholeUnit / op.occupancy};
+  return known ? need : UnitNeed{.blocks = kWholeUnit / OccupancyOf(op, version)};
 }
 
 std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan->number() : 0; }
@@ -151,7 +152,7 @@ void Mechanism::RaiseBehind() {
     const bool waits = job.state == Job::State::kActive && job.job_class == JobClass::kBestEffort &&
                        job.next_op > job.first_incomplete &&
                        job.first_incomplete >= job.front_until && !SharesTime(job);
-    if (!waits || !policy_->IsBehind(job.queue_id)) continue;
+    if (!waits || !policy_->IsBehind(ClientOf(job))) continue;
     std::uint32_t kernels = 0;
     for (std::size_t i = job.first_incomplete; i < job.next_op; ++i) {
       kernels += job.instance->progress(i).Complete() ? 0 : 1;
@@ -238,8 +239,9 @@ bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
 
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
-  const std::optional<PaddingRoom> room = padding_.FindRoom(
-      {config_.padding_kernels, config_.packed_padding, config_.padding_bandwidth});
+  const std::optional<PaddingRoom> room =
+      padding_.FindRoom({config_.padding_kernels, config_.packed_padding, config_.padding_bandwidth,
+                         config_.padding_versions});
   if (!room) return;
   const auto pad = [&](Job& job, std::uint32_t units) {
     const PaddingRoom own = padding_.PartOf(*room, units, &job);
@@ -353,8 +355,9 @@ void Mechanism::SetGuards(const Job& job, const PaddingRoom* room, bool spared,
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
   if (room != nullptr) {
     launch.guards[0] = GuardOf(*room);
-    launch.max_claimants = BlocksAtOnce(*room, UnitsIn(*room, *job.queue),
-                                        job.instance->plan().ops[job.next_op].occupancy);
+    const std::uint32_t occupancy =
+        OccupancyOf(job.instance->plan().ops[job.next_op], job.instance->version(job.next_op));
+    launch.max_claimants = BlocksAtOnce(*room, UnitsIn(*room, *job.queue), occupancy);
   } else if (spared) {
     launch.guards[0] = {&launch.progress->done_word(), launch.progress->done()};
     launch.max_claimants = 1;
@@ -404,16 +407,17 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   launch.tell_every = TellsBlocks() ? config_.block_events : 0;
   launch.share = job.queue->share;
   launch.beyond_share = config_.lend_units && !spared;
-  launch.id = launches_.Add({.job = &job,
-                             .kind = JobLaunch::Kind::kOp,
-                             .index = static_cast<std::uint32_t>(job.next_op),
-                             .limit = group_limit_,
-                             .revision = slot.revision,
-                             .blocks = launch.progress->blocks() - done,
-                             .need = NeedOf(job.instance->plan().ops[job.next_op]),
-                             .padding = room != nullptr,
-                             .spared = spared,
-                             .whole = done == 0 && room == nullptr && !spared});
+  launch.id = launches_.Add(
+      {.job = &job,
+       .kind = JobLaunch::Kind::kOp,
+       .index = static_cast<std::uint32_t>(job.next_op),
+       .limit = group_limit_,
+       .revision = slot.revision,
+       .blocks = launch.progress->blocks() - done,
+       .need = NeedOf(job.instance->plan().ops[job.next_op], job.instance->version(job.next_op)),
+       .padding = room != nullptr,
+       .spared = spared,
+       .whole = done == 0 && room == nullptr && !spared});
   launch.stream = job.stream;
   launch.background = job.background;
   launch.rank = RankOf(job, JobLaunch::Kind::kOp);

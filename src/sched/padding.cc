@@ -81,21 +81,37 @@ bool FitsBeside(const Job& job, const PaddingRoom& whole) {
   return op == ops.size() || VersionBeside(ops[op], StartedVersion(job, op), room).has_value();
 }
 
+// What padding sees of a version.
+struct Cut {
+  std::uint32_t blocks = 0;
+  std::uint32_t occupancy = 0;
+  OpCost cost;
+};
+
+Cut CutOf(const PlanOp& op, std::uint32_t version) {
+  if (op.versions.empty() || version == op.version) {
+    return {op.blocks, OccupancyOf(op, version), op.cost};
+  }
+  return {op.versions[version].blocks, OccupancyOf(op, version), op.versions[version].cost};
+}
+
+Nanoseconds AllBlocks(const Cut& cut, const PaddingRoom& room) {
+  const std::uint32_t at_once = BlocksAtOnce(room, room.units, cut.occupancy);
+  return cut.cost.block * ((cut.blocks + at_once - 1) / at_once);
+}
+
 /// What must end before the room does: a block of `block`, or all of `blocks` blocks if those that
 /// are done would run again, or if the kernel cannot leave. Of a kernel of an engine, which cannot
 /// leave, the longest run counts.
-Nanoseconds TimeInRoom(const PlanOp& op, std::uint32_t blocks, Nanoseconds block,
-                       const PaddingRoom& room) {
-  if (op.opaque != nullptr) return std::max(block, op.opaque->longest());
-  if (op.restart == Restart::kByClaims) return block;
-  const std::uint32_t at_once = BlocksAtOnce(room, room.units, op.occupancy);
-  return block * ((blocks + at_once - 1) / at_once);
+Nanoseconds TimeInRoom(const PlanOp& op, const Cut& cut, const PaddingRoom& room) {
+  if (op.opaque != nullptr) return std::max(cut.cost.block, op.opaque->longest());
+  return op.restart == Restart::kByClaims ? cut.cost.block : AllBlocks(cut, room);
 }
 
 /// The memory bandwidth that the kernel takes in the room, in millionths of the device's.
-std::uint64_t BandwidthInRoom(const PlanOp& op, std::uint32_t blocks, const PaddingRoom& room) {
-  const std::uint32_t at_once = std::min(blocks, BlocksAtOnce(room, room.units, op.occupancy));
-  return std::uint64_t{at_once} * op.cost.bandwidth_ppm;
+std::uint64_t BandwidthInRoom(const Cut& cut, const PaddingRoom& room) {
+  const std::uint32_t at_once = std::min(cut.blocks, BlocksAtOnce(room, room.units, cut.occupancy));
+  return std::uint64_t{at_once} * cut.cost.bandwidth_ppm;
 }
 
 }  // namespace
@@ -122,22 +138,19 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room) {
-  if (op.occupancy < room.occupancy) return std::nullopt;
-  if (BandwidthInRoom(op, op.blocks, room) > room.bandwidth_left_ppm) return std::nullopt;
   const Nanoseconds left = room.time - room.begun;
-  if (op.versions.empty()) {
-    const Nanoseconds time = TimeInRoom(op, op.blocks, op.cost.block, room);
-    return time < left ? std::optional(0) : std::nullopt;
-  }
+  const auto versions = static_cast<std::uint32_t>(std::max<std::size_t>(op.versions.size(), 1));
+  const std::optional<std::uint32_t> only =
+      started || room.versions ? started : std::optional(op.version);
   std::optional<std::uint32_t> best;
   Nanoseconds soonest{0};
-  for (std::uint32_t i = 0; i < op.versions.size(); ++i) {
-    const OpVersion& version = op.versions[i];
-    const Nanoseconds block = i == op.version ? op.cost.block : version.cost.block;
-    const bool measured = i == op.version || block > Nanoseconds(0);
-    if (started.value_or(i) != i || !measured) continue;
-    if (TimeInRoom(op, version.blocks, block, room) >= left) continue;
-    const Nanoseconds all = block * ((version.blocks + room.units - 1) / room.units);
+  for (std::uint32_t i = only.value_or(0); i < (only ? *only + 1 : versions); ++i) {
+    const Cut cut = CutOf(op, i);
+    const bool measured = i == op.version || cut.cost.block > Nanoseconds(0);
+    if (!measured || cut.occupancy < room.occupancy) continue;
+    if (BandwidthInRoom(cut, room) > room.bandwidth_left_ppm) continue;
+    if (TimeInRoom(op, cut, room) >= left) continue;
+    const Nanoseconds all = AllBlocks(cut, room);
     if (best && all >= soonest) continue;
     best = i;
     soonest = all;
@@ -183,6 +196,7 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   }
   if (!room || taken >= units) return std::nullopt;
   room->units = units - taken;
+  room->versions = rules.versions;
   room->taken = taken;
   room->bandwidth_ppm = bandwidth_ppm;
   if (rules.bandwidth > 0) {
@@ -216,8 +230,12 @@ std::uint32_t Padding::UnitsFor(const Job& job, const PaddingRoom& room, std::ui
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
   if (job.next_op >= plan.ops.size()) return std::min(free, 1U);
   const PlanOp& op = plan.ops[job.next_op];
-  const std::uint32_t on_a_unit = BlocksAtOnce(room, 1, op.occupancy);
-  return std::min(free, std::max((op.blocks + on_a_unit - 1) / on_a_unit, 1U));
+  PaddingRoom all = room;
+  all.units = free;
+  const auto started = job.instance != nullptr ? StartedVersion(job, job.next_op) : std::nullopt;
+  const Cut cut = CutOf(op, VersionBeside(op, started, all).value_or(op.version));
+  const std::uint32_t on_a_unit = BlocksAtOnce(room, 1, cut.occupancy);
+  return std::min(free, std::max((cut.blocks + on_a_unit - 1) / on_a_unit, 1U));
 }
 
 PaddingRoom Padding::PartOf(const PaddingRoom& room, std::uint32_t units, const Job* job) const {
@@ -247,8 +265,8 @@ std::uint32_t Padding::FreeUnits(const PaddingRoom& room) const {
 void Padding::Add(Job& job, LaunchId launch, const PaddingRoom& room) {
   auto found = std::ranges::find(jobs_inside_, &job, &Inside::job);
   if (found == jobs_inside_.end()) found = jobs_inside_.insert(found, {.job = &job});
-  const PlanOp& op = job.instance->plan().ops[job.next_op];
-  const std::uint64_t bandwidth_ppm = BandwidthInRoom(op, op.blocks, room);
+  const Cut cut = CutOf(job.instance->plan().ops[job.next_op], job.instance->version(job.next_op));
+  const std::uint64_t bandwidth_ppm = BandwidthInRoom(cut, room);
   const bool more = found->until == room.until;
   found->bandwidth_ppm = more ? std::max(found->bandwidth_ppm, bandwidth_ppm) : bandwidth_ppm;
   ++found->kernels;

@@ -22,6 +22,7 @@ struct RoomRules {
   std::uint32_t kernels = 1;  // to look ahead
   bool packed = false;        // a unit is full with `occupancy` blocks, not with one
   double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
+  bool versions = true;       // padding may run in other versions than the plan's
 };
 
 /// Units that real-time work leaves free for a while.
@@ -32,6 +33,7 @@ struct PaddingRoom {
   Nanoseconds begun{0};         // part of `time` that is over when padding can start
   std::uint32_t occupancy = 0;  // the largest one of the real-time kernels
   bool packed = false;          // RoomRules::packed
+  bool versions = true;         // RoomRules::versions
   /// Memory bandwidth in millionths of the device's: what the real-time kernels take, and what is
   /// left for padding (no limit: all of it, however much is asked for).
   std::uint64_t bandwidth_ppm = 0;
@@ -67,9 +69,10 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 ///   that padding does not lower their occupancy.
 /// - Its blocks do not ask for more memory bandwidth than is left (REEF 7).
 ///
-/// Among the versions that fit, returns the one that ends soonest on the room's units (REEF 5.3).
-/// Versions without a measured block time do not count. `started`: the version in which blocks of
-/// the kernel have already run; no other version is possible then.
+/// Among the versions that fit, returns the one that ends soonest on the room's units (REEF 5.3);
+/// without PaddingRoom::versions there is only the plan's. Versions without a measured block time
+/// do not count. `started`: the version in which blocks of the kernel have already run; no other
+/// version is possible then.
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room);
 

@@ -11,8 +11,10 @@ using std::chrono::microseconds;
 using testing::ChainPlan;
 using testing::Request;
 
-constexpr SchedulerConfig kPadding = {
-    .name = "padding", .preemption = SchedulerConfig::Preemption::kReset, .padding_kernels = 16};
+constexpr SchedulerConfig kPadding = {.name = "padding",
+                                      .preemption = SchedulerConfig::Preemption::kReset,
+                                      .padding_kernels = 16,
+                                      .padding_versions = true};
 
 // A chain whose op i has blocks[i] blocks, each of which takes the time `block`.
 std::shared_ptr<const LoadedPlan> Chain(const std::vector<std::uint32_t>& blocks,
@@ -214,6 +216,50 @@ TEST(VersionBeside, MustNotLowerTheOccupancyOfRealTimeKernels) {  // Rule 2
   EXPECT_TRUE(VersionBeside(op, {}, room));
   room.occupancy = 5;
   EXPECT_FALSE(VersionBeside(op, {}, room));
+}
+
+// A unit holds one block of the plan's version, and two of the other one.
+TEST(VersionBeside, Rule2IsOfEachVersion) {
+  PlanOp op = Versions({{2, microseconds(100)}, {6, microseconds(40)}});
+  op.versions[1].occupancy = 2;
+  PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 2, .until = nullptr};
+  EXPECT_EQ(VersionBeside(op, {}, room), 1u);
+  room.time = microseconds(500);
+  EXPECT_EQ(VersionBeside(op, {}, room), 1u) << "the plan's would lower the occupancy";
+  room.occupancy = 1;
+  EXPECT_EQ(VersionBeside(op, {}, room), 1u) << "2 x 40 us < 100";
+  room.units = 2;
+  EXPECT_EQ(VersionBeside(op, {}, room), 0u);
+  room.occupancy = 3;
+  EXPECT_EQ(VersionBeside(op, {}, room), std::nullopt);
+}
+
+TEST(VersionBeside, IsThePlansWhereTheSchedulerHasNoVersions) {
+  PaddingRoom room{
+      .units = 4, .time = microseconds(50), .occupancy = 1, .versions = false, .until = nullptr};
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), std::nullopt);
+  EXPECT_EQ(VersionBeside(kCuts, 1, room), 1u) << "blocks of it have run";
+  room.time = microseconds(500);
+  EXPECT_EQ(VersionBeside(kCuts, {}, room), 0u);
+}
+
+// As many units as the version has blocks, of which a unit holds as many as of the version.
+TEST_F(RoomTest, AVersionHasAKernelAndAnOccupancyOfItsOwn) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({2, 1}));
+  PlanOp& op = plan->plan.ops[0];
+  op.versions = {{"wide", op.args, 2, 0, {}}, {"narrow", op.args, 4, 0, {}}};
+  op.kernel = KernelHandle{3};
+  op.versions[0].kernel = op.kernel;
+  op.versions[1].kernel = KernelHandle{7};
+  op.versions[1].occupancy = 4;
+  Room(plan, 4);
+  EXPECT_EQ(instance_->launch(0).kernel, KernelHandle{3});
+  instance_->UseVersion(0, 1);
+  EXPECT_EQ(instance_->launch(0).kernel, KernelHandle{7});
+  EXPECT_EQ(OccupancyOf(op, 1), 4u);
+  EXPECT_EQ(OccupancyOf(op, 0), 1u);
+  instance_->Reset();
+  EXPECT_EQ(instance_->launch(0).kernel, KernelHandle{3});
 }
 
 TEST_F(RoomTest, AnInstanceCutsAKernelAnewUntilItIsReset) {

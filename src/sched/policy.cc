@@ -40,6 +40,18 @@ const ScheduledJob* ReadyView::OldestOf(QueueId queue) const {
   return found == jobs.end() ? nullptr : &*found;
 }
 
+const ScheduledJob* ReadyView::OldestOf(ClientId client) const {
+  const auto oldest = [this](const auto& jobs, bool with_tenants) -> const ScheduledJob* {
+    const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const ScheduledJob& job) {
+      return (with_tenants || job.tenant == 0) && IsReady(job);
+    });
+    return found == jobs.end() ? nullptr : &*found;
+  };
+  const std::uint32_t number = Raw(client);
+  if (number < kMaxTenants) return oldest(index_.tenant(number + 1), true);
+  return oldest(index_.jobs(QueueId{number - kMaxTenants}), false);
+}
+
 bool ReadyView::IsReady(const ScheduledJob& job) const {
   return job.ready_hook.is_linked() && Eligible(job.job_class) &&
          (job.started || MayStart(job.job_class));

@@ -32,6 +32,10 @@ class ReadyView {
   const ScheduledJob* First() const;
   /// The ready job of the queue that was posted first; null when none is ready.
   const ScheduledJob* OldestOf(QueueId queue) const;
+  /// The ready job of the client that was posted first, without those of its queue that have a
+  /// tenant; null when none is ready. O(n) for n jobs of a tenant, or of a queue with tenants, that
+  /// are ready but may not start.
+  const ScheduledJob* OldestOf(ClientId client) const;
   /// Whether the job may submit another kernel now.
   bool IsReady(const ScheduledJob& job) const;
 
@@ -86,12 +90,12 @@ class Policy {
   /// class go in its order.
   virtual bool Precedes(const ScheduledJob& other, const ScheduledJob& job) const;
 
-  /// Whether a client goes before all others of the best-effort class, because it is far behind
-  /// its share (a client is a queue). Pick() gives its jobs Decision::kFrontRank. Kernels that the
+  /// Whether a client (ClientOf()) goes before all others of the best-effort class, because it is
+  /// far behind its share. Pick() gives its jobs Decision::kFrontRank. Kernels that the
   /// device already has keep the rank of their own pick, and could wait for ever there. So the
   /// mechanism revokes them, and they are submitted again after the next pick. Only with
   /// SchedulerConfig::Preemption::kReset and Ranks::kPolicy, and without preempt_by_rank.
-  virtual bool IsBehind(QueueId /*client*/) const { return false; }
+  virtual bool IsBehind(ClientId /*client*/) const { return false; }
   /// Whether IsBehind() is true for any client. O(1).
   virtual bool AnyBehind() const { return false; }
 

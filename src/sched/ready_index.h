@@ -22,7 +22,8 @@ struct JobOrders {
 /// The part of a job that policies see. The dispatcher's own record (Job) derives from it.
 struct ScheduledJob {
   JobId id{};
-  QueueId queue_id{};  // the job's queue: one class of one model, which is a client for fairness
+  QueueId queue_id{};        // the job's queue: one class of one model
+  std::uint32_t tenant = 0;  // JobSpec::tenant
   JobClass job_class = JobClass::kBestEffort;
   TimePoint arrival;  // when it was posted
   TimePoint deadline = kNoDeadline;
@@ -41,11 +42,17 @@ struct ScheduledJob {
   std::int64_t key = 0;  // sort key of ReadyIndex, valid while the index holds the job
   intrusive::set_member_hook<> ready_hook;
   intrusive::set_member_hook<> queue_hook;
+  intrusive::set_member_hook<> tenant_hook;  // linked if the job has a tenant
 };
 
-/// The ready jobs in two views. One separates them by class and by whether they have started, each
-/// part in the order that the policy asked for. The other separates them by queue, in order of
-/// posting. Allocates only in AddQueue.
+/// The client of the job for fairness: its tenant, else its queue.
+inline ClientId ClientOf(const ScheduledJob& job) {
+  return ClientId{job.tenant > 0 ? job.tenant - 1 : kMaxTenants + Raw(job.queue_id)};
+}
+
+/// The ready jobs in views. One separates them by class and by whether they have started, each part
+/// in the order that the policy asked for. Others separate them by queue, and by tenant those with
+/// one, in order of posting. Allocates only in AddQueue and AddTenant.
 class ReadyIndex {
  public:
   struct ByKey {
@@ -63,12 +70,18 @@ class ReadyIndex {
                      intrusive::compare<Compare>>;
   using Set = SetBy<&ScheduledJob::ready_hook, ByKey>;
   using QueueSet = SetBy<&ScheduledJob::queue_hook, ById>;
+  using TenantSet = SetBy<&ScheduledJob::tenant_hook, ById>;
 
   explicit ReadyIndex(JobOrders orders = {}) : orders_{orders.real_time, orders.best_effort} {}
 
   /// Must be called before a job of the queue is updated.
   void AddQueue(QueueId queue) {
     if (queues_.size() <= Raw(queue)) queues_.resize(Raw(queue) + 1);
+  }
+
+  /// Must be called before a job of the tenant is updated.
+  void AddTenant(std::uint32_t tenant) {
+    if (tenants_.size() < tenant) tenants_.resize(tenant);
   }
 
   /// Adds the job, removes it, or moves it to its new place after a value that determines the order
@@ -79,17 +92,20 @@ class ReadyIndex {
     const std::int64_t key = ready ? KeyOf(orders_[static_cast<int>(job.job_class)], job) : 0;
     if (linked && ready && key == job.key) return;
     if (linked) set.erase(set.iterator_to(job));
-    if (linked && !ready) queue(job).erase(queue(job).iterator_to(job));
+    if (linked && !ready) Remove(job);
     if (!ready) return;
     job.key = key;
     set.insert(job);
-    if (!linked) queue(job).insert(job);
+    if (linked) return;
+    queue(job).insert(job);
+    if (job.tenant > 0) tenants_[job.tenant - 1].insert(job);
   }
 
   const Set& jobs(JobClass job_class, bool started) const {
     return sets_[static_cast<int>(job_class)][started];
   }
   const QueueSet& jobs(QueueId queue) const { return queues_[Raw(queue)]; }
+  const TenantSet& tenant(std::uint32_t number) const { return tenants_[number - 1]; }
   bool Any(JobClass job_class) const {
     return !jobs(job_class, true).empty() || !jobs(job_class, false).empty();
   }
@@ -123,10 +139,17 @@ class ReadyIndex {
   }
 
   QueueSet& queue(const ScheduledJob& job) { return queues_[Raw(job.queue_id)]; }
+  void Remove(ScheduledJob& job) {
+    queue(job).erase(queue(job).iterator_to(job));
+    if (job.tenant == 0) return;
+    TenantSet& tenant = tenants_[job.tenant - 1];
+    tenant.erase(tenant.iterator_to(job));
+  }
 
   By orders_[2];
   Set sets_[2][2];
   std::vector<QueueSet> queues_;
+  std::vector<TenantSet> tenants_;  // by number, less 1
 };
 
 }  // namespace lagoon

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "server/http/charged_room.h"
-#include "server/http/http_trace.h"
+#include "server/http/http_caller.h"
 #include "server/memory_budget.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
@@ -82,7 +82,8 @@ void InferHandler::Handle(const Route& route, const HttpRequest& request,
                   request.received,
                   reply,
                   CodingFor(request.Field("Accept-Encoding").value_or("")),
-                  TraceOf(request)};
+                  TraceOf(request),
+                  TenantOf(request)};
   const auto length = JsonLength(request);
   if (!length) return Submit(arrived, tl::unexpected<Error>(length.error()));
   arrived.json_bytes = *length;
@@ -176,6 +177,7 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
   parsed->request.arrival = arrived.first_byte;
   parsed->request.received = arrived.received;
   parsed->request.trace = arrived.trace;
+  parsed->request.tenant_of_header = arrived.tenant;
   Pending pending{arrived.reply,
                   std::move(parsed->format),
                   {arrived.first_byte, arrived.received, Now()},

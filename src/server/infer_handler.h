@@ -37,6 +37,7 @@ class InferHandler {
     std::shared_ptr<HttpReply> reply;
     HttpCoding coding = HttpCoding::kNone;  // of the answer
     TraceContext trace = {};
+    std::string tenant = {};  // InferRequest::tenant_of_header
   };
   struct Pending;
 

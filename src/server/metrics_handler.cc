@@ -147,6 +147,20 @@ constexpr HistogramRow kHistogramRows[] = {
      &StageHistograms::compute_output},
 };
 
+constexpr MetricInfo kTenantKernels{
+    "lagoon_tenant_kernels_total", "Kernels done for a tenant, of the tenants with requests lately",
+    MetricType::Counter, "tenant"};
+
+MetricFamily TenantFamily(const std::vector<TenantStatistics>& tenants) {
+  MetricFamily family = kTenantKernels.Family();
+  for (const TenantStatistics& tenant : tenants) {
+    family.metric.emplace_back();
+    family.metric.back().counter.value = static_cast<double>(tenant.kernels);
+    family.metric.back().label = {{"tenant", tenant.name}};
+  }
+  return family;
+}
+
 struct SpanRow {
   MetricInfo info;
   std::uint64_t SpanExporter::Counts::*count;
@@ -260,6 +274,7 @@ std::vector<MetricInfo> MetricInfos() {
     infos.push_back({row.name, row.help, MetricType::Counter, ""});
   }
   infos.push_back(kOffCore);
+  infos.push_back(kTenantKernels);
   for (const SpanRow& row : kSpanRows) infos.push_back(row.info);
   std::ranges::move(FleetMetricInfos(), std::back_inserter(infos));
   return infos;
@@ -284,6 +299,9 @@ std::vector<MetricFamily> CoreMetrics::Collect() const {
   }
   families.push_back(kOffCore.Family());
   families.back().metric = {Value(kOffCore.type, ToMicroseconds(scheduler.off_core))};
+  const SchedulerControl* const schedulers = core_.schedulers();
+  families.push_back(TenantFamily(schedulers == nullptr ? std::vector<TenantStatistics>()
+                                                        : schedulers->Tenants()));
   const SpanExporter::Counts spans = spans_ == nullptr ? SpanExporter::Counts() : spans_->counts();
   for (const SpanRow& row : kSpanRows) {
     families.push_back(row.info.Family());

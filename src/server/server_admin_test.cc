@@ -64,7 +64,7 @@ TEST_F(AdminServer, SetsParametersAndTellsThoseInUse) {
       const Json json = Json::parse(answer);
       EXPECT_EQ(json["scheduler"], "paella");
       EXPECT_EQ(json["parameters"].dump(),
-                R"({"block_events":0,"depth":2,"extra_blocks":8,"fairness_threshold":100.5})");
+                R"({"block_events":16,"depth":2,"extra_blocks":8,"fairness_threshold":100.5})");
     }
   }
   // Without parameters those of the name, also after others.

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "program/open_device.h"
 #include "serving/core/share_control.h"
+#include "serving/core/tenant_statistics.h"
 #include "serving/model/load_options.h"
 
 namespace lagoon {
@@ -50,6 +51,9 @@ struct CoreOptions {
   /// answer now and then, so that neither its requests nor its clients wait for ever, and makes a
   /// real-time request wait for 10 ms once a second at most. 0: real-time work may take all.
   double best_effort_minimum = 0.01;
+  /// Where requests say whose they are. Policies with deficits (`lagoon`, `paella`) are then fair
+  /// among tenants, and no longer among models.
+  TenantSource tenants = TenantSource::kNone;
   /// Threads that prepare models when the core opens; what runs on the device runs behind that, one
   /// model after the other. 0: as many as the process has cores.
   unsigned load_threads = 0;

@@ -70,6 +70,10 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   }
   core->dispatcher_ = std::make_unique<Dispatcher>(
       *core->device_, scheduler.config, std::move(scheduler.policy), observer, std::move(on_lost));
+  core->tenants_ = std::make_shared<Tenants>(
+      options.tenants, [dispatcher = core->dispatcher_.get()](std::uint32_t tenant) {
+        return dispatcher->TenantKernels(tenant);
+      });
   if (options.late != nullptr) {
     core->late_.emplace(*options.late, core->recent_, *core->dispatcher_);
   }
@@ -346,13 +350,16 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(ModelLease lease, InferRequest
     if (given == nullptr) TellOfLate(model, request, deadline);  // else the ensemble's end tells
     return refuse(TimeoutError(model.name()));
   }
+  Result<std::shared_ptr<const Tenants::Hold>> tenant = tenants_->Take(request);
+  if (!tenant) return refuse(std::move(tenant).error());
   const std::int64_t rows = model.RowsOf(binding->dims);
   if (model.is_compiled()) model.load().Arrived(rows, now);
   std::string id = std::move(request.id);
   const Nanoseconds off_core =
       late_ && deadline != kNoDeadline ? dispatcher_->Stats().off_core : Nanoseconds(0);
-  auto asked = std::make_shared<const Request>(Request{
-      std::move(request), *std::move(binding), *std::move(padding), deadline, now, rows, off_core});
+  auto asked = std::make_shared<const Request>(Request{std::move(request), *std::move(binding),
+                                                       *std::move(padding), deadline, now, rows,
+                                                       off_core, *std::move(tenant)});
   return std::make_shared<Flight>(
       std::move(asked), std::move(id), std::move(callback), std::move(lease),
       Flight::Device{flights_, *maker_, *dispatcher_, late_ ? &*late_ : nullptr});

@@ -44,6 +44,7 @@ class DeviceCore final : private StepRunner, private PythonCalls {
   std::vector<ModelStatus> Models() const { return models_.Statuses(); }
   DispatcherStats SchedulerStatistics() const { return dispatcher_->Stats(); }
   SchedulerConfig scheduler() const { return dispatcher_->config(); }
+  std::vector<TenantStatistics> TenantsSeen() const { return tenants_->Statistics(); }
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done);
   DeviceInfo device() const { return device_->info(); }
 
@@ -120,6 +121,7 @@ class DeviceCore final : private StepRunner, private PythonCalls {
   ModelTable models_;
   Flights flights_;
   std::unique_ptr<Dispatcher> dispatcher_;
+  std::shared_ptr<Tenants> tenants_;
   std::optional<LateRequests> late_;
   std::unique_ptr<PlanMaker> maker_;
   std::unique_ptr<ShareKeeper> shares_;  // immutable after Open

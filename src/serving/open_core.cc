@@ -77,6 +77,7 @@ class Core final : public Inference,
   DispatcherStats SchedulerStatistics() const override {
     return Ask(&DeviceCore::SchedulerStatistics);
   }
+  std::vector<TenantStatistics> Tenants() const override { return Ask(&DeviceCore::TenantsSeen); }
   SchedulerConfig scheduler() const override;
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;

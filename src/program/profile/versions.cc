@@ -88,6 +88,10 @@ void UseVersion(PlanOp& op, std::uint32_t index) {
   op.blocks = version.blocks;
   op.scratch_bytes = version.scratch_bytes;
   if (version.cost.kernel.count() > 0) op.cost = version.cost;
+  op.occupancy = OccupancyOf(op, index);
+  if (!version.kernel) return;
+  op.kernel = *version.kernel;
+  op.need = version.need;
 }
 
 VersionTraits TraitsOf(const OpVersion& version, std::uint32_t units) {

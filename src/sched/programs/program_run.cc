@@ -63,6 +63,7 @@ ProgramRun::ProgramRun(JobServices& services, std::shared_ptr<JobProgram> progra
       program_(std::move(program)),
       id_(id),
       deadline_(spec.deadline),
+      tenant_(spec.tenant),
       client_(spec.client),
       client_outputs_(spec.outputs.begin(), spec.outputs.end()) {
   for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
@@ -329,6 +330,7 @@ JobWait ProgramRun::Issue(std::unique_ptr<JobOperation> operation, JobStream str
   operation->job = this;
   operation->number = number;
   operation->spec.deadline = deadline_;
+  operation->spec.tenant = tenant_;
   operation->spec.client = operation.get();
   JobOperation& issued = *(operations_[number] = std::move(operation));
   issued.spec.inputs = issued.inputs;

@@ -219,6 +219,7 @@ class ProgramRun final : public JobContext {
   const std::shared_ptr<JobProgram> program_;
   const JobId id_;
   const TimePoint deadline_;
+  const std::uint32_t tenant_;  // JobSpec::tenant, of all operations
   JobClient* client_;
   std::vector<void*> client_outputs_;
   std::vector<std::vector<std::byte>> inputs_, outputs_;  // copies: the job may outlive the request

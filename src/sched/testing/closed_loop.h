@@ -17,8 +17,11 @@ namespace lagoon::testing {
 /// dispatcher ends.
 class ClosedLoop {
  public:
-  ClosedLoop(Device& device, Dispatcher& dispatcher, const SimTask& task, std::size_t clients)
-      : instance_(*Instance::Create(PlanOf(task, device), device)), dispatcher_(dispatcher) {
+  ClosedLoop(Device& device, Dispatcher& dispatcher, const SimTask& task, std::size_t clients,
+             std::uint32_t tenant = 0)
+      : instance_(*Instance::Create(PlanOf(task, device), device)),
+        dispatcher_(dispatcher),
+        tenant_(tenant) {
     QueueOptions options;
     options.name = task.name;
     options.job_class = task.job_class;
@@ -42,8 +45,9 @@ class ClosedLoop {
       if (!loop->stopped_) Send();
     }
     void Send() {
-      EXPECT_TRUE(loop->dispatcher_.Post(
-          {loop->queue_, kNoDeadline, request.inputs, request.outputs, this}));
+      JobSpec spec{loop->queue_, kNoDeadline, request.inputs, request.outputs, this};
+      spec.tenant = loop->tenant_;
+      EXPECT_TRUE(loop->dispatcher_.Post(spec));
     }
     ClosedLoop* loop = nullptr;
     Request request;  // its tensors
@@ -51,6 +55,7 @@ class ClosedLoop {
 
   std::unique_ptr<Instance> instance_;
   Dispatcher& dispatcher_;
+  const std::uint32_t tenant_;
   QueueId queue_{};
   std::vector<Client> clients_;
   int answers_ = 0;

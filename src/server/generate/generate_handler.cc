@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "server/generate/generate_json.h"
 #include "server/http/charged_room.h"
-#include "server/http/http_trace.h"
+#include "server/http/http_caller.h"
 
 namespace lagoon {
 namespace {
@@ -136,6 +136,7 @@ void GenerateHandler::Handle(const Route& route, const HttpRequest& request,
   parsed->request.arrival = request.first_byte;
   parsed->request.received = request.received;
   parsed->request.trace = TraceOf(request);
+  parsed->request.tenant_of_header = TenantOf(request);
   const bool streams = route.kind == Route::Kind::kModelGenerateStream;
   std::make_shared<Generation>(core_, pool_, reply, streams)->Start(std::move(parsed->request));
 }

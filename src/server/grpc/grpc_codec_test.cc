@@ -62,6 +62,18 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   EXPECT_EQ(request.inputs.front().dims, (Dims{1, 2}));
 }
 
+TEST(GrpcInferParse, ReadsWhoseTheRequestIs) {
+  const auto message = Request("FP32", {0});
+  message->add_raw_input_contents("");
+  auto& parameters = *message->mutable_parameters();
+  parameters["lagoon_tenant"].set_string_param("a");
+  EXPECT_EQ(ParseGrpcInfer(message, SharedRegions(false))->request.tenant_of_parameter, "a");
+  parameters["lagoon_tenant"].set_int64_param(1);
+  const auto refused = ParseGrpcInfer(message, SharedRegions(false));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("parameter 'lagoon_tenant' is not a text"));
+}
+
 TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
   const auto message = Request("FP32", {0});
   message->add_raw_input_contents("");

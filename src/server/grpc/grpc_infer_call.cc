@@ -3,8 +3,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "server/grpc/grpc_caller.h"
 #include "server/grpc/grpc_codec.h"
-#include "server/grpc/grpc_trace.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -22,6 +22,7 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
   if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core;
   parsed->request.arrival = stamps_.first_byte;
   parsed->request.trace = TraceOf(context_);
+  parsed->request.tenant_of_header = TenantOf(context_);
   stamps_.submitted = Now();
   SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
                                                         Result<InferResponse> result) mutable {

@@ -51,6 +51,15 @@ Result<bool> Flag(const Parameters& parameters, const std::string& name) {
   return found->second.bool_param();
 }
 
+Result<std::string> Text(const Parameters& parameters, const std::string& name) {
+  const auto found = parameters.find(name);
+  if (found == parameters.end()) return std::string();
+  if (!found->second.has_string_param()) {
+    return Invalid(fmt::format("parameter '{}' is not a text", name));
+  }
+  return found->second.string_param();
+}
+
 /// The parameters that the server does not read itself, by their names.
 Status KeepOthers(const Parameters& parameters, std::vector<RequestParameter>& kept) {
   for (const auto& [name, value] : parameters) {
@@ -287,6 +296,7 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
   }
   LAGOON_ASSIGN_OR_RETURN(request.sequence.start, Flag(message.parameters(), "sequence_start"));
   LAGOON_ASSIGN_OR_RETURN(request.sequence.end, Flag(message.parameters(), "sequence_end"));
+  LAGOON_ASSIGN_OR_RETURN(request.tenant_of_parameter, Text(message.parameters(), "lagoon_tenant"));
   LAGOON_ASSIGN_OR_RETURN(parsed.stages, Flag(message.parameters(), "lagoon_stages"));
   LAGOON_ASSIGN_OR_RETURN(parsed.empty_final,
                           Flag(message.parameters(), "triton_enable_empty_final_response"));

@@ -8,7 +8,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
-#include "server/grpc/grpc_trace.h"
+#include "server/grpc/grpc_caller.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -166,6 +166,7 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   InferRequest& asked = arrived.parsed->request;
   asked.arrival = arrived.at;
   asked.trace = TraceOf(context_);
+  asked.tenant_of_header = TenantOf(context_);
   request.answers = std::make_shared<Answers>(shared_from_this(), number);
   asked.stream = request.answers;
   request.stamps.submitted = Now();

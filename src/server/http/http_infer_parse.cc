@@ -251,6 +251,7 @@ Result<HttpInfer> ParseHttpInfer(std::span<const std::byte> body,
   parsed.request.priority = json.priority;
   parsed.request.sequence = std::move(json.sequence);
   parsed.request.via = std::move(json.via);
+  parsed.request.tenant_of_parameter = std::move(json.tenant);
   parsed.request.parameters = std::move(json.parameters);
   const auto form = [](bool binary) { return binary ? OutputForm::kBytes : OutputForm::kText; };
   parsed.request.form = form(json.binary_outputs);

@@ -64,6 +64,7 @@ bool InferSax::OfRequest(std::optional<std::uint64_t> number, std::optional<bool
   const bool takes_number = key_ == "priority" || key_ == "timeout" || key_ == "sequence_id";
   const bool takes_flag = key_ == "binary_data_output" || key_ == "lagoon_stages" ||
                           key_ == "sequence_start" || key_ == "sequence_end";
+  if (key_ == "lagoon_tenant") return Invalid("'lagoon_tenant' is not a text");
   if (takes_number && !number)
     return Invalid(fmt::format("'{}' is not a whole number from 0", key_));
   if (takes_flag && !flag) return Invalid(fmt::format("'{}' is not true or false", key_));
@@ -191,6 +192,8 @@ bool InferSax::string(string_t& value) {
     result_.sequence.text = std::move(value);
   } else if (place == In::kParameters && key_ == "lagoon_via") {
     result_.via = std::move(value);
+  } else if (place == In::kParameters && key_ == "lagoon_tenant") {
+    result_.tenant = std::move(value);
   } else if (InOtherParameter()) {
     return Keep(std::move(value));
   } else if (place == In::kInput && key_ == "name") {

@@ -68,6 +68,7 @@ struct JsonInfer {
   bool stages = false;          // parameters.lagoon_stages
   SequencePart sequence;        // parameters.sequence_id, sequence_start and sequence_end
   std::string via;              // parameters.lagoon_via (InferRequest::via)
+  std::string tenant;           // parameters.lagoon_tenant
   std::vector<RequestParameter> parameters;  // the others that are text, number, true or false
   std::vector<JsonInput> inputs;
   std::vector<JsonOutput> outputs;

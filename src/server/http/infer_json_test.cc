@@ -47,6 +47,16 @@ TEST(InferJson, ReadsEverythingThatItKnows) {
   EXPECT_EQ(parsed->outputs[1].binary, std::nullopt);
 }
 
+TEST(InferJson, ReadsWhoseTheRequestIs) {
+  EXPECT_EQ(Parse(R"({"parameters":{"lagoon_tenant":"a"},"inputs":[]})")->tenant, "a");
+  for (const char* value : {"1", "true", "-2", "0.5"}) {
+    const auto parsed =
+        Parse(std::string(R"({"parameters":{"lagoon_tenant":)") + value + R"(},"inputs":[]})");
+    ASSERT_FALSE(parsed) << value;
+    EXPECT_THAT(parsed.error().message, HasSubstr("'lagoon_tenant' is not a text"));
+  }
+}
+
 TEST(InferJson, EmptyIdIsAccepted) { EXPECT_TRUE(Parse(R"({"id":"","inputs":[]})")); }
 
 TEST(InferJson, AMemberThatIsNullIsAsIfAbsent) {

@@ -401,6 +401,7 @@ TEST_F(HttpServer, MetricsHaveLabelsAndTypes) {
            "lagoon_part_holds_total 9\n",
            "lagoon_part_holds_in_vain_total 3\n",
            "lagoon_off_core_us_total 9\n",
+           "lagoon_tenant_kernels_total{tenant=\"a \\\"b\\\"\"} 5\n",
        }) {
     EXPECT_THAT(response.body, HasSubstr(line));
   }

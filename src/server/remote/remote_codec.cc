@@ -15,6 +15,7 @@
 #include "server/http/http_message.h"
 #include "server/telemetry/traceparent.h"
 #include "server/tensors/tensor_codec.h"
+#include "serving/core/tenant_statistics.h"
 
 namespace lagoon {
 namespace {
@@ -88,6 +89,9 @@ std::string ParametersOf(const InferRequest& request, Nanoseconds left, std::str
     add("sequence_start", sequence.start);
     add("sequence_end", sequence.end);
   }
+  if (!request.tenant_of_parameter.empty()) {
+    add("lagoon_tenant", JsonString(request.tenant_of_parameter));
+  }
   // A number that JSON does not have is null, which a member ignores.
   for (const RequestParameter& parameter : request.parameters) {
     const auto value = std::visit([](const auto& v) { return nlohmann::json(v); }, parameter.value);
@@ -155,15 +159,22 @@ std::string RequestHead(const InferRequest& request, Nanoseconds left, std::stri
   const std::string body = BodyOf(request, left, front);
   std::size_t bytes = body.size();
   for (const InputTensor& input : request.inputs) bytes += input.data.size();
-  std::string trace;
+  std::string fields;
   if (request.trace.any()) {
-    trace = fmt::format("{}: {}\r\n", kTraceparent, FormatTraceparent(request.trace));
+    fields = fmt::format("{}: {}\r\n", kTraceparent, FormatTraceparent(request.trace));
+  }
+  if (!request.tenant_of_header.empty()) {
+    // What is no text of a header does not end one here, wherever it comes from.
+    std::string tenant = request.tenant_of_header;
+    std::ranges::replace_if(
+        tenant, [](char c) { return c < ' ' || c > '~'; }, '?');
+    fields += fmt::format("{}: {}\r\n", kTenantField, tenant);
   }
   const std::string version = request.version.empty() ? "" : "/versions/" + request.version;
   return fmt::format(
       "POST /v2/models/{}{}/infer HTTP/1.1\r\nHost: member\r\nContent-Length: {}\r\n{}: "
       "{}\r\n{}: 1\r\n{}\r\n{}",
-      request.model, version, bytes, kJsonLengthField, body.size(), kBeatField, trace, body);
+      request.model, version, bytes, kJsonLengthField, body.size(), kBeatField, fields, body);
 }
 
 Result<InferResponse> ParseAnswer(std::span<const std::byte> body,

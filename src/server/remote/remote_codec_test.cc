@@ -64,6 +64,7 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   request.priority = 2;
   request.sequence = {.number = 0, .text = "of \"mine\"", .start = true, .end = false};
   request.classes = {0, 3};
+  request.tenant_of_parameter = "\"mine\"";
   request.parameters = {{"a", true},
                         {"b", std::int64_t{-3}},
                         {"c", std::uint64_t{7}},
@@ -80,6 +81,7 @@ TEST(RemoteCodec, RequestsCarryAllThatTheServerReads) {
   EXPECT_THAT(back.forms, ElementsAre(OutputForm::kBytes, OutputForm::kBytes));
   EXPECT_EQ(back.id, "r");
   EXPECT_EQ(back.priority, 2U);
+  EXPECT_EQ(back.tenant_of_parameter, "\"mine\"");
   EXPECT_EQ(back.parameters, request.parameters);
   EXPECT_EQ(back.timeout, std::chrono::microseconds(1501));  // rounded up
   EXPECT_THAT(back.outputs, ElementsAre("y", "z"));

@@ -243,6 +243,7 @@ class FakeCore final : public Inference,
     }
     return rows;
   }
+  std::vector<TenantStatistics> Tenants() const override { return {{"a \"b\"", 5}}; }
   DispatcherStats SchedulerStatistics() const override {
     DispatcherStats stats;
     stats.launches = 42;

@@ -29,6 +29,7 @@ struct BatchMember {
   TimePoint deadline = kNoDeadline;  // the answer is of no use afterwards
   TimePoint leaves = kNoDeadline;    // until then it must be in a batch (WaitPolicy)
   bool late = false;                 // `leaves` has passed, and it waits on behind the others
+  std::uint32_t tenant = 0;          // JobSpec::tenant of a job of the request alone
   TimePoint gives_up = kNoDeadline;  // until then it must be in a batch, whatever WaitPolicy says
 };
 

@@ -177,6 +177,8 @@ struct InferRequest {
   /// Takes the answers before the last one. Null: models that have such are refused.
   std::shared_ptr<AnswerStream> stream = {};
   TraceContext trace = {};
+  /// Whose the request is, as the client said; empty: it did not. TenantSource says which counts.
+  std::string tenant_of_parameter = {}, tenant_of_header = {};
   /// Filled before the callback runs, unless another server answers the request. Null: not wanted.
   std::shared_ptr<RequestEnd> end = {};
   /// Memory for outputs, one per entry of `outputs`; empty, or beyond its end: none. A core may

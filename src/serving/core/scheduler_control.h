@@ -3,12 +3,14 @@
 // A core's device and its scheduler.
 
 #include <functional>
+#include <vector>
 
 #include "base/status.h"
 #include "device/device.h"
 #include "policies/registry.h"
 #include "sched/dispatcher.h"
 #include "serving/core/inference.h"
+#include "serving/core/tenant_statistics.h"
 
 namespace lagoon {
 
@@ -19,6 +21,8 @@ class SchedulerControl {
 
   virtual DispatcherStats SchedulerStatistics() const = 0;
   virtual SchedulerConfig scheduler() const = 0;
+  /// Of the tenants that have or had requests lately; none without CoreOptions::tenants.
+  virtual std::vector<TenantStatistics> Tenants() const { return {}; }
   /// Changes to this scheduler (MakeScheduler()). Requests in flight finish under the old
   /// scheduler; later ones wait for them. `done` is called once, on any thread. For its errors see
   /// Dispatcher::Switch; kUnavailable also while the device is lost.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -241,6 +242,18 @@ DispatcherStats FleetCore::SchedulerStatistics() const {
     all.push_back(member->core->schedulers()->SchedulerStatistics());
   }
   return SumOf(all);
+}
+
+std::vector<TenantStatistics> FleetCore::Tenants() const {
+  std::map<std::string, std::uint64_t> sums;
+  for (const auto& member : Devices()) {
+    for (const TenantStatistics& tenant : member->core->schedulers()->Tenants()) {
+      sums[tenant.name] += tenant.kernels;
+    }
+  }
+  std::vector<TenantStatistics> tenants;
+  for (const auto& [name, kernels] : sums) tenants.push_back({name, kernels});
+  return tenants;
 }
 
 SchedulerConfig FleetCore::scheduler() const {

@@ -89,7 +89,8 @@ struct FleetOptions {
 /// - Statistics(): sums over members, including replicas that were unloaded. A request that was
 ///   sent to two members counts at both. `share` and `most_rows` are the largest of a member.
 /// - schedulers(), shares(): of the devices of this process; null if there were none at the start.
-/// - SchedulerStatistics(): sums. scheduler(): that of the first member, as all have the same.
+/// - SchedulerStatistics(), Tenants(): sums. scheduler(): that of the first member, as all have the
+///   same.
 ///   SwitchScheduler() switches all members, and reports the first error after all are through.
 /// - device(): units, memory and limits are sums.
 /// - ReadShares(): one row per replica; kind and rules are the first member's. SetSharesRules()
@@ -121,6 +122,7 @@ class FleetCore final : public Inference,
   Result<std::vector<ModelStatistics>> Statistics(const std::string& model,
                                                   const std::string& version) const override;
   DispatcherStats SchedulerStatistics() const override;
+  std::vector<TenantStatistics> Tenants() const override;
   SchedulerConfig scheduler() const override;
   void SwitchScheduler(Scheduler scheduler, std::function<void(Status)> done) override;
   DeviceInfo device() const override;

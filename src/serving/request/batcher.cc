@@ -19,6 +19,14 @@ namespace {
 /// The most entries of Batcher::Times(), which are looked up one after the other.
 constexpr std::size_t kMostKnownTimes = 32;
 
+/// The tenant of a batch: a batch with requests of several tenants is its model's.
+std::uint32_t TenantOf(const std::vector<BatchMember>& members) {
+  const std::uint32_t first = members.front().tenant;
+  const bool same = std::ranges::all_of(
+      members, [first](const BatchMember& member) { return member.tenant == first; });
+  return same ? first : 0;
+}
+
 Nanoseconds Scaled(Nanoseconds time, double factor) {
   return Nanoseconds(static_cast<std::int64_t>(factor * static_cast<double>(time.count())));
 }
@@ -119,6 +127,7 @@ void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan)
   member.shape = model_.KeyOf(nullptr, WithRows(flight->dims(), 0), {});
   member.came = Now();
   member.deadline = request.deadline;
+  member.tenant = request.tenant_number();
   member.level = batching.LevelOf(request.asked.priority);
   const WaitPolicy& policy = batching.PolicyOf(member.level);
   const bool has_own = policy.own_timeout && member.deadline != kNoDeadline;
@@ -371,6 +380,7 @@ Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   batch->job_reference = batch;
   JobSpec spec;
   spec.deadline = batch->deadline;
+  spec.tenant = TenantOf(batch->members);
   spec.inputs = batch->inputs;
   spec.outputs = batch->outputs;
   spec.parts = &batch->parts;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -97,6 +98,36 @@ TEST_F(BatcherTest, RequestsThatWaitAreOneExecution) {
   EXPECT_EQ(statistics.batches[1].batch_size, 5u);
   EXPECT_EQ(statistics.batches[1].compute_infer.count, 1u);
   EXPECT_EQ(statistics.pending, 0u);
+}
+
+// The first request is a batch alone, the others are one batch.
+TEST_F(BatcherTest, ABatchOfSeveralTenantsIsTheModels) {
+  tenants_ = TenantSource::kHeader;
+  Serve("");
+  const auto send = [&](const char* tenant) {
+    InferRequest request = Rows(0);
+    request.tenant_of_header = tenant;
+    return Send(std::move(request));
+  };
+  const auto kernels = [&] {
+    std::map<std::string, std::uint64_t> of;
+    for (const TenantStatistics& tenant : core_->schedulers()->Tenants()) {
+      of[tenant.name] = tenant.kernels;
+    }
+    return of;
+  };
+  Sent slow = SendRunning();
+  Sent first = send("a"), second = send("a"), third = send("b");
+  LetGo();
+  for (Sent* const sent : {&first, &second, &third}) EXPECT_TRUE(Right(sent->answer.get(), 0));
+  const auto before = kernels();
+  ASSERT_EQ(before.size(), 2u);
+  EXPECT_GT(before.at("a"), 0u);
+  EXPECT_EQ(before.at("b"), 0u);
+  EXPECT_TRUE(Right(send("b").answer.get(), 0));
+  EXPECT_EQ(kernels().at("b"), before.at("a"));
+  Sent refused = send("no\ntext");
+  EXPECT_EQ(CodeOf(refused.answer.get()), ErrorCode::kInvalidArgument);
 }
 
 TEST_F(BatcherTest, RequestsBringRowsAndChooseTheirOutputs) {

@@ -68,6 +68,8 @@ InferRequest EnsembleSteps::RequestOf(std::size_t step) {
   request.id = request_.asked.id;
   request.priority = request_.asked.priority;
   request.parameters = request_.asked.parameters;
+  request.tenant_of_parameter = request_.asked.tenant_of_parameter;
+  request.tenant_of_header = request_.asked.tenant_of_header;
   request.arrival = Now();
   if (request_.deadline != kNoDeadline) request.timeout = request_.deadline - request.arrival;
   for (const auto& [name, index] : settings_.steps[step].inputs) {

@@ -105,6 +105,7 @@ Result<JobId> Flight::PostJob() {
   JobSpec spec;
   LAGOON_RETURN_IF_ERROR(tensors_.Bind(*plan_, spec));
   spec.deadline = request_->deadline;
+  spec.tenant = request_->tenant_number();
   spec.client = this;
   spec.continues = plan_->links.next.has_value();
   spec.continued = first_part_.has_value();

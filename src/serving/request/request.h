@@ -3,11 +3,13 @@
 // What a client asked of a model.
 
 #include <cstdint>
+#include <memory>
 
 #include "base/time.h"
 #include "serving/core/request.h"
 #include "serving/model/buckets.h"
 #include "serving/model/request_check.h"
+#include "serving/request/tenants.h"
 
 namespace lagoon {
 
@@ -22,6 +24,10 @@ struct Request {
   std::int64_t rows = 1;  // at least 1
   /// DispatcherStats::off_core at `admitted`, of requests that LateRequests may tell of.
   Nanoseconds off_core{0};
+  std::shared_ptr<const Tenants::Hold> tenant = {};  // null: it has none
+
+  /// JobSpec::tenant.
+  std::uint32_t tenant_number() const { return tenant == nullptr ? 0 : tenant->number(); }
 };
 
 }  // namespace lagoon
