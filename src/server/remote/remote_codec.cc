@@ -194,10 +194,11 @@ Error ErrorOf(unsigned status, std::span<const std::byte> body, std::string_view
   const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto told = json.is_object() ? json.find("error") : json.end();
-  const std::string message = told != json.end() && told->is_string()
-                                  ? CutMessage(told->get<std::string>())
-                                  : fmt::format("it has answered with status {}", status);
-  return NameMember({ErrorCodeOf(status), message}, member);
+  const ErrorCode code = ErrorCodeOf(status);
+  if (told == json.end() || !told->is_string()) {
+    return {code, fmt::format("{} has answered with status {}", member, status)};
+  }
+  return NameMember({code, CutMessage(told->get<std::string>())}, member);
 }
 
 Status CheckAnswer(const InferResponse& response, const Asked& asked) {

@@ -275,7 +275,7 @@ TEST(RemoteCodec, ErrorsNameTheMemberWhereTheMemberIsTheReason) {
   EXPECT_EQ(http(400, R"({"error":"model 'm': no"})").code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(http(503, R"({"error":"full"})").message, "member h:1: full");
   EXPECT_EQ(http(418, "teapot").code, ErrorCode::kInternal);
-  EXPECT_EQ(http(418, R"({"error":7})").message, "member h:1: it has answered with status 418");
+  EXPECT_EQ(http(418, R"({"error":7})").message, "member h:1 has answered with status 418");
 }
 
 TEST(CheckAnswer, AnAnswerIsOfItsRequest) {

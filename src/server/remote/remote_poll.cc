@@ -97,7 +97,8 @@ void RemotePoll::TakeIds() {
   if (IsServerId(text(kServerKey))) server_ = text(kServerKey);
   if (IsServerId(text(kModelsKey))) sign_ = text(kModelsKey);  // it has the same form
   const std::string_view port = text(kHttpPortKey);
-  std::from_chars(port.data(), port.data() + port.size(), http_port_);
+  const char* const end = port.data() + port.size();
+  if (std::from_chars(port.data(), end, http_port_).ptr != end) http_port_ = 0;
   for (std::string_view ids = text(kFrontsKey); fronts_.size() < kMostFronts;) {
     const std::string_view id = ids.substr(0, ids.find(','));
     if (!IsServerId(id)) break;
