@@ -5,7 +5,7 @@ No weights are downloaded. They are seeded, and calibrated so that activations l
 trained networks (generators/calibration.py). Each model is then checked with ONNX Runtime: it
 must compute what the torch module does, and 16 inputs must give at least 4 different answers.
 
-Usage: zoo.py [NAME... | --small | --all] [--out DIR] [--force] [--lagoon FILE] [--list]
+Usage: zoo.py [NAME... | --small | --ten | --all] [--out DIR] [--force] [--lagoon FILE] [--list]
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 import traceback
 
 from generators import ModelError
-from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL
+from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL, TEN
 from generators.images import make_images  # noqa: F401 (for the tests)
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -90,7 +90,7 @@ def generate(name, out, key):
         partial.unlink(missing_ok=True)
     files = {file: {"bytes": (folder / file).stat().st_size, "sha256": hash_file(folder / file)}
              for file in ("1/model.onnx", "config.pbtxt")}
-    stamp = {"key": key, "answers": answers, "error": error, "files": files}
+    stamp = {"key": key, "set": entry.set, "answers": answers, "error": error, "files": files}
     (folder / STAMP).write_text(json.dumps(stamp, indent=2) + "\n")
     return stamp
 
@@ -127,6 +127,8 @@ def parse_arguments():
                        "measurements; --list names them all)")
     which.add_argument("--small", action="store_true",
                        help=f"the models that the tests need: {', '.join(SMALL)}")
+    which.add_argument("--ten", action="store_true",
+                       help=f"models that nobody tuned, to compare engines: {', '.join(TEN)}")
     which.add_argument("--all", action="store_true",
                        help=f"all {len(CATALOGUE)} models, {megabytes(CATALOGUE) / 1000:.1f} GB")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "zoo", metavar="DIR",
@@ -146,6 +148,8 @@ def parse_arguments():
 def choose(arguments):
     if arguments.all:
         return list(CATALOGUE)
+    if arguments.ten:
+        return list(TEN)
     return list(SMALL) if arguments.small else arguments.names or list(DEFAULT)
 
 

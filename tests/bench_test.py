@@ -136,6 +136,76 @@ def test_models_reports_latency_and_blocks(lagoon, tmp_path):
     assert 0 < metrics["block_us_p99.digits"] < 10_000
 
 
+COMPARATOR = ("--python", sys.executable, "--comparator-worker", ROOT / "bench" / "comparators" / "comparator_worker.py")
+
+
+def test_models_measures_processes_and_tells_what_is_undecided(lagoon, tmp_path):
+    """One round decides nothing. The better of two engines is a worker that answers as OpenVINO's would."""
+    result, metrics = run_bench(lagoon, tmp_path, "models", "--zoo", quantised_zoo(tmp_path), "--models", "digits,digits.qdq",
+                                "--workers", 1, "--rounds", 1, "--seconds", "0.01", "--openvino", *two_engines(tmp_path))
+    assert result.returncode == 0, result.stderr
+    for model in ("digits", "digits.qdq"):
+        for side in ("lagoon", "onnxruntime", "openvino"):
+            assert metrics[f"load_ms.{model}.{side}"] > 0 and f"resident_mib.{model}.{side}" in metrics
+        for name in ("load_ratio_vs_best", "memory_ratio_vs_best", "resident_ratio_vs_best"):
+            assert metrics[f"{name}.{model}"] > 0
+        assert metrics[f"latency_ratio_vs_best.{model}.w1.b1"] > 0
+    assert "int8_ratio_vs_best.digits" not in metrics
+    for one, other in (("int8_ratio_vs_best.digits.qdq", "latency_ratio_vs_best.digits.qdq.w1.b1"),
+                       ("latency_ratio_vs_best_geomean.zoo_int8.w1.b1", "latency_ratio_vs_best.digits.qdq.w1.b1"),
+                       ("latency_ratio_vs_best_geomean.ten.w1.b1", "latency_ratio_vs_best.digits.w1.b1")):
+        assert metrics[one] == pytest.approx(metrics[other])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {"latency_ratio_vs_best.digits.w1.b1", "load_ratio_vs_best.digits"} <= set(report["undecided"])
+    assert report["not_run"] == {}
+
+
+def test_models_compares_with_the_engines_that_run_a_model(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "models", "--zoo", REPOSITORY, "--models", "digits", "--workers", 1, "--rounds", 1,
+                                "--seconds", "0.01", "--openvino", *two_engines(tmp_path, fails=True))
+    assert result.returncode == 0, result.stderr
+    assert "latency_ratio_vs_openvino.digits.w1.b1" not in metrics and "load_ms.digits.openvino" not in metrics
+    assert metrics["latency_ratio_vs_best.digits.w1.b1"] == metrics["latency_ratio_vs_onnxruntime.digits.w1.b1"]
+    assert "does not know digits" in json.loads((tmp_path / "report.json").read_text())["not_run"]["digits.openvino"]
+
+
+def test_models_measures_every_level_of_the_machine(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "models", "--levels", "--zoo", REPOSITORY, "--models", "digits", "--workers", 1,
+                                "--rounds", 1, "--seconds", "0.01", *COMPARATOR)
+    assert result.returncode == 0, result.stderr
+    levels = json.loads((tmp_path / "report.json").read_text())["configuration"]["levels"]
+    assert levels[0] == "portable"
+    for level in levels:
+        assert metrics[f"latency_ms_p50.digits.w1.b1.{level}"] > 0
+    assert metrics[f"level_ratio.digits.w1.b1.{levels[-1]}"] == 1
+    assert metrics["latency_ms_p50.digits.w1.b1.onnxruntime"] > 0
+    result, _ = run_bench(lagoon, tmp_path, "models", "--levels", "--tune")
+    assert 0 < result.returncode < 128 and "--tune" in result.stderr
+
+
+def quantised_zoo(tmp_path):
+    """`digits` of the set "ten", and the same model under the name of a quantised one."""
+    for name in ("digits", "digits.qdq"):
+        shutil.copytree(REPOSITORY / "digits", tmp_path / "zoo" / name)
+    (tmp_path / "zoo" / "digits" / "zoo.json").write_text('{"set": "ten"}')
+    return tmp_path / "zoo"
+
+
+def two_engines(tmp_path, fails=False):
+    """Options for a worker that runs ONNX Runtime under the name of OpenVINO, or refuses `digits` under that name."""
+    script = tmp_path / "worker.py"
+    refuse = "print('{\"ok\": false, \"error\": \"does not know digits\"}') or sys.exit(1)" if fails else "None"
+    script.write_text(f"""import runpy, sys
+at = sys.argv.index("--engine") + 1
+if sys.argv[at] == "openvino":
+    if "digits" in sys.argv[1]:
+        {refuse}
+    sys.argv[at] = "onnxruntime"
+runpy.run_path({str(COMPARATOR[-1])!r}, run_name="__main__")
+""")
+    return "--python", sys.executable, "--comparator-worker", script
+
+
 def test_contention_reports_intervals_targets_and_the_host(lagoon, tmp_path):
     result, metrics = run_bench(lagoon, tmp_path, "contention", "--zoo", REPOSITORY, "--realtime", "digits",
                                 "--best-effort", "digits", "--schedulers", "reset,streams", "--requests", "20",

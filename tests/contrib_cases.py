@@ -164,6 +164,14 @@ def multi_head():
     yield OpCase("mha_past", "MultiHeadAttention", ("q", "k", "v", "", "", "", "pk", "pv"), q | square | past, {},
                  heads, outputs=3)
     yield OpCase("mha_causal", "MultiHeadAttention", ("q", "k", "v"), q | square, {}, heads | {"unidirectional": 1})
+    for name, rows in (("rectangle", 3), ("one", 1)):  # more keys than queries: the last query keeps all of them
+        yield OpCase(f"mha_causal_{name}", "MultiHeadAttention", ("q", "k", "v"), {"q": floats("q", 2, rows, 8)} | kv, {},
+                     heads | {"unidirectional": 1})
+        yield OpCase(f"mha_causal_{name}_past", "MultiHeadAttention", ("q", "k", "v", "", "", "", "pk", "pv"),
+                     {"q": floats("q", 2, rows, 8), "k": kv["k"], "v": floats("v8", 2, 5, 8)} | past, {},
+                     heads | {"unidirectional": 1}, outputs=3)
+    tall = {"k": floats("k", 2, 2, 8), "v": floats("v", 2, 2, 8)}
+    yield OpCase("mha_causal_tall", "MultiHeadAttention", ("q", "k", "v"), q | tall, {}, heads | {"unidirectional": 1})
     cross = {"k": floats("ck", 2, 2, 5, 4), "v": floats("cv", 2, 2, 5, 4)}
     yield OpCase("mha_cross", "MultiHeadAttention", ("q", "k", "v"), q | cross, {}, heads)
 

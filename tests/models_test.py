@@ -14,7 +14,7 @@ from PIL import Image
 import zoo as zoo_command
 from conftest import DIGITS, ROOT, run_onnxruntime
 from generators import ModelError
-from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL
+from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL, TEN
 
 SAMPLES = sorted((ROOT / "models" / "digits" / "samples").glob("*.json"))
 
@@ -66,7 +66,7 @@ def test_zoo_generates_once_and_again_when_a_file_is_damaged(tmp_path):
     assert first.returncode == 0, first.stderr
     model = tmp_path / "squeezenet1_1" / "1" / "model.onnx"
     stamp = json.loads((tmp_path / "squeezenet1_1" / "zoo.json").read_text())
-    assert stamp["answers"] >= 4
+    assert stamp["answers"] >= 4 and stamp["set"] == "zoo"
     written, content = model.stat().st_mtime_ns, model.read_bytes()
 
     assert "up to date" in run_zoo("squeezenet1_1", "--out", tmp_path).stdout
@@ -108,6 +108,7 @@ def test_catalogue_is_sound():
         # With fewer inputs the statistics would be those of single inputs.
         assert entry.calibration >= 8 or entry.calibration == 0, name
     assert set(DEFAULT) | set(SMALL) | REALTIME <= set(CATALOGUE)
+    assert len(TEN) == 10 and {name for name, entry in CATALOGUE.items() if entry.set == "ten"} == set(TEN)
     assert sum(CATALOGUE[name].megabytes for name in SMALL) < 100
 
 

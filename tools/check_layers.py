@@ -148,7 +148,7 @@ FOLDERS = {
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet "
                     "serving/late server/telemetry",
     "apps/reference": "apps program/profile server serving/config",
-    "apps/bench": "base apps apps/reference device learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
+    "apps/bench": "base apps apps/reference device kernels/cpu_level.h learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
                   "bench/import bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
     "apps/inspect": "base kernels/cpu_level.h plan program/profile/machine_rates.h",
     "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "

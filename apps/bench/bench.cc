@@ -15,12 +15,14 @@
 #include "bench/client/bound_model.h"
 #include "bench/live/contention.h"
 #include "bench/live/instances.h"
+#include "bench/live/levels.h"
 #include "bench/live/memory.h"
 #include "bench/live/models.h"
 #include "bench/live/outputs.h"
 #include "bench/live/overhead.h"
 #include "bench/live/shapes.h"
 #include "bench/reload/reload.h"
+#include "kernels/cpu_level.h"
 
 namespace lagoon {
 namespace {
@@ -52,6 +54,27 @@ void AddModelNamesOrAll(CLI::App& command, std::vector<std::string>& models, boo
   command.add_flag("--all", all, "Every model in the zoo");
 }
 
+/// Every level of this machine, with the options of `models` that the two share.
+void MeasureLevels(const BenchCommon& common, const bench::ModelsOptions& models) {
+  bench::LevelsOptions options{.zoo = models.zoo,
+                               .models = models.models,
+                               .workers = models.workers,
+                               .batches = models.batches,
+                               .engines = models.engines,
+                               .rounds = models.rounds,
+                               .seconds = models.seconds,
+                               .seed = models.seed,
+                               .comparator = models.comparator};
+  for (const CpuLevel level : MachineCpuLevels()) options.levels.emplace_back(NameOf(level));
+  const Json configuration = {{"models", options.models},   {"levels", options.levels},
+                              {"workers", options.workers}, {"batches", options.batches},
+                              {"rounds", options.rounds},   {"seconds", options.seconds},
+                              {"engines", options.engines}};
+  RequireModels(common, options.models);
+  Measure("levels", configuration, common,
+          [&](bench::Report& report) { return RunLevels(options, report); });
+}
+
 void AddModels(CLI::App& parent) {
   auto common = std::make_shared<BenchCommon>();
   auto options = std::make_shared<bench::ModelsOptions>();
@@ -77,7 +100,17 @@ void AddModels(CLI::App& parent) {
   auto openvino = std::make_shared<bool>(false);
   command->add_flag("--openvino", *openvino,
                     "Measure OpenVINO too; `pip install openvino` adds it to --python");
-  command->callback([common, options, all, precision, openvino, command] {
+  command->add_flag("!--no-processes", options->processes,
+                    "Beside other engines, do not measure what a process of each costs that loads "
+                    "the model: time and memory");
+  auto levels = std::make_shared<bool>(false);
+  command
+      ->add_flag("--levels", *levels,
+                 "Measure every instruction-set level of this machine instead, in turns")
+      ->excludes("--tune")
+      ->excludes("--precision")
+      ->excludes("--device");
+  command->callback([common, options, all, precision, openvino, levels, command] {
     options->bf16 = *precision == Precision::kBf16;
     options->zoo = common->zoo;
     if (*all) options->models = ModelsIn(common->zoo);
@@ -85,6 +118,8 @@ void AddModels(CLI::App& parent) {
     if (common->BesideOnnxRuntime(options->device)) options->engines.emplace_back("onnxruntime");
     if (*openvino) options->engines.emplace_back("openvino");
     options->comparator = common->OnnxRuntime();
+    options->comparator.lagoon = std::filesystem::read_symlink("/proc/self/exe").string();
+    if (*levels) return MeasureLevels(*common, *options);
     if (options->device.name != "cpu") {
       if (command->count("--workers") > 0) {
         Die(fmt::format("--workers is of cpu, it does nothing on device '{}'",
@@ -96,7 +131,7 @@ void AddModels(CLI::App& parent) {
                                 {"workers", options->workers}, {"rounds", options->rounds},
                                 {"seconds", options->seconds}, {"engines", options->engines},
                                 {"tune", options->tune},       {"precision", Name(*precision)},
-                                {"batches", options->batches}};
+                                {"batches", options->batches}, {"processes", options->processes}};
     RequireModels(*common, options->models);
     Measure("models", configuration, *common,
             [&](bench::Report& report) { return RunModels(*options, report); });

@@ -14,7 +14,17 @@ namespace {
 
 std::int64_t Nanos(TimePoint time) { return time.time_since_epoch().count(); }
 
+/// For "lagoon": the words of RunModelWorker()'s program.
+std::vector<std::string> OwnArguments(const std::string& model, const ComparatorOptions& options) {
+  std::vector<std::string> words = {"env"};
+  if (!options.level.empty()) words.push_back("LAGOON_CPU=" + options.level);
+  words.insert(words.end(), {options.lagoon, "model-worker", model, std::to_string(options.threads),
+                             std::to_string(options.batch)});
+  return words;
+}
+
 std::vector<std::string> Arguments(const std::string& model, const ComparatorOptions& options) {
+  if (options.engine == "lagoon") return OwnArguments(model, options);
   std::vector<std::string> words = {options.python,
                                     options.worker,
                                     model,
@@ -57,7 +67,7 @@ Result<std::unique_ptr<ComparatorProcess>> ComparatorProcess::Start(
   Result<std::unique_ptr<LineProcess>> started = LineProcess::Start(
       fmt::format("{} for '{}'", options.engine, model), Arguments(model, options));
   if (!started) {
-    started.error().message += "; --python names another";
+    if (options.engine != "lagoon") started.error().message += "; --python names another";
     return tl::unexpected<Error>(std::move(started).error());
   }
   std::unique_ptr<ComparatorProcess> process(

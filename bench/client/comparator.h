@@ -17,7 +17,9 @@ namespace lagoon::bench {
 struct ComparatorOptions {
   std::string python;                  // with the engine installed
   std::string worker;                  // bench/comparators/comparator_worker.py
-  std::string engine = "onnxruntime";  // or "openvino"
+  std::string engine = "onnxruntime";  // or "openvino", or "lagoon": `lagoon` runs the model
+  std::string lagoon;                  // the program lagoon-bench
+  std::string level;                   // of instructions, for "lagoon"; empty: that of this process
   int threads = 0;                     // 0: the engine's default
   bool spinning = true;
   std::string cpus;  // cores that the process may use, "0,1"; empty: all
@@ -28,7 +30,8 @@ struct ComparatorOptions {
 };
 
 /// ONNX Runtime or OpenVINO with one model in a process of its own, as a user runs two models side
-/// by side today. One thread. The destructor ends the process.
+/// by side today; or Lagoon (bench/live/model_worker.h), which has only Run(). One thread. The
+/// destructor ends the process.
 class ComparatorProcess {
  public:
   static Result<std::unique_ptr<ComparatorProcess>> Start(const std::string& model,

@@ -8,7 +8,7 @@ the session cannot be made, the process gives this answer once and exits with 1.
 {"cmd": "quit"} ends the process with 0.
 
   {"cmd": "info"}
-      -> settings, model, versions, load_ms, peak_rss_kib so far
+      -> settings, model, versions, load_ms, rss_kib now, peak_rss_kib so far
   {"cmd": "run", "n": N, "warmup": K}
       closed loop of K untimed and N timed runs -> latencies_us: N numbers
   {"cmd": "open_loop", "arrivals_us": [...], "start_ns": T, "newest": false, "give_up_ns": U}
@@ -187,7 +187,8 @@ class Model:
             "policy": {policy: name for name, (policy, _) in POLICIES.items()}.get(os.sched_getscheduler(0), "other"),
             "inputs": describe(self.engine.inputs_of_file),
             "outputs": describe(self.engine.outputs_of_file),
-            "load_ms": self.load_ms, "peak_rss_kib": peak_rss_kib(), "pid": os.getpid()}
+            "load_ms": self.load_ms, "rss_kib": memory_kib("VmRSS"), "peak_rss_kib": memory_kib("VmHWM"),
+            "pid": os.getpid()}
 
 
 def make_input(spec, random, batch):
@@ -206,13 +207,13 @@ def read_input(spec, sizes, file):
     return np.fromfile(file, TYPES[spec.type]).reshape([int(size) for size in sizes.split("x") if size])
 
 
-def peak_rss_kib():
-    """Peak memory: VmHWM, because ru_maxrss starts with the peak of the process that forked this one."""
+def memory_kib(field):
+    """VmHWM is the peak: ru_maxrss starts with the peak of the process that forked this one."""
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:
-            if line.startswith("VmHWM:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1])
-    raise OSError("/proc/self/status has no VmHWM")
+    raise OSError(f"/proc/self/status has no {field}")
 
 
 def get_integer(request, key, default, limit):

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <thread>
 
+#include "base/json.h"
 #include "bench/client/bound_model.h"
 #include "bench/live/agreement.h"
+#include "bench/live/process_costs.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
@@ -147,6 +151,10 @@ struct Samples {
     }
     return all;
   }
+  /// Whether the engine runs the model.
+  bool Has(const std::string& engine) const {
+    return !trials.empty() && trials.front().theirs_ms.contains(engine);
+  }
   /// The ratios, trial by trial, of two latencies that the functions take from a trial.
   template <typename Over, typename Under>
   std::vector<double> Ratios(Over over, Under under) const {
@@ -218,6 +226,12 @@ class Turns {
   double ours_ms_ = 0;  // our latest latency: gives the number of the others' runs in a turn
 };
 
+double GeometricMean(std::span<const double> ratios) {
+  double logarithms = 0;
+  for (const double ratio : ratios) logarithms += std::log(ratio);
+  return std::exp(logarithms / static_cast<double>(ratios.size()));
+}
+
 constexpr double kMostRatio = 1.25;
 constexpr double kMostRatioToBest = 1.15;
 
@@ -265,18 +279,39 @@ class ModelsBenchmark {
     return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
   }
 
+  /// Of all models, before their latencies.
+  Status MeasureProcesses() {
+    if (!options_.processes || options_.engines.empty()) return {};
+    LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> undecided,
+                            MeasureProcessCosts({.zoo = options_.zoo,
+                                                 .models = options_.models,
+                                                 .engines = options_.engines,
+                                                 .rounds = options_.rounds,
+                                                 .seed = options_.seed,
+                                                 .comparator = options_.comparator},
+                                                report_, evidence_));
+    for (const std::string& metric : undecided) undecided_.push_back(metric);
+    return {};
+  }
+
   void Finish() {
-    const auto geometric_mean = [](std::span<const double> ratios) {
-      double logarithms = 0;
-      for (const double ratio : ratios) logarithms += std::log(ratio);
-      return std::exp(logarithms / static_cast<double>(ratios.size()));
-    };
     for (const auto& [engine, settings] : ratios_) {
       for (const auto& [setting, of_models] : settings) {
         evidence_.AddInterval(fmt::format("latency_ratio_vs_{}_geomean.{}", engine, setting),
-                              CombinedInterval(of_models, options_.seed, geometric_mean));
+                              CombinedInterval(of_models, options_.seed, GeometricMean));
       }
     }
+    for (const auto& [set, ratios] : sets_) {
+      Judge("latency_ratio_vs_best_geomean." + set,
+            CombinedInterval(ratios.values, options_.seed, GeometricMean), 1, ratios.clean);
+    }
+    for (const auto& [model, ratios] : int8_) {
+      Judge("int8_ratio_vs_best." + model,
+            CombinedInterval(ratios.values, options_.seed, GeometricMean), kMostRatioToBest,
+            ratios.clean);
+    }
+    report_.Field("undecided", undecided_);
+    report_.Field("not_run", not_run_);
     evidence_.Finish();
   }
 
@@ -308,13 +343,16 @@ class ModelsBenchmark {
       theirs.engine = engine;
       theirs.threads = static_cast<int>(run.workers);
       theirs.batch = run.batch;
-      LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<ComparatorProcess> process,
-                              ComparatorProcess::Start(file, theirs));
-      report_.Metric(fmt::format("load_ms.{}.{}", run.name, engine),
-                     process->info().value("load_ms", 0.0));
-      processes.push_back(std::move(process));
+      Result<std::unique_ptr<ComparatorProcess>> process = ComparatorProcess::Start(file, theirs);
+      if (process) {
+        processes.push_back(*std::move(process));
+      } else {
+        not_run_[fmt::format("{}.{}", run.name, engine)] = process.error().message;
+      }
     }
-    return processes;
+    if (!processes.empty() || options_.engines.empty()) return processes;
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("no engine runs '{}': {}", file, DumpJson(not_run_)));
   }
 
   void ReportLatency(const Run& run, const Samples& samples) {
@@ -330,6 +368,7 @@ class ModelsBenchmark {
       evidence_.Add("bf16_speedup." + run.Suffix(), samples.Ratios(ours, bf16));
     }
     for (const std::string& engine : options_.engines) {
+      if (!samples.Has(engine)) continue;
       std::vector<double> all;
       for (const Trial& trial : samples.trials) {
         const std::vector<double>& latencies = trial.theirs_ms.at(engine);
@@ -350,10 +389,33 @@ class ModelsBenchmark {
   void ReportRatio(const Run& run, const std::string& engine, const std::vector<double>& ratios,
                    bool clean) {
     const std::string name = fmt::format("latency_ratio_vs_{}.{}", engine, run.Suffix());
-    const double most = engine == "best" ? kMostRatioToBest : kMostRatio;
-    evidence_.Target(name, evidence_.Add(name, ratios), Bound::kAtMost, most, clean);
+    const bool best = engine == "best";
+    const Interval interval = evidence_.Add(name, ratios);
+    const bool steady = interval.high - interval.low <= kMostSpread * interval.median;
+    Judge(name, interval, best ? kMostRatioToBest : kMostRatio, clean && steady);
     ratios_[engine][run.Setting()].push_back(ratios);
+    if (!best) return;
+    sets_[fmt::format("{}.{}", SetOf(options_.zoo, run.name), run.Setting())].Add(ratios, clean);
+    if (IsQuantised(run.name)) int8_[run.name].Add(ratios, clean);
   }
+
+  void Judge(const std::string& name, const Interval& interval, double most, bool clean) {
+    evidence_.AddInterval(name, interval);
+    if (evidence_.Target(name, interval, Bound::kAtMost, most, clean) == Verdict::kUndecided) {
+      undecided_.push_back(name);
+    }
+  }
+
+  /// Trial by trial, of each of several measurements.
+  struct Ratios {
+    std::vector<std::vector<double>> values;
+    bool clean = true;  // all of them
+
+    void Add(const std::vector<double>& ratios, bool are_clean) {
+      values.push_back(ratios);
+      clean = clean && are_clean;
+    }
+  };
 
   const ModelsOptions& options_;
   Report& report_;
@@ -362,12 +424,29 @@ class ModelsBenchmark {
   HostProbe probe_;
   // By engine, or "best"; by "wW.bB"; of each model.
   std::map<std::string, std::map<std::string, std::vector<std::vector<double>>>> ratios_;
+  std::map<std::string, Ratios> sets_;  // by "SET.wW.bB"
+  std::map<std::string, Ratios> int8_;  // by model
+  nlohmann::json undecided_ = nlohmann::json::array();
+  nlohmann::json not_run_ = nlohmann::json::object();
 };
 
 }  // namespace
 
+bool IsQuantised(const std::string& model) {
+  return model.ends_with(".qdq") || model.ends_with(".qoperator") || model.ends_with(".dynamic");
+}
+
+std::string SetOf(const std::string& zoo, const std::string& model) {
+  std::ifstream file(std::filesystem::path(zoo) / model / "zoo.json");
+  const nlohmann::json stamp = nlohmann::json::parse(file, nullptr, false);
+  std::string set = "zoo";
+  if (stamp.is_object() && stamp.contains("set") && stamp["set"].is_string()) set = stamp["set"];
+  return set + (IsQuantised(model) ? "_int8" : "");
+}
+
 Status RunModels(const ModelsOptions& options, Report& report) {
   ModelsBenchmark benchmark(options, report);
+  LAGOON_RETURN_IF_ERROR(benchmark.MeasureProcesses());
   for (const std::string& name : options.models) {
     for (const std::uint32_t workers : options.workers) {
       for (const std::int64_t batch : options.batches) {

@@ -34,8 +34,8 @@ void Evidence::AddInterval(const std::string& name, const Interval& interval) {
   intervals_[name] = ToJson(interval);
 }
 
-void Evidence::Target(const std::string& name, const Interval& interval, Bound bound, double target,
-                      bool clean) {
+Verdict Evidence::Target(const std::string& name, const Interval& interval, Bound bound,
+                         double target, bool clean) {
   const Verdict verdict = clean ? Judge(interval, bound, target) : Verdict::kUndecided;
   nlohmann::json entry = ToJson(interval);
   entry.update({{"metric", name},
@@ -47,6 +47,7 @@ void Evidence::Target(const std::string& name, const Interval& interval, Bound b
   lines_ += fmt::format("{}: {:.4g}, 95 % [{:.4g}, {:.4g}] of {} pairs; {} {:g}: {}\n", name,
                         interval.median, interval.low, interval.high, interval.pairs, Name(bound),
                         target, Name(verdict));
+  return verdict;
 }
 
 void Evidence::Finish(const std::string& suffix) {

@@ -25,9 +25,9 @@ class Evidence {
   Interval Add(const std::string& name, std::span<const double> values);
   void AddInterval(const std::string& name, const Interval& interval);
   /// Judges a target. `clean`: the host disturbed none of the windows; if false, the outcome is
-  /// undecided.
-  void Target(const std::string& name, const Interval& interval, Bound bound, double target,
-              bool clean);
+  /// undecided. Returns the outcome.
+  Verdict Target(const std::string& name, const Interval& interval, Bound bound, double target,
+                 bool clean);
   void AddWindows(const WindowsSummary& summary) { host_.Add(summary); }
 
   /// Writes the fields, and prints a line for every target and one about the host to stderr. The

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <string_view>
 #include <thread>
 
 #include "base/json.h"
@@ -111,12 +112,20 @@ void ProgressBar::Draw(const std::string& now) const {
                done_ * 100 / steps_, now.c_str(), terminal_ ? "" : "\n");
 }
 
-double PeakRssMib(int pid) {
+namespace {
+
+// A field of /proc/PID/status that is in KiB.
+double StatusMib(int pid, std::string_view field) {
   std::ifstream file(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024.0;
+    if (line.starts_with(field)) return std::stod(line.substr(field.size())) / 1024.0;
   }
   return 0;
 }
+
+}  // namespace
+
+double PeakRssMib(int pid) { return StatusMib(pid, "VmHWM:"); }
+double RssMib(int pid) { return StatusMib(pid, "VmRSS:"); }
 
 }  // namespace lagoon::bench

@@ -87,5 +87,7 @@ class ProgressBar {
 
 /// Peak resident memory of a process in MiB, from /proc; 0 when it is gone.
 double PeakRssMib(int pid);
+/// The same for what is resident now.
+double RssMib(int pid);
 
 }  // namespace lagoon::bench

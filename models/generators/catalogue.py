@@ -11,6 +11,7 @@ class Entry:
     calibration: int  # number of inputs that set the statistics
     megabytes: int  # size of the ONNX file
     description: str
+    set: str = "zoo"  # in whose geometric mean it counts (bench/live/models.h)
 
 
 CATALOGUE = {
@@ -47,6 +48,20 @@ CATALOGUE = {
     "bert_tiny": Entry("bert", 4, 32, 16, "Two layers like BERT's, for tests"),
     "gnmt_tiny": Entry("gnmt", 17, 0, 12, "gnmt at a quarter of its width, for tests"),
 }
+# Models that nobody tuned, for a comparison with other engines.
+TEN = {
+    "resnet101": Entry("torchvision_cnns", 101, 16, 178, "ResNet-101, images", "ten"),
+    "wide_resnet50_2": Entry("torchvision_cnns", 502, 16, 276, "Wide ResNet-50, images", "ten"),
+    "densenet169": Entry("torchvision_cnns", 169, 16, 57, "DenseNet-169, images", "ten"),
+    "mnasnet0_5": Entry("torchvision_cnns", 5, 32, 9, "MnasNet of half the width, images", "ten"),
+    "shufflenet_v2_x1_5": Entry("torchvision_cnns", 215, 32, 14, "ShuffleNet V2, wider, images", "ten"),
+    "regnet_x_800mf": Entry("torchvision_cnns", 800, 32, 29, "RegNetX, images", "ten"),
+    "mobilenet_v3_large": Entry("torchvision_cnns", 33, 32, 22, "MobileNet V3, images", "ten"),
+    "efficientnet_b2": Entry("torchvision_cnns", 102, 32, 37, "EfficientNet-B2, images", "ten"),
+    "squeezenet1_0": Entry("torchvision_cnns", 12, 32, 5, "SqueezeNet 1.0, images", "ten"),
+    "vgg11_bn": Entry("torchvision_cnns", 111, 16, 531, "VGG-11 with batch-norms, images", "ten"),
+}
+CATALOGUE |= TEN
 # The models that are made by default: those of the published measurements.
 DEFAULT = ("resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg19")
 # The models that the tests need.

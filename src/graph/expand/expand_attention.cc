@@ -72,6 +72,15 @@ struct Heads {
   std::int64_t past = 0;
 };
 
+// What `unidirectional` keeps: a query keeps the past, and the keys up to its own place. As in ONNX
+// Runtime, the last query keeps all keys, also where there are more keys than queries.
+ValueId KeepCausal(Writer& w, std::int64_t queries, std::int64_t keys, std::int64_t past) {
+  if (keys <= past + queries) return KeepBand(w, {queries, keys, past, -1, 0});
+  if (queries == 1) return kNoValue;
+  const ValueId all = TableOf(w, DataType::kBool, {1, 1, 1, keys}, [](std::int64_t) { return 1; });
+  return w.Concat({KeepBand(w, {queries - 1, keys, past, -1, 0}), all}, 2);
+}
+
 // Attention with the masks that ONNX Runtime's ops have.
 ValueId MaskedAttention(Writer& w, const Heads& heads, ValueId mask, ValueId bias) {
   HeadAttention attention{heads.q, heads.k, heads.v};
@@ -80,7 +89,7 @@ ValueId MaskedAttention(Writer& w, const Heads& heads, ValueId mask, ValueId bia
   attention.bias = BiasOfMask(w, mask, {w.Dim(heads.q, 0), queries, keys}, type);
   if (bias != kNoValue) attention.bias = w.AddIfAny(bias, attention.bias);
   if (w.node().Int("unidirectional", 0) != 0) {
-    attention.keep = KeepBand(w, {queries, keys, heads.past, -1, 0});
+    attention.keep = KeepCausal(w, queries, keys, heads.past);
   }
   attention.scale = ScaleOf(w, heads.q);
   return JoinHeads(w, Attend(w, attention));

@@ -137,6 +137,27 @@ TEST(Expand, AttentionOfOpset23BecomesTheAttentionKernel) {
   EXPECT_EQ(Ops(MustLoad(model)), "Attention");
 }
 
+// The op of ONNX Runtime lets its last query see all keys, also where there are more than queries.
+TEST(Expand, TheLastQueryOfACausalAttentionKeepsAllKeys) {
+  for (const std::int64_t queries : {3, 1}) {
+    ModelBuilder model(20);
+    model.Input("q", {1, queries, 8}).Input("k", {1, 5, 8}).Output("y");
+    AddMicrosoft(model, "MultiHeadAttention", {"q", "k", "k"}, {"y"})
+        .Int("num_heads", 1)
+        .Int("unidirectional", 1);
+    const Graph graph = MustLoad(model);
+    std::vector<std::byte> kept;
+    for (const Value& value : graph.values) {
+      if (!value.constant || value.constant->type != DataType::kBool) continue;
+      if (value.constant->dims == Dims{1, 1, queries, 5}) kept = *value.constant->bytes;
+    }
+    constexpr std::byte k0{0}, k1{1};
+    const std::vector<std::byte> band = {k1, k0, k0, k0, k0, k1, k1, k0,
+                                         k0, k0, k1, k1, k1, k1, k1};
+    EXPECT_EQ(kept, queries == 1 ? std::vector<std::byte>() : band);
+  }
+}
+
 TEST(Expand, OutputsKeepTheirNamesAlsoWhereTheyAreInputs) {
   ModelBuilder model(20);
   model.Input("k", {1, 2, 5, 8}).Input("q", {1, 3, 16}).Output("y").Output("present");
