@@ -133,7 +133,8 @@ FOLDERS = {
     "bench/measure": "base bench/report",
     "bench/client": "base client device graph plan program program/link program/profile program/split sched server/grpc serving serving/core",
     "bench/fleet": "base cluster/placement program serving serving/core serving/fleet sim/cluster sim/placement bench/client bench/measure bench/report",
-    "bench/live": "base client device plan policies program program/profile/machine_rates.h server serving serving/core trace bench bench/client bench/measure bench/report",
+    "bench/live": "base client device plan policies program program/profile/machine_rates.h server serving serving/core trace bench bench/client bench/measure bench/process bench/report",
+    "bench/process": "base device plan program bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
     "bench/sim": "base cluster device device/cpu plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",
@@ -148,7 +149,7 @@ FOLDERS = {
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet "
                     "serving/late server/telemetry",
     "apps/reference": "apps program/profile server serving/config",
-    "apps/bench": "base apps apps/reference device kernels/cpu_level.h learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers "
+    "apps/bench": "base apps apps/reference device kernels/cpu_level.h learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/live bench/papers bench/process "
                   "bench/import bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
     "apps/inspect": "base kernels/cpu_level.h plan program/profile/machine_rates.h",
     "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "

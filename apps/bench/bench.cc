@@ -15,12 +15,12 @@
 #include "bench/client/bound_model.h"
 #include "bench/live/contention.h"
 #include "bench/live/instances.h"
-#include "bench/live/levels.h"
 #include "bench/live/memory.h"
 #include "bench/live/models.h"
 #include "bench/live/outputs.h"
 #include "bench/live/overhead.h"
 #include "bench/live/shapes.h"
+#include "bench/process/levels.h"
 #include "bench/reload/reload.h"
 #include "kernels/cpu_level.h"
 

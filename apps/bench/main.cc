@@ -8,7 +8,7 @@
 #include "apps/command.h"
 #include "apps/reference/pages.h"
 #include "base/log.h"
-#include "bench/live/model_worker.h"
+#include "bench/process/model_worker.h"
 
 namespace lagoon {
 namespace {

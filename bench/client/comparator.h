@@ -30,7 +30,7 @@ struct ComparatorOptions {
 };
 
 /// ONNX Runtime or OpenVINO with one model in a process of its own, as a user runs two models side
-/// by side today; or Lagoon (bench/live/model_worker.h), which has only Run(). One thread. The
+/// by side today; or Lagoon (bench/process/model_worker.h), which has only Run(). One thread. The
 /// destructor ends the process.
 class ComparatorProcess {
  public:

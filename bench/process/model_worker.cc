@@ -1,4 +1,4 @@
-#include "bench/live/model_worker.h"
+#include "bench/process/model_worker.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "bench/live/process_costs.h"
+#include "bench/process/process_costs.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bench/live/levels.h"
+#include "bench/process/levels.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bench/live/model_worker.h"
+#include "bench/process/model_worker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
