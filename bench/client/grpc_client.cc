@@ -112,7 +112,7 @@ class GrpcClient final : public InferClient {
     parameters["shared_memory_offset"].set_int64_param(static_cast<std::int64_t>(offset));
   }
 
-  // Of the region, for the server: the key without its slash.
+  // The region's name for the server: the key without its slash.
   std::string Name() const { return region_->key().substr(1); }
 
   Status Register() {

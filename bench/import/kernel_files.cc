@@ -73,7 +73,7 @@ Result<SimModelKernel> ToKernel(const TracedKernel& traced, const GpuModel& gpu)
   kernel.blocks = static_cast<std::uint32_t>(blocks);
   kernel.time = Nanoseconds(time);
   kernel.block.time = Nanoseconds(block);
-  // Of a kernel that has fewer blocks than the units hold, each uses more of its unit.
+  // Where a kernel has fewer blocks than the units hold, each block uses more of its unit.
   const std::int64_t on_a_unit = (blocks + units - 1) / units;
   if (on_a_unit < at_once) {
     kernel.block.use_permille = static_cast<std::uint32_t>(1000 / on_a_unit);

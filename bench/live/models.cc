@@ -279,7 +279,7 @@ class ModelsBenchmark {
     return bf16 == nullptr ? Status() : ReportBf16(run.name, *model, *bf16, *device);
   }
 
-  /// Of all models, before their latencies.
+  /// Measures the processes of all models, before their latencies.
   Status MeasureProcesses() {
     if (!options_.processes || options_.engines.empty()) return {};
     LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> undecided,

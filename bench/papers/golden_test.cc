@@ -66,7 +66,7 @@ TEST(Golden, ReefOnVoltaInC) {
   ExpectMet(metrics, "throughput_normalized.streams", 0.9 * 1.42, 1.1 * 1.42);  // set on it
 }
 
-// Of two models the same part of a unit is assumed as of C's six, on which it was set.
+// Two models are assumed to take the same part of a unit as C's six, on which it was set.
 TEST(Golden, StreamsOnVoltaGainMoreThanPublishedInAAndB) {
   const char* const metric = "throughput_normalized.streams";
   ExpectMissed(Disb("gv100", "A", {"streams"}), metric, Within(0.1, 1.15, 1.15), 1.317);

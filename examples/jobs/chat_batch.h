@@ -45,7 +45,7 @@ class Batch {
     }
     Row(const Row&) = delete;
     Row& operator=(const Row&) = delete;
-    /// False: all rows are taken.
+    /// Takes a free row; returns false if there is none.
     bool Take(Batch& batch) {
       for (index_ = 0; index_ < batch.rows_.size(); ++index_) {
         if (batch.rows_[index_].taken) continue;

@@ -27,7 +27,7 @@ class Prompt {
   virtual std::optional<JobWait> Step(JobContext& job) = 0;
   /// Tokens that are read: the others, if any, are for `decode`.
   virtual std::size_t read() const = 0;
-  /// Of the last token that is read.
+  /// The logits of the last token that is read.
   virtual std::span<const float> logits() const = 0;
   /// Each [1,h,n,d].
   virtual std::vector<const void*> caches() const = 0;

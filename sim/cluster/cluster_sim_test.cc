@@ -211,7 +211,7 @@ TEST(ClusterSim, ABatchWaitsUntilItIsFullOrItsTimeHasCome) {
   model.slo_of = SloOf::kRequest;
   model.batching = {.rows = 4, .fill = true};
   EXPECT_NEAR(RunOf(SpecOf({model}, seconds(2))).models[0].MeanBatch(), 4, 0.05);
-  // Of 100 ms, 10 are for the batch and 5 the margin: the first request waits for 85 ms, which is
+  // 10 of 100 ms are for the batch and 5 the margin: the first request waits for 85 ms, which is
   // enough for two more.
   model.arrivals = Every(milliseconds(40));
   const SimReport report = RunOf(SpecOf({model}, seconds(20)));

@@ -31,7 +31,7 @@ struct PlacementOptions {
   /// The models' latencies are corrected by what is measured (OnlineCorrection): a placer sees an
   /// SLO that is smaller by this factor.
   bool online = false;
-  /// Of the judge. ClusterSpec::decision is in place of `period`; decisions take no time here.
+  /// The judge's rules. ClusterSpec::decision replaces `period`; decisions take no time here.
   PlacementRules rules = {};
 };
 

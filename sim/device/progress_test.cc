@@ -24,7 +24,7 @@ TEST(SimProgress, ABlockNeedsPartsOfItsUnit) {
   EXPECT_EQ(need.shared_bytes, kWholeUnit / 8);
 }
 
-// Of 600 threads a unit holds one block: the other 424 threads are no use to the kernel.
+// A unit holds one block of 600 threads: the other 424 threads are no use to the kernel.
 TEST(SimProgress, WhatTheScarcestResourceLeavesCountsAsTaken) {
   const auto device = Make(Ideal(2));
   const UnitNeed need =

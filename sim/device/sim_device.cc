@@ -161,7 +161,7 @@ std::uint32_t SimDevice::Occupancy(KernelHandle kernel) const {
   return static_cast<std::uint32_t>(OccupancyOf(constants_, kernels_[kernel]));
 }
 
-// Of the resource that bounds the kernel's blocks on a unit, also what they leave of the unit.
+// The resource that bounds the kernel's blocks on a unit counts with what they leave of the unit.
 UnitNeed SimDevice::NeedOf(KernelHandle handle) const {
   const MutexLock lock(mutex_);
   const SimKernel& kernel = kernels_[handle];

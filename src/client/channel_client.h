@@ -87,7 +87,7 @@ class Client {
     std::uint64_t timeout_us = 0;
     std::uint32_t priority = 0;
   };
-  /// False: kSlots requests are in flight or their answers not read.
+  /// Returns false if kSlots requests are in flight or their answers are not read.
   bool Submit(const Request& request) {
     if (in_flight_ >= kSlots) return false;
     Submission entry{};

@@ -174,7 +174,7 @@ TEST(Bytes, ConvolutionsInGroupsStayBytes) {
   EXPECT_EQ(kernels.count("dequantize"), 1U);
 }
 
-// Of 4 columns a group most of a panel would be empty; of 6 channels no quad is whole.
+// With 4 columns a group most of a panel would be empty; with 6 channels no quad is whole.
 TEST(Bytes, ConvolutionsInGroupsThatFillNoPanelAreComputedInFloats) {
   for (const auto& [channels, columns] : {std::pair{4, 4}, std::pair{6, 32}}) {
     QuantisedModel q;

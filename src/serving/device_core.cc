@@ -150,7 +150,7 @@ Status DeviceCore::LoadAnew(const std::string& name, const LoadOverride& with, b
   return {};
 }
 
-/// Of an ensemble: loads the models of its steps that are not served, and checks that they fit.
+/// For an ensemble: loads the models of its steps that are not served, and checks that they fit.
 Status DeviceCore::LoadSteps(const std::string& name, const ModelTable::Entry& entry) {
   for (const std::string& step : ModelTable::StepsOf(entry)) {
     if (models_.Find(step, "")) continue;
@@ -365,7 +365,7 @@ Result<std::shared_ptr<Flight>> DeviceCore::Admit(ModelLease lease, InferRequest
       Flight::Device{flights_, *maker_, *dispatcher_, late_ ? &*late_ : nullptr});
 }
 
-/// Of a request whose deadline had passed before it was admitted.
+/// Tells of a request whose deadline had passed before it was admitted.
 void DeviceCore::TellOfLate(const ServedModel& model, const InferRequest& request,
                             TimePoint deadline) const {
   if (!late_ && request.end == nullptr) return;
@@ -415,7 +415,7 @@ RequestHandle DeviceCore::Call(const std::string& caller, InferRequest request, 
   return Begin(std::move(admitted), Sender::kProgram, request, callback);
 }
 
-/// False: the request is refused, as Flights::why_closed() says.
+/// Returns false if the request is refused, as Flights::why_closed() says.
 bool DeviceCore::List(Flight& flight, Sender sender) {
   if (sender == Sender::kClient) return flights_.Add(flight);
   if (sender == Sender::kProgram) return flights_.AddCall(flight);

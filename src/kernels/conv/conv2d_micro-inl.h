@@ -86,7 +86,7 @@ class Listed {
   explicit HWY_INLINE Listed(const MicroTile& tile) : row_(tile.row), column_(tile.column) {
     PointInside(tile);
   }
-  /// False: the tap is outside the image for all rows.
+  /// Returns false if the tap is outside the image for all rows.
   HWY_INLINE bool Enter(const MicroTile& tile) {
     constexpr std::uint32_t kAll = (1u << kRows) - 1;
     const std::uint32_t inside = tile.inside_rows[row_] & tile.inside_columns[column_];

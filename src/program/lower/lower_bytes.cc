@@ -396,7 +396,7 @@ Result<bool> TryLowerByteLimit(ProgramBuilder& builder, const Node& node) {
 
 namespace {
 
-/// False if the pooling of floats must compute the node, or say what is wrong with it.
+/// Returns false if the pooling of floats must compute the node, or say what is wrong with it.
 Result<bool> LowerByteMaxPool(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const ImageNode image, ImageNodeOf(builder, node));
   Result<Kernel> kernel = MakeByteMaxPool({image.window, image.in_channels});

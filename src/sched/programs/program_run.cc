@@ -155,7 +155,7 @@ JobEvent ProgramRun::CreateEvent() {
   return FromProgram(create, 0);
 }
 
-// False: nothing is issued any more, or the job has failed by this call.
+// Returns false if nothing is issued any more, or if the job has failed by this call.
 bool ProgramRun::MayMark(JobEvent event, JobStream stream) {
   if (failing_) return false;
   if (event >= waitlist_.events() || stream >= waitlist_.streams()) {

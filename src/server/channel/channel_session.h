@@ -25,7 +25,7 @@ class ChannelUse {
  public:
   /// Counts a request until the result is released.
   static std::shared_ptr<void> Hold(const std::shared_ptr<ChannelUse>& use);
-  /// False: requests are left at `until`.
+  /// Returns false if requests are left at `until`.
   bool WaitIdle(TimePoint until);
 
   std::atomic<std::uint64_t> bytes{0};  // of all regions, as long as requests use them

@@ -100,7 +100,7 @@ Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& mode
   for (const char* name : {"priority", "timeout"}) {
     if (const Json* const value = Member(*parsed, name)) request["parameters"][name] = *value;
   }
-  // Of the other parameters the parser keeps those that no input has.
+  // The parser keeps the other parameters that no input has.
   if (const auto given = parsed->find("parameters"); given != parsed->end() && given->is_object()) {
     for (const auto& [name, value] : given->items()) {
       const bool input =

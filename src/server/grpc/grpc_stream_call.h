@@ -23,7 +23,7 @@ class GrpcStreamCall;
 /// The ModelStreamInfer calls in progress. Any thread.
 class GrpcStreamCalls {
  public:
-  /// False: the server stops, and the call must be refused.
+  /// Returns false if the server stops; the call must be refused then.
   bool Add(GrpcStreamCall& call);
   void Remove(GrpcStreamCall& call);
   /// Lets every call end when its requests are answered, and refuses new calls.

@@ -81,7 +81,7 @@ class InferSax {
   In Top() const { return stack_.empty() ? In::kTop : stack_.back().place; }
   JsonInput& Input() { return result_.inputs.back(); }
   JsonOutput& Output() { return result_.outputs.back(); }
-  // Of the tensor whose parameters are being read.
+  // The form of the tensor whose parameters are being read.
   JsonShared& Shared() { return Top() == In::kInputParameters ? Input().shared : Output().shared; }
 
   std::optional<In> PlaceOfObject();

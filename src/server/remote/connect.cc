@@ -9,7 +9,7 @@
 namespace lagoon {
 namespace {
 
-// Of a server that does not say how much memory there is.
+// The memory of a server that does not say how much there is.
 constexpr std::int64_t kUncounted = 1'000'000'000'000'000;
 
 }  // namespace

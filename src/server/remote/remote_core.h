@@ -203,7 +203,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   const std::string member_;  // for messages
   const std::shared_ptr<IoPool> pool_;
   const std::shared_ptr<HttpLink> link_;  // of inference, on pool_
-  // Of all else: the answers wait for no tensor.
+  // The channel of all else: the answers wait for no tensor.
   const std::shared_ptr<grpc::Channel> talk_;
   const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;  // on talk_
 
@@ -225,7 +225,7 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
     TimePoint at{};
   };
   std::map<std::string, Made> made_ GUARDED_BY(mutex_);  // by model, that no poll has told yet
-  // Of each model and version that has had a request. Those that the member does not have any more
+  // For each model and version that has had a request. Those that the member has no more
   // go when there are many.
   std::map<Key, std::shared_ptr<Counts>> counts_ GUARDED_BY(mutex_);
   // Requests of others for each model, at the last poll.

@@ -27,7 +27,7 @@ using net::ip::tcp;
 
 constexpr std::chrono::milliseconds kLastTimeout{1000};
 constexpr std::chrono::milliseconds kRetryPause{1000};
-/// Of the answer, which has nothing that Lagoon needs but its status.
+/// Most bytes of an answer, of which Lagoon needs only the status.
 constexpr std::uint64_t kMostReplyBytes = 64 << 10;
 
 /// One POST. The object lives until its io_context has nothing to do.

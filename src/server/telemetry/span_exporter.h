@@ -70,7 +70,7 @@ class SpanExporter {
 
  private:
   void Run(const std::stop_token& stop);
-  /// False: the collector did not take them.
+  /// Returns false if the collector did not take them.
   bool Send(const std::vector<TracedRequest>& requests, std::chrono::milliseconds timeout);
   void Complain(const std::string& why);
 

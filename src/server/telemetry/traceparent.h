@@ -13,7 +13,7 @@ inline constexpr std::string_view kTraceparent = "traceparent";
 /// W3C Trace Context, level 1: "00-<32 hex digits>-<16>-<2>". A text that is not valid counts as
 /// none, as the specification asks: TraceContext::any() is false. Reads 56 characters at most.
 TraceContext ParseTraceparent(std::string_view text);
-/// Of version 00. `context` is any().
+/// A traceparent of version 00. `context` is any().
 std::string FormatTraceparent(const TraceContext& context);
 
 }  // namespace lagoon

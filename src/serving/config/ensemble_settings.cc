@@ -79,7 +79,7 @@ class Reader {
     return {};
   }
 
-  /// False: the tensor is there. `output`: of the step's model.
+  /// Returns false if the tensor is there already. `output`: of the step's model.
   bool Write(const std::string& tensor, std::size_t step, const std::string& output) {
     if (!index_.try_emplace(tensor, settings_.tensors.size()).second) return false;
     settings_.tensors.push_back(tensor);

@@ -31,7 +31,7 @@ struct SequenceControl {
 /// an input.
 struct SequenceState {
   std::string input, output;
-  /// Of an initial_state: without the batch. Nothing: zeros of the input's shape.
+  /// The dims of an initial_state, without the batch. Nothing: zeros of the input's shape.
   std::optional<Dims> initial_dims;
   std::string initial_file;  // in the model's folder initial_state; empty: zeros
 };

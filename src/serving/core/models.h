@@ -93,7 +93,7 @@ struct ModelStatus {
   Nanoseconds standalone{0};  // measured at load
   JobClass job_class = JobClass::kBestEffort;
   std::string standalone_for = {};  // "image [1,3,224,224]": first inputs; a size may be a guess
-  /// Of a model of another server: changes when that server tells anew what the model is.
+  /// For a model of another server: changes when that server tells anew what the model is.
   std::uint64_t told = 0;
 };
 

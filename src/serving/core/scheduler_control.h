@@ -21,7 +21,7 @@ class SchedulerControl {
 
   virtual DispatcherStats SchedulerStatistics() const = 0;
   virtual SchedulerConfig scheduler() const = 0;
-  /// Of the tenants that have or had requests lately; none without CoreOptions::tenants.
+  /// The tenants that have or had requests lately; none without CoreOptions::tenants.
   virtual std::vector<TenantStatistics> Tenants() const { return {}; }
   /// Changes to this scheduler (MakeScheduler()). Requests in flight finish under the old
   /// scheduler; later ones wait for them. `done` is called once, on any thread. For its errors see

@@ -42,7 +42,7 @@ struct FleetCore::Flight {
   InferCallback callback;
   RequestHandle handle{};
   bool kept = false;  // `request` is whole, so that it can be sent again
-  /// Of a request that belongs to a sequence.
+  /// What is kept of a request that belongs to a sequence.
   struct Sequence {
     SequenceName name;
     SequencePins::Beginning beginning{};

@@ -21,7 +21,7 @@ namespace {
 
 // Times of a row are told apart if they differ by so much: measured ones scatter by more.
 constexpr double kSameTime = 1.05;
-// Of what a server tells; a sequence may have no request for a day at most.
+// Limits what a server tells: a sequence may have no request for a day at most.
 constexpr std::uint64_t kMostIdleMicroseconds = 86'400'000'000;
 
 /// The granules of the device and the rows of a batch that a replica has now. Models without a

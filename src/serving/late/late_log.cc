@@ -23,9 +23,9 @@
 namespace lagoon {
 namespace {
 
-/// Of a client's id in a record.
+/// Most bytes of a client's id in a record.
 constexpr std::size_t kMostIdBytes = 200;
-/// Of the line of the log.
+/// Most jobs in the line of the log.
 constexpr std::size_t kMostLineJobs = 3;
 
 std::int64_t SecondOf(TimePoint time) {

@@ -44,7 +44,7 @@ class LateLog {
     std::uint32_t most_lines_per_second = 10;  // of the log
   };
   static constexpr std::size_t kMostWaiting = 256;
-  /// Of a record; the others are added up.
+  /// Most jobs of a record; the others are added up.
   static constexpr std::size_t kMostJobs = 16;
 
   /// Appends to the file. kInvalidArgument: it cannot be written.
@@ -73,7 +73,7 @@ class LateLog {
 
   const Options options_;
   const std::unique_ptr<File> file_;  // of the thread
-  // Of the thread. Requests without a record and without a line since the last one.
+  // Used by the thread: requests without a record and without a line since the last one.
   std::uint64_t unwritten_ = 0, unlogged_ = 0;
   PerSecond logged_;
   Mutex mutex_;

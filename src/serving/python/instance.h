@@ -87,7 +87,7 @@ class PythonInstance {
   const std::shared_ptr<Inbox> inbox_;
   std::atomic<PythonJobs*> jobs_{nullptr};
 
-  // Of the thread.
+  // Used by the thread only.
   std::unique_ptr<ProgramProcess> process_;  // null: it is to be started
   std::unique_ptr<ProgramChannel> channel_;
   std::map<std::uint64_t, Held> held_;  // by PythonJob::id()

@@ -73,7 +73,7 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     on_load_ = std::move(callback);
   }
-  /// Of the input of all models.
+  /// Sets the dims of the input of all models.
   void SetShape(Dims dims) {
     const MutexLock lock(mutex_);
     dims_ = std::move(dims);

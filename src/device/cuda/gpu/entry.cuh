@@ -141,7 +141,7 @@ class BlockRole {
     placed_before_ = CompareExchange(&params_.state->placed, seen, Tagged(params_.issue, 1));
   }
 
-  // Of the blocks that began and give back their tiles, the first says that the launch has begun:
+  // The first block that began and gives back its tile says that the launch has begun:
   // block 0 may never have. The host hears of blocks that commit, and takes one word for it.
   LAGOON_DEVICE void TellPlacedLate() {
     const u64 seen = LoadRelaxed(&params_.state->placed);

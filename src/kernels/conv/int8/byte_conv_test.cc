@@ -212,7 +212,7 @@ TEST(ByteConv, ProductsOfMatricesOfAnyDepth) {
   }
 }
 
-// Of two products with bytes up to 255.
+// A pair is two products with bytes up to 255.
 TEST(ByteConv, PanelsWhosePairsMayExceed16BitsAreMarked) {
   const auto is_wide = [](std::int8_t a, std::int8_t b) {
     ByteConvSpec spec;

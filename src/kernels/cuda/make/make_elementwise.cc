@@ -123,7 +123,7 @@ Result<CudaKernel> MakeCudaTranspose(std::span<const std::int64_t> dims,
     const WalkAxis &columns = joined[rank - 2], &rows = joined[rank - 1];
     const bool dense = rows.strides[0] == columns.size;
     const bool stacked = rank == 2 || joined[0].strides[0] == rows.size * columns.size;
-    // Of a narrow matrix most threads of a tile would have no element.
+    // In a narrow matrix most threads of a tile would have no element.
     const bool wide = std::min(rows.size, columns.size) >= kFlipTile / 4;
     if (dense && stacked && wide)
       return FlipOf(rank == 2 ? 1 : joined[0].size, rows.size, columns.size);

@@ -40,7 +40,7 @@ class RawServer {
       received_.erase(0, text.size());
       return text;
     }
-    /// False: the other end has closed.
+    /// Returns false if the other end has closed.
     bool Send(std::string_view bytes) const {
       while (!bytes.empty()) {
         const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
