@@ -109,13 +109,11 @@ void City::CheckRight(const Sent& sent, const InferResponse& response) {
 }
 
 void City::CheckRefusal(const Sent& sent, const Error& error) {
-  const TimePoint now = Now();
   bool is_true = false;
   switch (error.code) {
     case ErrorCode::kDeadlineExceeded:
-      // The batcher answers a request as soon as it is known to be late.
-      is_true =
-          now >= sent.deadline || (TraitsOf(sent.model).batches && sent.deadline != kNoDeadline);
+      // A request that would be late may be answered before its deadline.
+      is_true = sent.deadline != kNoDeadline;
       break;
     case ErrorCode::kCancelled:
       is_true = sent.cancelled;
