@@ -210,6 +210,9 @@ SECTIONS = {
             "10 s: met"),
         Row("what a server in front adds to a request of 256 bytes, p50, HTTP; gRPC", f"2026-11-27-{EPYC}-fleet-link-http",
             "{link_overhead_us_p50.http.small:.0f}; {link_overhead_us_p50.grpc.small:.0f} us", "150 us: **missed**; **undecided**"),
+        Row("twice the load, and clients that give up: work in vain, of all; answers in time a second, `lagoon`; "
+            "a server that does not notice", f"2026-11-27-{EPYC}-giving-up",
+            "{wasted_work_fraction.lagoon:.2f}, {goodput_ips.lagoon:.0f}; {wasted_work_fraction.deaf:.2f}, {goodput_ips.deaf:.0f}"),
     ],
 }
 
