@@ -10,12 +10,12 @@ namespace lagoon {
 
 /// How far each client is behind an equal share of the device (Paella 6). While n clients have
 /// unfinished jobs, a kernel of one client lowers that client's deficit by 1 - 1/n and raises those
-/// of the others by 1/n. A client is a
-/// tenant, or a queue for jobs without one. A client without jobs has no deficit, so that an idle
-/// client saves up nothing. But when it comes back before the others have got `memory` kernels, it
-/// has the deficit that it left with: a client that sends its next request when the last one is
-/// answered has no jobs for a moment after each answer. 0, as in the paper: it begins anew each
-/// time. A kernel costs O(log n), as one shared shift raises all deficits.
+/// of the others by 1/n. A client is a tenant, or a queue for jobs without one. A client without
+/// jobs has no deficit, so that an idle client saves up nothing. But when it comes back before the
+/// others have got `memory` kernels, it has the deficit that it left with: a client that sends its
+/// next request when the last one is answered has no jobs for a moment after each answer. 0, as in
+/// the paper: it begins anew each time. A kernel costs O(log n), as one shared shift raises all
+/// deficits.
 class DeficitCounters {
  public:
   explicit DeficitCounters(double memory = 0) : memory_(memory) {}

@@ -110,6 +110,15 @@ LinkRequest* HttpLink::TakeWaiting() {
   return nullptr;
 }
 
+std::vector<LinkRequest*> HttpLink::TakeAllWaiting() {
+  std::vector<LinkRequest*> all;
+  for (std::deque<LinkRequest*>& waiting : waiting_) {
+    all.insert(all.end(), waiting.begin(), waiting.end());
+    waiting.clear();
+  }
+  return all;
+}
+
 void HttpLink::Place(LinkRequest& request) {
   Connection connection;
   bool fresh = false;
@@ -239,10 +248,7 @@ void HttpLink::Refused(const Connection& connection, LinkRequest* request, const
       if (!cut) waiting_[request->urgent_].push_front(request);
     }
     if (connections_.empty() || closed_) {
-      for (std::deque<LinkRequest*>& waiting : waiting_) {
-        ended.insert(ended.end(), waiting.begin(), waiting.end());
-        waiting.clear();
-      }
+      ended = TakeAllWaiting();
       most_ = options_.most_connections;
       full_since_.reset();
     } else {
@@ -262,10 +268,7 @@ void HttpLink::Close() {
     const MutexLock lock(mutex_);
     closed_ = true;
     connections = connections_;
-    for (std::deque<LinkRequest*>& waiting : waiting_) {
-      ended.insert(ended.end(), waiting.begin(), waiting.end());
-      waiting.clear();
-    }
+    ended = TakeAllWaiting();
   }
   for (const Connection& connection : connections) connection->Shut();
   for (LinkRequest* const request : ended) EndSoon(*request, {.why = "the link is closed"});

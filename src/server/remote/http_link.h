@@ -142,6 +142,7 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   void Unassign(LinkRequest& request) REQUIRES(mutex_);
   /// The next one that may go; null: none.
   LinkRequest* TakeWaiting() REQUIRES(mutex_);
+  std::vector<LinkRequest*> TakeAllWaiting() REQUIRES(mutex_);
   Connection OpenOne() REQUIRES(mutex_);
   void EndSoon(LinkRequest& request, LinkEnd end);
   void Tick();

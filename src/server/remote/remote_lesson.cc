@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "server/remote/remote_call.h"
 #include "server/remote/remote_codec.h"
+#include "serving/config/model_class.h"
 
 namespace lagoon {
 namespace {
@@ -56,10 +57,8 @@ Result<RemoteCore::Learned> RemoteCore::Lesson::Outcome() {
   metadata.max_batch = config_.config().max_batch_size();
   inference::ModelConfig& config = *config_.mutable_config();
   const bool decoupled = config.model_transaction_policy().decoupled();
-  const bool real_time =
-      config.optimization().priority() == inference::ModelOptimizationPolicy::PRIORITY_MAX;
-  return Learned{std::move(metadata), std::move(config), decoupled,
-                 real_time ? JobClass::kRealTime : JobClass::kBestEffort};
+  const JobClass job_class = ClassOf(config);
+  return Learned{std::move(metadata), std::move(config), decoupled, job_class};
 }
 
 void RemoteCore::Lesson::Done() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "serving/config/model_class.h"
 #include "serving/config/parameters.h"
 
 namespace lagoon {
@@ -196,10 +197,7 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
                             "of its own and no more plans are kept",
                             config.max_batch_size(), kMaxBatchSize));
   }
-  const auto priority = config.optimization().priority();
-  settings.job_class = priority == inference::ModelOptimizationPolicy::PRIORITY_MAX
-                           ? JobClass::kRealTime
-                           : JobClass::kBestEffort;
+  settings.job_class = ClassOf(config);
   LAGOON_RETURN_IF_ERROR(ReadInstances(config, settings));
   LAGOON_RETURN_IF_ERROR(ReadFilename(config, settings));
 
