@@ -302,13 +302,10 @@ class ModelsBenchmark {
       }
     }
     for (const auto& [set, ratios] : sets_) {
-      Judge("latency_ratio_vs_best_geomean." + set,
-            CombinedInterval(ratios.values, options_.seed, GeometricMean), 1, ratios.clean);
+      JudgeMean("latency_ratio_vs_best_geomean." + set, ratios, 1);
     }
     for (const auto& [model, ratios] : int8_) {
-      Judge("int8_ratio_vs_best." + model,
-            CombinedInterval(ratios.values, options_.seed, GeometricMean), kMostRatioToBest,
-            ratios.clean);
+      JudgeMean("int8_ratio_vs_best." + model, ratios, kMostRatioToBest);
     }
     report_.Field("undecided", undecided_);
     report_.Field("not_run", not_run_);
@@ -400,7 +397,6 @@ class ModelsBenchmark {
   }
 
   void Judge(const std::string& name, const Interval& interval, double most, bool clean) {
-    evidence_.AddInterval(name, interval);
     if (evidence_.Target(name, interval, Bound::kAtMost, most, clean) == Verdict::kUndecided) {
       undecided_.push_back(name);
     }
@@ -416,6 +412,12 @@ class ModelsBenchmark {
       clean = clean && are_clean;
     }
   };
+
+  void JudgeMean(const std::string& name, const Ratios& ratios, double most) {
+    const Interval interval = CombinedInterval(ratios.values, options_.seed, GeometricMean);
+    evidence_.AddInterval(name, interval);
+    Judge(name, interval, most, ratios.clean);
+  }
 
   const ModelsOptions& options_;
   Report& report_;

@@ -10,7 +10,9 @@
 //   input "stop" INT64 [m]          the text ends after one of these tokens; -1: none
 //   output "token" INT64 [1]
 //
-// The text also ends when the cache is full. The model in the role `decode` is a decoder with fixed
+// The text also ends when the cache is full. Caches take memory for the tokens in use. The parameter
+// `job.cache_tokens` limits those of all requests together; a request waits, in the order of
+// arrival, until its prompt and its `max_tokens` fit. The model in the role `decode` is a decoder with fixed
 // shapes (chat_model.h); the first dim of its inputs is the number of requests that decode
 // together.
 //
@@ -62,7 +64,9 @@ class Chat final : public lagoon::JobProgram {
     if (shape_.in_place && ReplacesCaches(*decode_, shape_.caches)) {
       LAGOON_ASSIGN_OR_RETURN(own_, setup.MakeInstance(*decode_));
     }
-    batch_ = std::make_unique<Batch>(shape_, own_);
+    LAGOON_ASSIGN_OR_RETURN(const std::int64_t all, CacheTokens(setup));
+    room_ = std::min(shape_.length, all);
+    batch_ = std::make_unique<Batch>(shape_, own_, all);
     return FindPrefill(setup);
   }
 
@@ -74,8 +78,9 @@ class Chat final : public lagoon::JobProgram {
     const auto stop = job.Input<std::int64_t>(5);
     Sampler sampler(sampling[0], sampling[1], job.Input<std::int64_t>(4)[0]);
 
-    Batch::Row row;
-    while (!row.Take(*batch_)) co_await job.Wait(batch_->changed);
+    const std::int64_t limit = most < room_ - length ? length + most : room_;
+    Batch::Row row(*batch_, limit);
+    while (!row.Take()) co_await job.Wait(batch_->changed);
     const auto tokens = job.Input<std::int64_t>(0).first(Size(length));
     std::size_t next = 0;  // the first token of the prompt that `decode` takes
     std::int64_t token = tokens[0];
@@ -86,8 +91,10 @@ class Chat final : public lagoon::JobProgram {
       batch_->WantToJoin(row.index());
       while (batch_->led()) co_await job.Wait(batch_->changed);
       const Batch::Lead lead(*batch_);
-      batch_->Join(job, row.index(), prompt->caches());
-      co_await job.All();
+      for (std::size_t i = 0; i < shape_.caches; ++i) {
+        batch_->Join(job, row.index(), i, prompt->cache(i), next);
+        co_await job.All();
+      }
       batch_->Joined(row.index(), static_cast<std::int64_t>(next));
     }
     for (std::int64_t made = 0;;) {
@@ -96,7 +103,7 @@ class Chat final : public lagoon::JobProgram {
         job.Output<std::int64_t>(0)[0] = token;
         co_await job.Send();
         const bool stops = std::ranges::find(stop, token) != stop.end();
-        if (stops || ++made == most || batch_->used(row.index()) == shape_.length) break;
+        if (stops || ++made == most || batch_->used(row.index()) == limit) break;
       } else {
         token = tokens[next++];
       }
@@ -149,14 +156,24 @@ class Chat final : public lagoon::JobProgram {
   }
 
   static Result<Nanoseconds> ChunkTime(const JobSetup& setup) {
-    const std::string word = setup.Parameter("chunk_ms").value_or(std::to_string(kChunkMs));
-    int ms = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), ms);
-    if (error == std::errc() && end == word.data() + word.size() && ms >= 1 && ms <= 60'000) {
-      return Nanoseconds(std::chrono::milliseconds(ms));
+    LAGOON_ASSIGN_OR_RETURN(const std::int64_t ms, Number(setup, "chunk_ms", kChunkMs, 60'000));
+    return Nanoseconds(std::chrono::milliseconds(ms));
+  }
+  // Tokens that the caches of all requests may have, together.
+  Result<std::int64_t> CacheTokens(const JobSetup& setup) const {
+    const std::int64_t most = shape_.rows * shape_.length;
+    return Number(setup, "cache_tokens", most, most);
+  }
+  static Result<std::int64_t> Number(const JobSetup& setup, const std::string& name,
+                                     std::int64_t otherwise, std::int64_t most) {
+    const std::string word = setup.Parameter(name).value_or(std::to_string(otherwise));
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error == std::errc() && end == word.data() + word.size() && number >= 1 && number <= most) {
+      return number;
     }
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("parameter 'job.chunk_ms' is '{}', it takes 1 to 60000", word));
+                fmt::format("parameter 'job.{}' is '{}', it takes 1 to {}", name, word, most));
   }
 
   std::unique_ptr<Prompt> MakePrompt(std::span<const std::int64_t> tokens) const {
@@ -171,7 +188,7 @@ class Chat final : public lagoon::JobProgram {
     };
     const auto prompt = job.Input<std::int64_t>(0);
     const std::int64_t length = job.Input<std::int64_t>(1)[0];
-    const std::int64_t most = std::min(shape_.length, static_cast<std::int64_t>(prompt.size()));
+    const std::int64_t most = std::min(room_, static_cast<std::int64_t>(prompt.size()));
     if (length < 1 || length > most) {
       return refuse(fmt::format("the prompt has {} tokens, the model takes 1 to {}", length, most));
     }
@@ -195,6 +212,7 @@ class Chat final : public lagoon::JobProgram {
   const JobModel* whole_ = nullptr;  // reads whole prompts
   JobInstance* own_ = nullptr;       // of `decode_`, where that writes its caches in place
   Shape shape_;
+  std::int64_t room_ = 0;  // tokens that one request may have
   std::unique_ptr<Batch> batch_;
   std::unique_ptr<ChunkReader> reader_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,11 +18,13 @@ namespace chat {
 // Tensors change only while no coroutine leads, or by the one that does.
 class Batch {
  public:
-  /// `own`: has the caches, which the model changes in place. Null: they lie in host memory, and
-  /// each run copies them.
-  Batch(const Shape& shape, JobInstance* own)
+  /// `own`: has the caches, which the model changes in place. Their memory is there for the tokens
+  /// in use, by pages of the system. Null: they lie in host memory, and each run copies them.
+  /// `room`: tokens that the requests with a row may need at most, all together.
+  Batch(const Shape& shape, JobInstance* own, std::int64_t room)
       : shape_(shape),
         own_(own),
+        room_(room),
         rows_(Size(shape.rows)),
         ids_(rows_.size()),
         positions_(rows_.size()),
@@ -36,29 +39,40 @@ class Batch {
 
   JobSignal changed;  // a row is free, a run has ended, or a coroutine may lead
 
-  /// A free row for one request, given back in the destructor.
+  /// A free row for one request, given back in the destructor. Requests get theirs in the order in
+  /// which they came.
   class Row {
    public:
-    Row() = default;
+    /// `tokens`: most that the request will have in its caches, at most the room for all.
+    Row(Batch& batch, std::int64_t tokens) : batch_(batch), tokens_(tokens) {
+      batch_.waiting_.push_back(this);
+    }
     ~Row() {
-      if (batch_ != nullptr) batch_->Leave(index_);
+      std::erase(batch_.waiting_, this);
+      if (taken_) batch_.Leave(index_);
+      batch_.changed.Notify();
     }
     Row(const Row&) = delete;
     Row& operator=(const Row&) = delete;
-    /// Takes a free row; returns false if there is none.
-    bool Take(Batch& batch) {
-      for (index_ = 0; index_ < batch.rows_.size(); ++index_) {
-        if (batch.rows_[index_].taken) continue;
-        batch.rows_[index_] = {.taken = true};
-        batch_ = &batch;
-        return true;
-      }
-      return false;
+    /// Takes the row; returns false if there is none yet, or no room for the tokens.
+    bool Take() {
+      if (batch_.waiting_.front() != this || batch_.room_ < tokens_) return false;
+      const auto row = std::ranges::find(batch_.rows_, false, &State::taken);
+      if (row == batch_.rows_.end()) return false;
+      row->taken = taken_ = true;
+      row->tokens = tokens_;
+      batch_.room_ -= tokens_;
+      index_ = static_cast<std::size_t>(row - batch_.rows_.begin());
+      batch_.waiting_.pop_front();
+      if (!batch_.waiting_.empty()) batch_.changed.Notify();  // the next one may have come before
+      return true;
     }
     std::size_t index() const { return index_; }
 
    private:
-    Batch* batch_ = nullptr;
+    Batch& batch_;
+    const std::int64_t tokens_;
+    bool taken_ = false;
     std::size_t index_ = 0;
   };
 
@@ -88,17 +102,17 @@ class Batch {
 
   /// The row joins as soon as no coroutine leads.
   void WantToJoin(std::size_t row) { rows_[row].joins = true; }
-  /// Puts a prompt's caches into a row. Only by the coroutine that leads, which then awaits
-  /// job.All(). Job programs run where device memory is host memory, so that the caches may lie in
-  /// either.
-  void Join(JobContext& job, std::size_t row, std::span<const void* const> caches) {
-    const std::size_t floats = Size(shape_.heads * shape_.length * shape_.head_size);
-    const std::size_t bytes = floats * sizeof(float);
-    for (std::size_t i = 0; i < caches.size(); ++i) {
+  /// Puts `used` tokens of a prompt's cache `i` into a row. Only by the coroutine that leads, which
+  /// awaits job.All() after each cache. Job programs run where device memory is host memory, so
+  /// that the cache may lie in either.
+  void Join(JobContext& job, std::size_t row, std::size_t i, const void* cache, std::size_t used) {
+    for (std::int64_t head = 0; head < shape_.heads; ++head) {
+      const std::size_t at = shape_.HeadAt(head), bytes = shape_.TokenBytes() * used;
+      const std::byte* const from = static_cast<const std::byte*>(cache) + at;
       if (own_ != nullptr) {
-        job.CopyToDevice(own_->input(shape_.first_cache + i) + row * bytes, caches[i], bytes);
+        job.CopyToDevice(RowOf(i, row) + at, from, bytes);
       } else {
-        std::memcpy(past_[i].data() + row * floats, caches[i], bytes);
+        std::memcpy(RowOf(i, row) + at, from, bytes);
       }
     }
   }
@@ -137,6 +151,7 @@ class Batch {
     if (shape_.in_place) past_.swap(present_);
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       State& state = rows_[row];
+      if (!state.taken && state.used > 0) Clear(row);
       if (!state.runs || !state.taken) continue;
       if (!shape_.in_place) Keep(row);
       ++state.used;
@@ -149,12 +164,13 @@ class Batch {
  private:
   struct State {
     bool taken = false;
-    bool joins = false;  // waits to join
-    bool wants = false;  // the token after `token`
-    bool runs = false;   // is in the present run
-    bool due = false;    // was in the last run and has not had its token
+    std::int64_t tokens = 0;  // that the request needs at most
+    bool joins = false;       // waits to join
+    bool wants = false;       // the token after `token`
+    bool runs = false;        // is in the present run
+    bool due = false;         // was in the last run and has not had its token
     std::int64_t token = 0;
-    std::int64_t used = 0;
+    std::int64_t used = 0;  // of a row that is not taken: left to clear
   };
 
   // The run is for the rows that want a token now. The other rows are computed too, and their
@@ -188,12 +204,29 @@ class Batch {
   }
   void Leave(std::size_t row) {
     HadToken(row);
-    rows_[row] = {};
-    changed.Notify();
+    room_ += rows_[row].tokens;
+    rows_[row] = {.used = std::max<std::int64_t>(rows_[row].used, 1)};
+    if (!led_) Clear(row);
+  }
+  // What the row used takes no memory any more. If a run is under way, End() clears the row.
+  void Clear(std::size_t row) {
+    const std::size_t bytes = shape_.CacheBytes();
+    bool cleared = true;
+    for (std::size_t i = 0; own_ != nullptr && i < shape_.caches; ++i) {
+      cleared = own_->Clear(shape_.first_cache + i, row * bytes, bytes) && cleared;
+    }
+    if (cleared) rows_[row].used = 0;
+  }
+  std::byte* RowOf(std::size_t cache, std::size_t row) {
+    std::byte* const caches = own_ != nullptr ? own_->input(shape_.first_cache + cache)
+                                              : reinterpret_cast<std::byte*>(past_[cache].data());
+    return caches + row * shape_.CacheBytes();
   }
 
   const Shape shape_;
   JobInstance* const own_;
+  std::int64_t room_;  // tokens that further requests may need
+  std::deque<const Row*> waiting_;
   std::vector<State> rows_;
   bool led_ = false;
   std::size_t due_ = 0;  // rows that are due

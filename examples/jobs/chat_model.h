@@ -26,6 +26,8 @@ using lagoon::Nanoseconds;
 using lagoon::Result;
 using lagoon::Status;
 
+inline std::size_t Size(std::int64_t number) { return static_cast<std::size_t>(number); }
+
 struct Shape {
   std::int64_t rows = 0;    // requests that decode together
   std::int64_t length = 0;  // length of the cache, in tokens
@@ -35,9 +37,13 @@ struct Shape {
   bool in_place = false;        // the model puts the new entry into the cache, behind those in use
   bool positions = false;       // the model has an input for the positions of the tokens
   std::size_t first_cache = 0;  // among the inputs
-};
 
-inline std::size_t Size(std::int64_t number) { return static_cast<std::size_t>(number); }
+  // Of the cache [h,n,d] of one request: its bytes, those of one token of a head, and the place of
+  // a head.
+  std::size_t CacheBytes() const { return HeadAt(heads); }
+  std::size_t TokenBytes() const { return Size(head_size) * sizeof(float); }
+  std::size_t HeadAt(std::int64_t head) const { return Size(head * length) * TokenBytes(); }
+};
 
 inline Status Expect(const lagoon::TensorSpec& tensor, const Dims& dims, lagoon::DataType type) {
   if (tensor.dims == dims && tensor.type == type) return {};

@@ -29,8 +29,8 @@ class Prompt {
   virtual std::size_t read() const = 0;
   /// The logits of the last token that is read.
   virtual std::span<const float> logits() const = 0;
-  /// Each [1,h,n,d].
-  virtual std::vector<const void*> caches() const = 0;
+  /// Cache `i` [1,h,n,d].
+  virtual const void* cache(std::size_t i) const = 0;
 };
 
 /// By one run of a model for whole prompts.
@@ -58,11 +58,7 @@ class WholePrompt final : public Prompt {
   std::span<const float> logits() const override {
     return std::span(logits_).subspan((read_ - 1) * vocabulary_, vocabulary_);
   }
-  std::vector<const void*> caches() const override {
-    std::vector<const void*> caches;
-    for (const std::vector<float>& cache : caches_) caches.push_back(cache.data());
-    return caches;
-  }
+  const void* cache(std::size_t i) const override { return caches_[i].data(); }
 
  private:
   const JobModel& model_;
@@ -108,11 +104,13 @@ class ChunkReader {
   // passed too often. Of equals the one that came first.
   inline const ChunkedPrompt* Next() const;
 
-  std::byte* cache(std::size_t i) const {
-    return own_.input(chunk_.model->inputs.size() - shape_.caches + i);
-  }
-  std::size_t cache_bytes() const {
-    return Size(shape_.heads * shape_.length * shape_.head_size) * sizeof(float);
+  std::size_t first_cache() const { return chunk_.model->inputs.size() - shape_.caches; }
+  std::byte* cache(std::size_t i) const { return own_.input(first_cache() + i); }
+  // The caches take no memory until the next chunk. Nothing happens if a chunk is under way.
+  void Clear() {
+    for (std::size_t i = 0; i < shape_.caches; ++i) {
+      own_.Clear(first_cache() + i, 0, shape_.CacheBytes());
+    }
   }
   // Runs `ids` behind `begin` tokens in the caches.
   JobWait Run(JobContext& job, std::span<const std::int64_t> ids, std::size_t begin, bool last) {
@@ -151,8 +149,12 @@ class ChunkedPrompt final : public Prompt {
   }
   ~ChunkedPrompt() override {
     std::erase(reader_.prompts_, this);
-    if (reader_.holder_ == this) reader_.holder_ = nullptr;
     if (reader_.busy_ == this) reader_.busy_ = nullptr;
+    if (reader_.holder_ == this) {
+      reader_.holder_ = nullptr;
+      if (reader_.busy_ == nullptr)
+        reader_.Clear();  // else `busy_` is another, which parks this one
+    }
     reader_.changed_.Notify();
   }
   ChunkedPrompt(const ChunkedPrompt&) = delete;
@@ -164,13 +166,22 @@ class ChunkedPrompt final : public Prompt {
     if (state_ == State::kWaits) {
       if (reader_.busy_ != nullptr || reader_.Next() != this) return job.Wait(reader_.changed_);
       Begin();
-      if (reader_.holder_ != nullptr && reader_.holder_ != this) return ParkHolder(job);
+      if (reader_.holder_ != nullptr && reader_.holder_ != this) StartToPark(*reader_.holder_);
     }
     if (state_ == State::kParks) {
+      if (moved_ < parks_->size()) return ParkCache(job);
       reader_.holder_ = nullptr;
+      reader_.Clear();
       parks_.reset();
     }
-    if (state_ != State::kLoads && reader_.holder_ != this && used_ > 0) return Load(job);
+    if (state_ != State::kLoads && reader_.holder_ != this && used_ > 0) {
+      state_ = State::kLoads;
+      moved_ = 0;
+    }
+    if (state_ == State::kLoads) {
+      if (moved_ < parked_->size()) return LoadCache(job);
+      parked_.reset();
+    }
     reader_.holder_ = this;
     return RunChunk(job);
   }
@@ -180,11 +191,7 @@ class ChunkedPrompt final : public Prompt {
     const std::size_t vocabulary = Size(reader_.shape_.vocabulary);
     return std::span(reader_.logits_).subspan(row * vocabulary, vocabulary);
   }
-  std::vector<const void*> caches() const override {
-    std::vector<const void*> caches;
-    for (std::size_t i = 0; i < reader_.shape_.caches; ++i) caches.push_back(reader_.cache(i));
-    return caches;
-  }
+  const void* cache(std::size_t i) const override { return reader_.cache(i); }
 
  private:
   friend class ChunkReader;
@@ -199,24 +206,37 @@ class ChunkedPrompt final : public Prompt {
     passed_ = 0;
   }
   // The holder may be destroyed meanwhile: its memory is then this prompt's until the copies end.
-  JobWait ParkHolder(JobContext& job) {
+  void StartToPark(ChunkedPrompt& holder) {
     state_ = State::kParks;
-    std::shared_ptr<Caches>& parked = reader_.holder_->parked_;
-    if (parked == nullptr) {
-      parked = std::make_shared<Caches>(reader_.shape_.caches,
-                                        std::vector<std::byte>(reader_.cache_bytes()));
-    }
-    parks_ = parked;
-    for (std::size_t i = 0; i < parks_->size(); ++i) {
-      job.CopyToHost((*parks_)[i].data(), reader_.cache(i), reader_.cache_bytes());
-    }
-    return job.All();
+    moved_ = 0;
+    const Shape& shape = reader_.shape_;
+    parks_ = holder.parked_ = std::make_shared<Caches>(
+        shape.caches,
+        std::vector<std::byte>(Size(shape.heads) * shape.TokenBytes() * holder.used_));
   }
-  JobWait Load(JobContext& job) {
-    state_ = State::kLoads;
-    for (std::size_t i = 0; i < parked_->size(); ++i) {
-      job.CopyToDevice(reader_.cache(i), (*parked_)[i].data(), reader_.cache_bytes());
+  JobWait ParkCache(JobContext& job) {
+    const auto copy = [&job](std::byte* parked, std::byte* head, std::size_t bytes) {
+      job.CopyToHost(parked, head, bytes);
+    };
+    return Move(job, *parks_, copy);
+  }
+  JobWait LoadCache(JobContext& job) {
+    const auto copy = [&job](std::byte* parked, std::byte* head, std::size_t bytes) {
+      job.CopyToDevice(head, parked, bytes);
+    };
+    return Move(job, *parked_, copy);
+  }
+  // Moves the next cache: the tokens in use of each head.
+  template <typename CopyHead>
+  JobWait Move(JobContext& job, Caches& parked, const CopyHead& copy) {
+    std::vector<std::byte>& to = parked[moved_];
+    const std::int64_t heads = reader_.shape_.heads;
+    const std::size_t bytes = to.size() / Size(heads);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      copy(to.data() + Size(head) * bytes, reader_.cache(moved_) + reader_.shape_.HeadAt(head),
+           bytes);
     }
+    ++moved_;
     return job.All();
   }
   // A last chunk that is not full begins earlier, and computes some tokens once more; the only
@@ -241,6 +261,7 @@ class ChunkedPrompt final : public Prompt {
   State state_ = State::kWaits;
   std::size_t used_ = 0;             // tokens whose entries are in the caches
   std::size_t begin_ = 0, end_ = 0;  // of the present or last chunk
+  std::size_t moved_ = 0;            // caches, where a prompt is parked or loaded
   int passed_ = 0;                   // chunks of others since the last one of this prompt
   std::shared_ptr<Caches> parked_;   // the caches, where another prompt is the holder
   std::shared_ptr<Caches> parks_;    // another prompt's, while this one moves them

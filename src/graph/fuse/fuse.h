@@ -82,7 +82,7 @@ void FuseGatedActivations(Graph& graph);
 /// heads may also be merged into one axis.
 void FuseAttention(Graph& graph);
 /// FuseAttention leaves longer rows of scores unfused.
-inline constexpr std::int64_t kMaxFusedKeys = 8192;
+inline constexpr std::int64_t kMaxFusedKeys = std::int64_t{1} << 17;
 
 /// Fuses Relu and Clip into the Conv, Gemm, MatMul, ChannelAffine or Add before them, and other
 /// functions into a Conv, Gemm, MatMul, ChannelAffine, Slice, Add, Sub, Mul or Div.

@@ -414,7 +414,6 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   args.kept = spec.kept;
   args.floor = spec.floor;
   args.has_floor = spec.floor != -std::numeric_limits<float>::infinity();
-  args.few_rows = spec.rows <= kFewRows && spec.q.column == 1 && spec.k.column == 1;
   // The fill is so low that the exponential of its difference to any other score is 0.
   args.skips = spec.keep && !spec.mask && !args.has_floor && spec.fill <= -1e30F;
   args.score_pitch = WholePanels(spec.keys);
@@ -422,6 +421,7 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   const auto rows = static_cast<std::size_t>(std::max(1.0, kTaskNs / RowNs(spec)));
   args.row_tiles = CeilDivide(spec.rows, std::min(rows, kMostRows));
   args.tile_rows = CeilDivide(spec.rows, args.row_tiles);
+  args.few_rows = args.tile_rows <= kFewRows && spec.q.column == 1 && spec.k.column == 1;
   args.tasks = spec.batch * spec.heads * args.row_tiles;
   return args;
 }

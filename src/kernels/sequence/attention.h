@@ -9,8 +9,8 @@
 
 namespace lagoon {
 
-/// Longest row of scores.
-inline constexpr std::size_t kMaxAttentionKeys = 8192;
+/// Longest row of scores, which lies in scratch memory: 512 KiB.
+inline constexpr std::size_t kMaxAttentionKeys = std::size_t{1} << 17;
 
 /// Layout of an operand: strides in elements; 0 broadcasts.
 struct AttentionView {

@@ -132,6 +132,12 @@ TEST(Attention, AnySize) {
   Check(DenseSpec(1, 1, 5, 300, 300, 33));
 }
 
+// One row is a task of its own then.
+TEST(Attention, LongRows) {
+  Check(DenseSpec(1, 2, 1, 20'000, 16, 16));
+  Check(DenseSpec(1, 1, 3, 30'001, 16, 19));
+}
+
 TEST(Attention, ReadsHeadsThatLieSideBySide) {
   AttentionSpec spec = DenseSpec(2, 3, 19, 21, 16, 16);
   spec.q = spec.y = SideBySide(3, 19, 16);
@@ -237,7 +243,7 @@ TEST(Attention, RefusesWhatItCannotCompute) {
   spec.sharing = 2;
   EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("3 heads that share by 2"));
   spec = DenseSpec(1, 3, 4, kMaxAttentionKeys + 1, 16, 16);
-  EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("8193 keys"));
+  EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("131073 keys"));
   spec = DenseSpec(1, 3, 0, 8, 16, 16);
   EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("rows is 0"));
   spec = DenseSpec(1, 3, 4, 8, 16, 16);

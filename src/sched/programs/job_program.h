@@ -127,6 +127,11 @@ class JobInstance {
   /// The memory of an input on the device: zeros before the first run. Not while a run is issued
   /// and not complete.
   virtual std::byte* input(std::size_t index) = 0;
+  /// Sets bytes of an input to zero. Returns false, and changes nothing, while a run is issued and
+  /// not complete, or if the bytes do not lie in the input. An input that an output replaces
+  /// (JobModel::replaces) takes memory of the machine only where it was written since the start or
+  /// since Clear(), by pages: so a program may keep large caches of which it uses little.
+  virtual bool Clear(std::size_t index, std::size_t offset, std::size_t bytes) = 0;
 };
 
 /// One request of a program, while its coroutine runs. Only for the coroutine, from the thread that
@@ -260,7 +265,7 @@ class JobProgram {
 };
 
 /// Raised with every change of this file that is not compatible with compiled libraries.
-inline constexpr std::uint32_t kJobProgramAbi = 5;
+inline constexpr std::uint32_t kJobProgramAbi = 6;
 
 }  // namespace lagoon
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "plan/kept.h"
 #include "sched/programs/program_host_impl.h"
 
 namespace lagoon {
@@ -34,15 +35,6 @@ bool FillBody(const void* args, std::uint32_t block, BlockContext& /*ctx*/) {
     std::memset(fill.to + begin, fill.value, std::min(kCopyChunkBytes, fill.bytes - begin));
   }
   return true;
-}
-
-// The input in whose place the output lies. No other tensors of a plan share their bytes.
-std::optional<std::size_t> ReplacedInput(const Plan& plan, const PlanTensor& output) {
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
-    const ByteRange& range = plan.inputs[i].range;
-    if (range.bytes > 0 && range.Overlaps(output.range)) return i;
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -128,6 +120,7 @@ Result<JobInstance*> ProgramHostImpl::MakeInstance(const JobModel& model) {
   }
   const ProgramModel& hosted = options.models[model.index];
   LAGOON_ASSIGN_OR_RETURN(auto instance, Instance::Create(hosted.loaded, *device));
+  ReleaseKept(*instance, *device);
   return instances_
       .emplace_back(
           std::make_unique<HostedInstance>(hosted, models[model.index], std::move(instance)))

@@ -299,6 +299,30 @@ TEST_F(ProgramInstances, ItsMemoryIsZeroAtFirst) {
   EXPECT_EQ(std::vector<float>(request.y, request.y + 4), (std::vector<float>{1, 1, 1, 1}));
 }
 
+TEST_F(ProgramInstances, BytesOfAnInputAreCleared) {
+  Open(
+      [this](JobContext& job) -> JobTask {
+        const void* x = job.input(0).data();
+        const std::vector<const void*> whole{x, x}, kept{nullptr, x};
+        const std::vector<void*> none{nullptr}, wanted{job.output(0).data()};
+        co_await job.Run(*own_, whole, none);
+        EXPECT_TRUE(own_->Clear(0, 4, 8));
+        EXPECT_FALSE(own_->Clear(0, 12, 8));
+        EXPECT_FALSE(own_->Clear(0, 20, 0));
+        EXPECT_FALSE(own_->Clear(0, 8, ~std::size_t{0}));
+        const JobWait run = job.Run(*own_, kept, wanted);
+        EXPECT_FALSE(own_->Clear(0, 0, 4));
+        co_await run;
+        EXPECT_TRUE(own_->Clear(0, 0, 0));
+        co_return Status();
+      },
+      MakeOwn());
+  HostedRequest request;
+  ASSERT_TRUE(Post(request));
+  EXPECT_EQ(request.Await().outcome, Outcome::kDone);
+  EXPECT_EQ(std::vector<float>(request.y, request.y + 4), (std::vector<float>{3, 1, 1, 6}));
+}
+
 TEST_F(ProgramInstances, OtherInputsMustBeThere) {
   EXPECT_EQ(MessageOf([this](JobContext& job) -> JobTask {
               const std::vector<const void*> inputs{job.input(0).data(), nullptr};

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/guard.h"
+#include "base/pages.h"
 
 namespace lagoon {
 namespace {
@@ -232,6 +233,13 @@ JobWait ProgramRun::Run(const JobModel& model, std::span<const void* const> inpu
     return Issue(std::move(operation), stream);
   };
   return FromProgram(run, NoWait());
+}
+
+bool HostedInstance::Clear(std::size_t index, std::size_t offset, std::size_t bytes) {
+  const std::size_t size = hosted.loaded->plan.inputs.at(index).range.bytes;
+  if (runs || offset > size || bytes > size - offset) return false;
+  ReleaseToZero(input(index) + offset, bytes);
+  return true;
 }
 
 JobWait ProgramRun::Run(JobInstance& instance, std::span<const void* const> inputs,

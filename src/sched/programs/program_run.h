@@ -74,6 +74,7 @@ struct HostedInstance final : JobInstance {
   std::byte* input(std::size_t index) override {
     return instance->arena(hosted.loaded->plan.inputs.at(index).range);
   }
+  bool Clear(std::size_t index, std::size_t offset, std::size_t bytes) override;
 
   const ProgramModel& hosted;
   const JobModel& model;

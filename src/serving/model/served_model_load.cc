@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "plan/kept.h"
 #include "program/compile.h"
 #include "program/profile/versions.h"
 #include "program/split/apply_parts.h"
@@ -211,7 +212,10 @@ Status ServedModel::CreateInstances(Device& device, bool idle) {
   if (largest == nullptr) return {};
   if (idle) return WarmUp(device, largest->loaded->plan);
   for (const auto* instances : {&instances_, &lowered_instances_}) {
-    for (const auto& instance : *instances) instance->Touch();
+    for (const auto& instance : *instances) {
+      instance->Touch();
+      ReleaseKept(*instance, device);
+    }
   }
   return {};
 }
@@ -231,6 +235,7 @@ Status ServedModel::WarmUp(Device& device, const Plan& plan) {
       instance->Touch();
       LAGOON_RETURN_IF_ERROR(RunOnce(*instance, device, inputs, outputs));
       instance->Reset();
+      ReleaseKept(*instance, device);
     }
   }
   return {};
