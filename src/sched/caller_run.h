@@ -74,7 +74,6 @@ class CallerRun final : private JobClient {
 
  private:
   void Finished(const JobResult& result) override;
-  void AlmostFinished() override;
   bool Post(TimePoint deadline, bool caller_waits);
   bool Await(TimePoint until, const CallerOptions& options, BorrowedUnit unit);
   bool Sleep(TimePoint until);
@@ -82,8 +81,9 @@ class CallerRun final : private JobClient {
   Dispatcher& dispatcher_;
   Job job_;
   JobClient* then_ = nullptr;
-  bool* restarted_ = nullptr;  // set during a call of `then_`: where Start() says that it was called
-  std::atomic<JobId> id_{};    // of the last run
+  bool* restarted_ =
+      nullptr;               // set during a call of `then_`: where Start() says that it was called
+  std::atomic<JobId> id_{};  // of the last run
   // kHelpDone: no run is under way. kSleeps: a thread sleeps until the run is over.
   static constexpr std::uint32_t kSleeps = 2;
   std::atomic<std::uint32_t> word_{kHelpDone};

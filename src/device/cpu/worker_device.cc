@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/thread.h"
 #include "device/host/busy_lock.h"
+#include "device/host/float_control.h"
 #include "device/host/machine.h"
 
 namespace lagoon {
@@ -234,6 +235,12 @@ void WorkerDevice::CarryNews() {
     listener_.Tell();
     NotifyWaiters();
   }
+}
+
+void WorkerDevice::Help(BorrowedUnit unit, const HelpUntil& until) {
+  if (unit == kNoUnit) return;
+  const FloatControl control;
+  front_.Help(unit, until);
 }
 
 UnitTimes WorkerDevice::Times() const {
