@@ -52,6 +52,8 @@ struct DeviceInfo {
   /// If false, blocks do not run on host threads. No observer sees them, and bodies must not use
   /// thread-local state or scratch memory of the host.
   bool blocks_on_host = true;
+  /// BorrowUnit() may return a unit.
+  bool takes_help = false;
   /// If false, the host reaches memory of kind kDevice only by Upload() and copies.
   bool memory_on_host = true;
 };

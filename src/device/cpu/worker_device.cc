@@ -53,6 +53,7 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
   info_.tells_blocks = !options.all_background;
+  info_.takes_help = !options.all_background;
 }
 
 WorkerDevice::~WorkerDevice() {
