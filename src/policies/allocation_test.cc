@@ -1,5 +1,5 @@
-// The launch path of every named scheduler does not allocate: from a job's admission to its end. The
-// whole of a CallerRun does not, from before its posting.
+// The launch path of every named scheduler does not allocate: from a job's admission to its end.
+// The whole of a CallerRun does not, from before its posting.
 
 #include "base/testing/allocations.h"
 

@@ -81,8 +81,8 @@ class CallerRun final : private JobClient {
   Dispatcher& dispatcher_;
   Job job_;
   JobClient* then_ = nullptr;
-  bool* restarted_ =
-      nullptr;               // set during a call of `then_`: where Start() says that it was called
+  // Set during a call of `then_`: where Start() says that it was called.
+  bool* restarted_ = nullptr;
   std::atomic<JobId> id_{};  // of the last run
   // kHelpDone: no run is under way. kSleeps: a thread sleeps until the run is over.
   static constexpr std::uint32_t kSleeps = 2;
