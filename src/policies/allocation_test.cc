@@ -1,5 +1,4 @@
 // The launch path of every named scheduler does not allocate: from a job's admission to its end.
-// The whole of a CallerRun does not, from before its posting.
 
 #include "base/testing/allocations.h"
 
@@ -8,11 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 
-#include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
-#include "sched/caller_run.h"
 #include "sched/testing/sim_scenario.h"
 
 namespace lagoon {
@@ -96,55 +92,6 @@ TEST(LaunchPathTest, AllocatesNothingAfterAdmissionUnderAnyScheduler) {
       EXPECT_EQ(path.Run(added), 0u);
       EXPECT_GE(path.launches() - launches, 3u * (added ? 40 : 20));
     }
-  }
-}
-
-std::atomic<bool> stays{false};
-
-bool StayingBody(const void*, std::uint32_t, BlockContext& context) {
-  while (stays.load()) {
-    if (context.ShouldLeave()) return false;
-  }
-  return true;
-}
-
-// A caller whose every 50th run misses its deadline, on threads.
-void RunByCaller(std::string_view name, int runs) {
-  const std::unique_ptr<Device> device = *CreateCpuDevice({.workers = 2});
-  auto loaded = std::const_pointer_cast<LoadedPlan>(ChainPlan(3, 2));
-  const KernelHandle kernel = *device->Load({"kernel", StayingBody}, {});
-  for (PlanOp& op : loaded->plan.ops) op.kernel = kernel;
-  const auto instance = *Instance::Create(loaded, *device);
-  Scheduler scheduler = *MakeScheduler(name);
-  Dispatcher dispatcher(*device, scheduler.config, std::move(scheduler.policy));
-  QueueOptions options;
-  options.name = "chain";
-  options.job_class = JobClass::kRealTime;
-  options.instances = {instance.get()};
-  Request tensors;
-  CallerRun run(dispatcher);
-  ASSERT_TRUE(run.Prepare({.queue = *dispatcher.AddQueue(options),
-                           .inputs = tensors.inputs,
-                           .outputs = tensors.outputs}));
-  std::uint64_t before = 0;
-  int missed = 0;
-  for (int i = -100; i < runs; ++i) {
-    if (i == 0) before = allocations.load();  // the policy knows its client by now
-    const bool misses = i % 50 == 7;
-    stays = misses;
-    const bool accepted = run.Run(misses ? Now() + microseconds(30) : kNoDeadline,
-                                  {.works = i % 3 != 0, .spin = microseconds(i % 2 * 20)});
-    ASSERT_TRUE(accepted);
-    missed += misses && run.result().outcome != Outcome::kDone ? 1 : 0;
-  }
-  EXPECT_EQ(allocations.load() - before, 0u);
-  EXPECT_GE(missed, runs / 50);
-}
-
-TEST(CallerRunPath, AllocatesNothingUnderAnyScheduler) {
-  for (const std::string_view name : SchedulerNames()) {
-    SCOPED_TRACE(name);
-    RunByCaller(name, name == "reset" ? 10'000 : 500);
   }
 }
 

@@ -112,7 +112,7 @@ class Dispatcher final : private DeviceListener {
   Result<JobId> Post(const JobSpec& spec);
 
   // A job that its caller owns and posts again and again, without allocation. Most callers want
-  // CallerRun (sched/caller_run.h).
+  // CallerRun (sched/caller/caller_run.h).
 
   /// Any thread. Fills in what Post(Job&) posts: all of `spec` but the deadline. Allocates. The
   /// errors are those of Post(JobSpec).

@@ -110,6 +110,7 @@ void CopySpec(const Job& from, Job& to) {
   to.client = from.client;
   to.callers = from.callers;
   to.help = from.help;
+  to.cancelled = from.cancelled;
   to.parts = from.parts;
   to.continues = from.continues;
   to.continued = from.continued;

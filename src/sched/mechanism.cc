@@ -164,6 +164,10 @@ void Mechanism::UseShare(JobQueue& queue, ShareId share, UnitRange units) {
 }
 
 void Mechanism::Admit(Job& job, FinishedJobs& finished) {
+  // seq_cst: whoever sets the flag and then cancels comes before this look, or finds the job.
+  if (job.cancelled != nullptr && job.cancelled->load()) {
+    return Refuse(job, Outcome::kCancelled, finished);
+  }
   const std::uint32_t units = device_.info().units;
   job.costs->UseUnits(UnitsOf(*job.queue, units), units);
   job.weight = job.queue->options.weight;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "base/wait_word.h"
+#include "base/thread.h"
 
 namespace lagoon {
 

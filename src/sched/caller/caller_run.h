@@ -31,8 +31,9 @@ struct CallerOptions {
 /// Not from within JobClient::Finished(): Run() and Wait(). They would wait for ever.
 class CallerRun final : private JobClient {
  public:
-  /// `dispatcher` is borrowed, and outlives the object.
-  explicit CallerRun(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
+  /// `dispatcher` is borrowed, and outlives the object. So is `cancelled`: a run that is posted
+  /// while it is true ends as Outcome::kCancelled. Null: there is no such flag.
+  explicit CallerRun(Dispatcher& dispatcher, const std::atomic<bool>* cancelled = nullptr);
   /// No run may be under way.
   ~CallerRun() override;
   CallerRun(const CallerRun&) = delete;
@@ -65,6 +66,7 @@ class CallerRun final : private JobClient {
   bool done() const { return (word_.load(std::memory_order_acquire) & kHelpDone) != 0; }
 
   /// Any thread. The run under way finishes as Outcome::kCancelled, unless it has finished before.
+  /// If a thread sets `cancelled` first, a run that begins at this moment is cancelled in any case.
   void Cancel();
 
   /// Of the last run, until the next one.

@@ -1,12 +1,18 @@
-#include "sched/caller_run.h"
+#include "sched/caller/caller_run.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "base/wait_word.h"
+#include "base/thread.h"
 
 namespace lagoon {
+
+CallerRun::CallerRun(Dispatcher& dispatcher, const std::atomic<bool>* cancelled)
+    : dispatcher_(dispatcher) {
+  job_.callers = true;
+  job_.cancelled = cancelled;
+}
 
 CallerRun::~CallerRun() { LAGOON_CHECK(done()); }
 
@@ -14,9 +20,7 @@ Status CallerRun::Prepare(const JobSpec& spec) {
   LAGOON_CHECK(done() || restarted_ != nullptr);
   JobSpec own = spec;
   own.client = this;
-  LAGOON_RETURN_IF_ERROR(dispatcher_.Prepare(own, job_));
-  job_.callers = true;
-  return {};
+  return dispatcher_.Prepare(own, job_);
 }
 
 bool CallerRun::Run(TimePoint deadline, const CallerOptions& options) {
@@ -60,7 +64,7 @@ bool CallerRun::Start(TimePoint deadline, JobClient* then) {
 
 bool CallerRun::Post(TimePoint deadline, bool caller_waits) {
   const JobId id = dispatcher_.NextId();
-  id_.store(id, std::memory_order_relaxed);
+  id_.store(id);  // seq_cst, as the flag of the cancellation: see Mechanism::Admit()
   return dispatcher_.Post(job_, id, deadline, caller_waits);
 }
 
@@ -109,6 +113,6 @@ void CallerRun::Finished(const JobResult& result) {
   if ((before & kSleeps) != 0) WakeWord(&word_);
 }
 
-void CallerRun::Cancel() { dispatcher_.Cancel(id_.load(std::memory_order_relaxed)); }
+void CallerRun::Cancel() { dispatcher_.Cancel(id_.load()); }
 
 }  // namespace lagoon

@@ -1,4 +1,4 @@
-#include "sched/caller_run.h"
+#include "sched/caller/caller_run.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/allocations.h"
 #include "base/testing/stopper.h"
 #include "device/cpu/cpu_device.h"
 #include "device/forwarding_device.h"
@@ -175,6 +176,24 @@ TEST_F(CallerRunTest, AJobOfACallerIsHeldBySwitchesAndEndsWithTheDispatcher) {
   ASSERT_TRUE(held->Start(kNoDeadline));
   device_->Lose();
   EXPECT_EQ(held->result().outcome, Outcome::kFailed);
+}
+
+TEST_F(CallerRunTest, ARunThatIsPostedWhileItsFlagIsSetIsCancelled) {
+  UseReset();
+  const QueueId queue = AddQueue(JobClass::kRealTime, 1, 1);
+  std::atomic<bool> cancelled{true};
+  CallerRun run(*dispatcher_, &cancelled);
+  testing::Request tensors;
+  Prepare(run, queue, tensors);
+  ASSERT_TRUE(run.Start(kNoDeadline));
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(run.result().outcome, Outcome::kCancelled);
+  EXPECT_EQ(dispatcher_->Pending(queue), 0u);
+  cancelled = false;
+  ASSERT_TRUE(run.Start(kNoDeadline));
+  EXPECT_FALSE(run.done());
+  device_->RunAll();
+  EXPECT_EQ(run.result().outcome, Outcome::kDone);
 }
 
 // ---- On threads
@@ -383,6 +402,33 @@ TEST_F(CallerThreads, ACallerKeepsToTheShareOfItsQueue) {
   }
   EXPECT_EQ(body.blocks.load(), 200 * kBlocksOfARun);
   EXPECT_GT(body.by_caller.load(), 0);
+}
+
+// With every 50th run missing its deadline.
+TEST_F(CallerThreads, ARunAllocatesNothing) {
+#ifdef LAGOON_COUNTS_ALLOCATIONS
+  CallerRun& run = Prepared(AddQueue(JobClass::kRealTime));
+  constexpr int kRuns = 10'000, kFirst = 100;
+  std::uint64_t before = 0;
+  int missed = 0;
+  for (int i = 0; i < kFirst + kRuns; ++i) {
+    if (i == kFirst) before = allocations.load();
+    const bool misses = i % 50 == 7;
+    body.stays = misses;
+    const TimePoint due = misses ? Now() + microseconds(30) : kNoDeadline;
+    if (i % 4 == 0) {
+      ASSERT_TRUE(run.Start(due));
+      ASSERT_TRUE(run.Wait(kNoDeadline));
+    } else {
+      ASSERT_TRUE(run.Run(due, {.works = i % 3 != 0, .spin = microseconds(i % 2 * 20)}));
+    }
+    missed += run.result().outcome == Outcome::kExpired ? 1 : 0;
+  }
+  EXPECT_EQ(allocations.load() - before, 0u);
+  EXPECT_EQ(missed, (kFirst + kRuns) / 50);
+#else
+  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#endif
 }
 
 // Reports that the device is lost, in the middle of a block.
