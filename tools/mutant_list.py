@@ -176,7 +176,7 @@ DEVICE = "src/device/cpu/worker_device.cc"
 POOL = "src/device/cpu/worker_pool.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
 HELP = "src/device/cpu/worker_help.cc"
-PLACE = "src/device/cpu/unit_place.h"
+UNIT_PLACE = "src/device/cpu/unit_place.h"
 CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
 SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
@@ -634,10 +634,10 @@ MUTANTS = [
      "        return yields || (worker.until", "        return yields || (false && worker.until", ["conformance"]),
     ("helper-keeps-news", "a caller that works keeps what it has finished from the listener", HELP,
      "    DeliverNews();\n    const auto over", "    const auto over", ["conformance"]),
-    ("lent-unit-woken", "the worker goes on with a unit that is lent", PLACE,
+    ("lent-unit-woken", "the worker goes on with a unit that is lent", UNIT_PLACE,
      "  bool EndIdle() { return Change(kIdle, kAtWork); }", "  bool EndIdle() { return state_.exchange(kAtWork, std::memory_order_seq_cst) != kAtWork; }",
      ["unit-place"]),
-    ("sleeper-not-counted", "a unit that was given back is not woken", PLACE,
+    ("sleeper-not-counted", "a unit that was given back is not woken", UNIT_PLACE,
      "  void GiveBack() {\n    sleepers_.fetch_add(1, std::memory_order_seq_cst);\n", "  void GiveBack() {\n", ["unit-place"]),
     ("timer-of-a-waiting-caller", "the timer wakes for a caller that waits", POST,
      "caller_waits && leaves == deadline;", "false;", ["caller"]),
