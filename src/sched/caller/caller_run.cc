@@ -8,6 +8,24 @@
 
 namespace lagoon {
 
+namespace {
+
+// A thread in a block that may be longer cannot be relied on to end its job in time.
+constexpr Nanoseconds kShortBlock = std::chrono::microseconds(200);
+
+// Nanoseconds::max() if the plan does not tell.
+Nanoseconds LongestBlock(const Plan& plan) {
+  Nanoseconds longest{0};
+  for (const PlanOp& op : plan.ops) {
+    const Nanoseconds known = op.cost.block > Nanoseconds(0) ? op.cost.block : op.cost.kernel;
+    if (known == Nanoseconds(0)) return Nanoseconds::max();
+    longest = std::max(longest, known);
+  }
+  return longest;
+}
+
+}  // namespace
+
 CallerRun::CallerRun(Dispatcher& dispatcher, const std::atomic<bool>* cancelled)
     : dispatcher_(dispatcher) {
   job_.callers = true;
@@ -20,7 +38,9 @@ Status CallerRun::Prepare(const JobSpec& spec) {
   LAGOON_CHECK(done() || restarted_ != nullptr);
   JobSpec own = spec;
   own.client = this;
-  return dispatcher_.Prepare(own, job_);
+  LAGOON_RETURN_IF_ERROR(dispatcher_.Prepare(own, job_));
+  longest_block_ = LongestBlock(job_.plan != nullptr ? job_.plan->plan() : job_.instance->plan());
+  return {};
 }
 
 bool CallerRun::Run(TimePoint deadline, const CallerOptions& options) {
@@ -33,7 +53,7 @@ bool CallerRun::Run(TimePoint deadline, const CallerOptions& options) {
   job_.help.alone = expected > Nanoseconds(0) && expected < options.inline_below;
   then_ = nullptr;
   word_.store(0, std::memory_order_relaxed);
-  if (!Post(deadline, /*caller_waits=*/true)) {
+  if (!Post(deadline, !options.works || longest_block_ <= kShortBlock)) {
     word_.store(kHelpDone, std::memory_order_relaxed);
     if (unit != kNoUnit) device.Help(unit, {.word = &word_});  // gives the unit back
     return false;

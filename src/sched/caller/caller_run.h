@@ -49,10 +49,11 @@ class CallerRun final : private JobClient {
   std::span<const void*> inputs() { return job_.inputs; }
   std::span<void*> outputs() { return job_.outputs; }
 
-  /// Posts the job, and returns when it has finished: result() says how. The calling thread itself
-  /// sees to it that the job ends at `deadline`. If the thread works for another job of the same or
-  /// a better class at that moment, a block of that job ends first. False: the queue is full, and
-  /// nothing was posted (Dispatcher::FullError).
+  /// Posts the job, and returns when it has finished: result() says how. If the thread does not
+  /// work, or if the blocks of the plan are known to be short, the thread itself ends the job at
+  /// `deadline`; else the dispatcher's timer does. If the thread is in a block at that moment, of
+  /// this job or of another one of the same or a better class, the block ends first. False: the
+  /// queue is full, and nothing was posted (Dispatcher::FullError).
   bool Run(TimePoint deadline, const CallerOptions& options = {});
 
   /// Posts the job and returns. False: as Run(). `then`: Finished() is called on any thread, as
@@ -82,6 +83,7 @@ class CallerRun final : private JobClient {
 
   Dispatcher& dispatcher_;
   Job job_;
+  Nanoseconds longest_block_{0};  // of the plan; Nanoseconds::max(): not known
   JobClient* then_ = nullptr;
   // Set during a call of `then_`: where Start() says that it was called.
   bool* restarted_ = nullptr;
