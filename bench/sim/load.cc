@@ -24,7 +24,7 @@ struct Arrival {
   double at;
   std::size_t model;
 };
-std::vector<Arrival> MakeArrivals(const LoadMix& mix, const LoadShape& shape) {
+std::vector<Arrival> MakeArrivals(const std::vector<double>& shares, const LoadShape& shape) {
   std::mt19937 random(shape.seed);
   std::vector<Arrival> arrivals;
   double at = 0;
@@ -32,7 +32,7 @@ std::vector<Arrival> MakeArrivals(const LoadMix& mix, const LoadShape& shape) {
     at += Gap(shape, random);
     double dice = Uniform(random);
     std::size_t model = 0;
-    while (model + 1 < mix.shares.size() && dice >= mix.shares[model]) dice -= mix.shares[model++];
+    while (model + 1 < shares.size() && dice >= shares[model]) dice -= shares[model++];
     arrivals.push_back({at, model});
   }
   for (Arrival& arrival : arrivals) arrival.at *= shape.jobs / at;
@@ -58,23 +58,29 @@ Result<LoadMix> LoadMix::Open(const std::string& gpu,
   return mix;
 }
 
+DisbWindow MakeLoadWindow(const std::vector<double>& shares, const LoadShape& shape,
+                          double per_second) {
+  DisbWindow window;
+  window.arrivals.resize(shares.size());
+  for (const Arrival& arrival : MakeArrivals(shares, shape)) {
+    const Seconds at(arrival.at / per_second);
+    window.span = std::chrono::duration_cast<Nanoseconds>(at) + Nanoseconds(1);
+    window.arrivals[arrival.model].push_back(std::chrono::duration_cast<Nanoseconds>(at));
+  }
+  return window;
+}
+
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler) {
   std::vector<SimStageQueue> queues;
   std::vector<DisbClient> clients;
-  DisbWindow window;
   for (const SimModel& model : mix.models) {
     const std::string name(model.statistics.model);
     queues.push_back({name, JobClass::kBestEffort, &model, mix.instances});
     clients.push_back({name, name, JobClass::kBestEffort, {}});
     clients.back().load.kind = DisbLoad::Kind::kTrace;
-    window.arrivals.emplace_back();
   }
-  for (const Arrival& arrival : MakeArrivals(mix, shape)) {
-    const Seconds at(arrival.at / per_second);
-    window.span = std::chrono::duration_cast<Nanoseconds>(at) + Nanoseconds(1);
-    window.arrivals[arrival.model].push_back(std::chrono::duration_cast<Nanoseconds>(at));
-  }
+  const DisbWindow window = MakeLoadWindow(mix.shares, shape, per_second);
   LAGOON_ASSIGN_OR_RETURN(SimStage stage,
                           SimStage::Open({.gpu = mix.gpu}, std::move(scheduler), queues));
   const TimePoint start = stage.device().Now();

@@ -37,8 +37,12 @@ struct LoadResult {
   std::vector<std::vector<double>> by_model;
 };
 
-/// Runs all jobs of `shape`, which arrive at `per_second` in the mean. Equal shapes give the same
-/// gaps at every rate, only scaled so that their mean is exact.
+/// When the jobs of `shape` come: a client for each of `shares`, one load. Equal shapes give the same
+/// gaps at every rate, only scaled so that their mean is exact. The window ends with the last one.
+DisbWindow MakeLoadWindow(const std::vector<double>& shares, const LoadShape& shape,
+                          double per_second);
+
+/// Runs all jobs of `shape`, which arrive at `per_second` in the mean.
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler);
 

@@ -17,6 +17,20 @@ TEST(Load, InterpolatesOnALogarithmicScale) {
   EXPECT_EQ(ValueAt(points, 9), 320);
 }
 
+TEST(Load, AWindowHasAllJobsAtTheRateAskedFor) {
+  const LoadShape shape{.sigma = 1.5, .jobs = 400};
+  const DisbWindow slow = MakeLoadWindow({0.75, 0.25}, shape, 10);
+  const DisbWindow fast = MakeLoadWindow({0.75, 0.25}, shape, 40);
+  ASSERT_EQ(slow.arrivals.size(), 2u);
+  EXPECT_EQ(slow.arrivals[0].size() + slow.arrivals[1].size(), 400u);
+  EXPECT_NEAR(static_cast<double>(slow.arrivals[0].size()), 300, 30);
+  EXPECT_NEAR(ToMilliseconds(slow.span), 40'000, 1);
+  ASSERT_EQ(fast.arrivals[1].size(), slow.arrivals[1].size());
+  for (std::size_t i = 0; i < fast.arrivals[1].size(); ++i) {
+    EXPECT_NEAR(ToMilliseconds(slow.arrivals[1][i]), 4 * ToMilliseconds(fast.arrivals[1][i]), 1e-3);
+  }
+}
+
 TEST(Load, EveryJobRunsAndAnIdleDeviceTakesTheModelsTime) {
   const LoadMix mix = *LoadMix::Open("t4", {{"resnet18", 0.75}, {"inceptionv3", 0.25}});
   const LoadResult result =
