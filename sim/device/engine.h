@@ -192,8 +192,8 @@ class SimEngine {
   std::uint64_t gives_ = 0;
   std::array<std::uint16_t, 64> given_{};
   std::uint64_t share_moved_ = 0;  // gives_ after the last move
-  bool by_host_ = false;     // the current change comes from a call of the host
-  bool changed_ = false;     // something may be startable or placeable
+  bool by_host_ = false;           // the current change comes from a call of the host
+  bool changed_ = false;           // something may be startable or placeable
   Nanoseconds busy_{0};
   std::uint64_t blocks_ended_ = 0;
 };
