@@ -30,7 +30,7 @@ void AddLoad(CLI::App& parent) {
       ->add_option("--loads", options->loads,
                    "Jobs a second, as parts of what the device does one job after the other")
       ->delimiter(',')
-      ->check(NumberBetween(0.01, 100.0))
+      ->check(NumberBetween(1e-4, 100.0))
       ->capture_default_str();
   command
       ->add_option("--sigmas", options->sigmas,
