@@ -7,8 +7,8 @@
 #include "apps/bench/bench_command.h"
 #include "apps/command.h"
 #include "bench/gpu/block_events.h"
+#include "bench/host/depth.h"
 #include "bench/live/random_load.h"
-#include "bench/sim/depth.h"
 
 namespace lagoon {
 namespace {

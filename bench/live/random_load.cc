@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "bench/live/disb_sides.h"
+#include "bench/load_window.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/statistics.h"
 #include "bench/measure/windows.h"
-#include "bench/sim/load.h"
 
 namespace lagoon::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/sim/depth.h"
+#include "bench/host/depth.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "base/check.h"
+#include "bench/host/spin_chain.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/seconds.h"
 #include "bench/measure/windows.h"
-#include "bench/sim/spin_chain.h"
 #include "device/cpu/cpu_device.h"
 #include "plan/instance.h"
 #include "policies/registry.h"

@@ -17,9 +17,9 @@ inline constexpr std::uint32_t kSpinTensorBytes = 16;  // of the chain's input a
 /// A kernel whose blocks run for a fixed time each, which SpinChain() names.
 Result<KernelHandle> LoadSpin(Device& device);
 
-/// A plan of `kernels` kernels of LoadSpin(), each of one block of `time` and behind the one before,
-/// with a small input and output. Blocks add the processor time of their thread to `cpu_ns`, if it
-/// is not null; it must outlive the plan's jobs.
+/// A plan of `kernels` kernels of LoadSpin(), each of one block of `time` and behind the one
+/// before, with a small input and output. Blocks add the processor time of their thread to
+/// `cpu_ns`, if it is not null; it must outlive the plan's jobs.
 std::shared_ptr<const LoadedPlan> SpinChain(KernelHandle kernel, std::uint32_t kernels,
                                             Nanoseconds time,
                                             std::atomic<std::int64_t>* cpu_ns = nullptr);

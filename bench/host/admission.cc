@@ -1,4 +1,4 @@
-#include "bench/sim/admission.h"
+#include "bench/host/admission.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "bench/host/spin_chain.h"
 #include "bench/measure/statistics.h"
-#include "bench/sim/spin_chain.h"
 #include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
 

@@ -1,4 +1,4 @@
-#include "bench/sim/spin_chain.h"
+#include "bench/host/spin_chain.h"
 
 #include <fmt/format.h>
 #include <time.h>
