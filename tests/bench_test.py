@@ -63,7 +63,7 @@ def test_instances_compares_shared_weights_with_a_second_load(lagoon, zoo, tmp_p
     (("overhead", "--model", "a"), "a"), (("footprint", "--models", "a,b"), "a b"), (("memory", "--models", "a,b"), "a b"),
     (("instances", "--models", "b,a"), "b a"), (("outputs", "--models", "a,b"), "a b"),
     (("shapes", "--realtime", "a"), "a"), (("batching", "--models", "digits,a", "--slo-model", "b"), "a b"),
-    (("disb", "--workload", "A"), "resnet18 googlenet"), (("fleet", "--models", "a,b"), "a b"),
+    (("disb", "--workload", "A"), "resnet18 googlenet"), (("load", "--models", "a,b"), "a b"), (("fleet", "--models", "a,b"), "a b"),
     (("interference", "--models", "a,b"), "a b"), (("shares", "a+digits", "b+a"), "a b"),
     (("shares", "--switch", "--models", "a,b"), "a b"),
     (("split", "--device", "cpu", "--scale", "small"), "mobilenet_v2 squeezenet1_1 resnet18 gnmt_tiny bert_tiny"),
@@ -232,6 +232,31 @@ def test_isolation_measures_every_mode_of_a_cpu(lagoon, tmp_path):
     assert result.returncode == 0, result.stderr
     for mode in ("alone", "priority", "guard", "abort", "share"):
         assert 0 < metrics[f"isolation_placed_us_p50.{mode}"] <= metrics[f"isolation_complete_us_p50.{mode}"]
+
+
+def test_load_compares_schedulers_with_onnx_runtime_up_to_saturation(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "load", "--zoo", REPOSITORY, "--models", "digits", "--schedulers", "paella,lagoon",
+                                "--loads", "0.001,0.002", "--sigmas", "1.5", "--jobs", 60, "--windows", 1, *COMPARATOR)
+    assert result.returncode == 0, result.stderr
+    for system in ("paella", "lagoon", "onnxruntime"):
+        for load in ("0.001", "0.002"):
+            assert metrics[f"latency_ms_p90.{system}.sigma1.5.load{load}"] > 0
+            assert metrics[f"per_second.{system}.sigma1.5.load{load}"] > 0
+        assert 0.001 <= metrics[f"load_at_ten_times_alone.{system}.sigma1.5"] <= 0.002
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["saturated"] == {} and report["host"]["windows"] >= 6
+
+
+def test_depth_and_block_events_measure_the_host_and_a_kernel(lagoon, tmp_path):
+    result, metrics = run_bench(lagoon, tmp_path, "depth", "--depths", "1,256", "--windows", 1, "--window-seconds", 0.1)
+    assert result.returncode == 0, result.stderr
+    for depth in (1, 256):
+        assert metrics[f"host_us_per_kernel.depth{depth}"] > 0
+        assert metrics[f"kernel_gap_us.depth{depth}"] > 0
+    result, metrics = run_bench(lagoon, tmp_path, "block-events", "--workers", 2, "--rounds", 20, "--windows", 2)
+    assert result.returncode == 0, result.stderr
+    assert metrics["events_per_launch.b16.none"] == 3 < metrics["events_per_launch.b16.often"]
+    assert metrics["seen_us_p90.b160.every16"] > 0
 
 
 @pytest.mark.parametrize("name", ("guards", "machinery"))

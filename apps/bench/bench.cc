@@ -440,6 +440,7 @@ void AddBenchmarks(CLI::App& app) {
   AddContention(app);
   AddBatchingBenchmark(app);
   AddDisbBenchmark(app);
+  AddLoadBenchmarks(app);
   AddGenerateBenchmark(app);
   AddPlacementBenchmark(app);
   AddFleetBenchmark(app);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/testing/paths.h"
+#include "bench/gpu/block_events.h"
 #include "bench/gpu/guards.h"
 #include "bench/gpu/isolation.h"
 #include "bench/gpu/machinery.h"
@@ -145,6 +146,40 @@ TEST(Isolation, LongBlocksLeaveWhenTheyAreTold) {
   const double abort = MetricOf(report, "isolation_placed_us_p50.abort");
   EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.guard"));
   EXPECT_LT(2 * abort, MetricOf(report, "isolation_placed_us_p50.priority"));
+}
+
+void ExpectBlockEvents(const BlockEventsOptions& options) {
+  Report report("block-events", {}, "test");
+  const Status status = RunBlockEvents(options, report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  for (const char* which : {"b16.none", "b16.often", "b16.every16", "b160.none", "b160.often"}) {
+    const std::string of = std::string(".") + which;
+    EXPECT_GE(MetricOf(report, "kernel_us_p90" + of), 0);
+    EXPECT_GT(MetricOf(report, "seen_us_p50" + of), 0);
+  }
+  // The begin, the end and the retirement.
+  EXPECT_EQ(MetricOf(report, "events_per_launch.b160.none"), 3);
+  EXPECT_GT(MetricOf(report, "events_per_launch.b160.often"), 4);
+  EXPECT_GT(MetricOf(report, "events_per_launch.b160.often"),
+            MetricOf(report, "events_per_launch.b160.none"));
+}
+
+TEST(BlockEvents, OfACpu) {
+  BlockEventsOptions options;
+  options.device.workers = 2;
+  options.rounds = 20;
+  options.windows = 2;
+  ExpectBlockEvents(options);
+}
+
+TEST(BlockEvents, OfAnEmulatedGpu) {
+  BlockEventsOptions options;
+  options.device = StartGpu();
+  options.rounds = 4;
+  options.windows = 2;
+  options.program = &Probe();
+  ExpectBlockEvents(options);
+  EXPECT_EQ(EmulatedDriver().fault(), "");
 }
 
 template <cuda::BodyId kId>

@@ -218,7 +218,7 @@ Result<Figure> ReefFigure21(const FigureOptions& options) {
                          {}};
   FigurePanel time{"ResNet-152 alone", preemption.x, "execution time, ms", {}};
   preemption.log_x = time.log_x = preemption.log_y = true;
-  std::map<std::uint32_t, double> us, ms;
+  std::map<std::uint32_t, double> us, ms, host_use;
   for (const std::uint32_t depth : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u}) {
     const PreemptionWay way{"reset, kills", "reset", depth, SimAbort::kKill};
     LAGOON_ASSIGN_OR_RETURN(const std::vector<double> starts, PreemptionUs(preempted, way));
@@ -227,6 +227,7 @@ Result<Figure> ReefFigure21(const FigureOptions& options) {
     LAGOON_ASSIGN_OR_RETURN(const RestoreCost cost, MeasureRestore(once, way));
     us[depth] = Mean(starts);
     ms[depth] = cost.alone_us / 1000;
+    host_use[depth] = cost.host_use;
     preemption.Add(way.label, depth, us[depth]);
     time.Add("reset", depth, ms[depth]);
   }
@@ -236,6 +237,8 @@ Result<Figure> ReefFigure21(const FigureOptions& options) {
   figure.Compare("preemption_us.depth_4", 30, us[4], "REEF 6.4 (about)");
   figure.Set("by the calibration on Figure 20");
   figure.Find("preemption_us.depth_32", us[32]);
+  figure.Compare("host_use.depth_256", 0.17, host_use[256], "REEF 6.4 (of a core)");
+  figure.Compare("host_use.depth_4", 0.31, host_use[4], "REEF 6.4 (of a core)");
   figure.panels = {std::move(preemption), std::move(time)};
   return figure;
 }

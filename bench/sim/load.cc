@@ -1,51 +1,6 @@
 #include "bench/sim/load.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
-#include <random>
-
 namespace lagoon::bench {
-namespace {
-
-using Seconds = std::chrono::duration<double>;
-
-// Uniform in (0, 1). Distributions of the standard libraries differ from each other.
-double Uniform(std::mt19937& random) { return (random() + 0.5) / 4294967296.0; }
-
-double Gap(const LoadShape& shape, std::mt19937& random) {
-  if (shape.sigma == 0) return -std::log(Uniform(random));
-  const double radius = std::sqrt(-2 * std::log(Uniform(random)));
-  return std::exp(shape.sigma * radius * std::cos(2 * std::numbers::pi * Uniform(random)));
-}
-
-// The arrival of a job of a model. The mean gap of all arrivals is 1.
-struct Arrival {
-  double at;
-  std::size_t model;
-};
-std::vector<Arrival> MakeArrivals(const LoadMix& mix, const LoadShape& shape) {
-  std::mt19937 random(shape.seed);
-  std::vector<Arrival> arrivals;
-  double at = 0;
-  for (int i = 0; i < shape.jobs; ++i) {
-    at += Gap(shape, random);
-    double dice = Uniform(random);
-    std::size_t model = 0;
-    while (model + 1 < mix.shares.size() && dice >= mix.shares[model]) dice -= mix.shares[model++];
-    arrivals.push_back({at, model});
-  }
-  for (Arrival& arrival : arrivals) arrival.at *= shape.jobs / at;
-  return arrivals;
-}
-
-double Interpolate(double x, double x0, double y0, double x1, double y1) {
-  if (x0 == x1 || y0 <= 0 || y1 <= 0 || x0 <= 0) return y1;
-  const double part = std::log(x / x0) / std::log(x1 / x0);
-  return y0 * std::pow(y1 / y0, part);
-}
-
-}  // namespace
 
 Result<LoadMix> LoadMix::Open(const std::string& gpu,
                               const std::vector<std::pair<std::string, double>>& models) {
@@ -62,52 +17,27 @@ Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double pe
                            Scheduler scheduler) {
   std::vector<SimStageQueue> queues;
   std::vector<DisbClient> clients;
-  DisbWindow window;
   for (const SimModel& model : mix.models) {
     const std::string name(model.statistics.model);
     queues.push_back({name, JobClass::kBestEffort, &model, mix.instances});
     clients.push_back({name, name, JobClass::kBestEffort, {}});
     clients.back().load.kind = DisbLoad::Kind::kTrace;
-    window.arrivals.emplace_back();
   }
-  for (const Arrival& arrival : MakeArrivals(mix, shape)) {
-    const Seconds at(arrival.at / per_second);
-    window.span = std::chrono::duration_cast<Nanoseconds>(at) + Nanoseconds(1);
-    window.arrivals[arrival.model].push_back(std::chrono::duration_cast<Nanoseconds>(at));
-  }
+  const DisbWindow window = MakeLoadWindow(mix.shares, shape, per_second);
   LAGOON_ASSIGN_OR_RETURN(SimStage stage,
                           SimStage::Open({.gpu = mix.gpu}, std::move(scheduler), queues));
   const TimePoint start = stage.device().Now();
   std::vector<VirtualRun> runs = stage.Run(clients, window, Nanoseconds(0));
   LoadResult result;
   result.offered = per_second;
-  result.per_second = shape.jobs / Seconds(stage.device().Now() - start).count();
+  result.per_second =
+      shape.jobs / std::chrono::duration<double>(stage.device().Now() - start).count();
   for (VirtualRun& run : runs) {
     result.latencies_ms.insert(result.latencies_ms.end(), run.latencies_ms.begin(),
                                run.latencies_ms.end());
     result.by_model.push_back(std::move(run.latencies_ms));
   }
   return result;
-}
-
-double LoadAt(const std::vector<LoadPoint>& points, double limit) {
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points[i].value <= limit) continue;
-    if (i == 0) return points[0].load;
-    const LoadPoint &below = points[i - 1], &above = points[i];
-    return Interpolate(limit, below.value, below.load, above.value, above.load);
-  }
-  return points.back().load;
-}
-
-double ValueAt(const std::vector<LoadPoint>& points, double load) {
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points[i].load < load) continue;
-    if (i == 0) return points[0].value;
-    const LoadPoint &below = points[i - 1], &above = points[i];
-    return Interpolate(load, below.load, below.value, above.load, above.value);
-  }
-  return points.back().value;
 }
 
 }  // namespace lagoon::bench

@@ -6,16 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/load_window.h"
 #include "bench/sim/sim_stage.h"
 
 namespace lagoon::bench {
-
-/// The gaps between jobs.
-struct LoadShape {
-  double sigma = 0;  // lognormal gaps with this sigma; 0: exponential gaps
-  int jobs = 0;
-  unsigned seed = 1;
-};
 
 /// A device and the models that run on it, each with its share of the jobs.
 struct LoadMix {
@@ -37,21 +31,8 @@ struct LoadResult {
   std::vector<std::vector<double>> by_model;
 };
 
-/// Runs all jobs of `shape`, which arrive at `per_second` in the mean. Equal shapes give the same
-/// gaps at every rate, only scaled so that their mean is exact.
+/// Runs all jobs of `shape`, which arrive at `per_second` in the mean.
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler);
-
-/// One point of a curve: a load and the value measured there. Curves are in order of growing load.
-struct LoadPoint {
-  double load = 0, value = 0;
-};
-/// The load at which the value first exceeds `limit`, interpolated between the points on a
-/// logarithmic scale. The last load if the value never exceeds `limit`, the first load if it does
-/// so from the start.
-double LoadAt(const std::vector<LoadPoint>& points, double limit);
-/// The value at `load`, interpolated in the same way. Outside of the points: the value of the
-/// nearest point.
-double ValueAt(const std::vector<LoadPoint>& points, double load);
 
 }  // namespace lagoon::bench

@@ -2,20 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 namespace lagoon::bench {
 namespace {
-
-TEST(Load, InterpolatesOnALogarithmicScale) {
-  const std::vector<LoadPoint> points{{1, 10}, {2, 20}, {4, 320}};
-  EXPECT_NEAR(LoadAt(points, 80), std::sqrt(8), 1e-9);
-  EXPECT_EQ(LoadAt(points, 5), 1);     // above the limit from the start
-  EXPECT_EQ(LoadAt(points, 1000), 4);  // never
-  EXPECT_NEAR(ValueAt(points, std::sqrt(8)), 80, 1e-9);
-  EXPECT_EQ(ValueAt(points, 0.5), 10);
-  EXPECT_EQ(ValueAt(points, 9), 320);
-}
 
 TEST(Load, EveryJobRunsAndAnIdleDeviceTakesTheModelsTime) {
   const LoadMix mix = *LoadMix::Open("t4", {{"resnet18", 0.75}, {"inceptionv3", 0.25}});

@@ -95,6 +95,7 @@ Result<RestoreCost> MeasureRestore(const PreemptionCase& preempted, const Preemp
   while (!alone.done) device.Wait(kNoDeadline);
   RestoreCost cost;
   cost.alone_us = ToMicroseconds(alone.took());
+  cost.host_use = ToMicroseconds(device.host_time()) / cost.alone_us;
   std::mt19937 random(preempted.seed);
   for (int i = 0; i < preempted.requests; ++i) {
     Probe best_effort, real_time;

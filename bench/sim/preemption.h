@@ -44,6 +44,7 @@ Result<std::vector<double>> PreemptionUs(const PreemptionCase& preempted, const 
 struct RestoreCost {
   std::vector<double> us;  // by preemption
   double alone_us = 0;     // time of the best-effort request without preemption
+  double host_use = 0;     // part of that time for which the host works
 };
 Result<RestoreCost> MeasureRestore(const PreemptionCase& preempted, const PreemptionWay& way);
 

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
-#include <thread>
 
-#include "base/mutex.h"
+#include "bench/measure/for_each.h"
 #include "bench/split/parts_of_list.h"
 #include "bench/split/preemption_decision.h"
 #include "bench/split/results.h"
@@ -35,28 +32,6 @@ struct SimSystem {
   SplitRun run;
   const std::vector<SimModel>* lists = nullptr;
 };
-
-// Calls `task(i)` for each i below `count`, in some threads. The first error ends all.
-Status ForEach(std::size_t count, int threads, const std::function<Status(std::size_t)>& task) {
-  std::atomic<std::size_t> next{0};
-  Mutex mutex;
-  Status first;
-  const auto work = [&] {
-    for (std::size_t i; (i = next.fetch_add(1)) < count;) {
-      const Status status = task(i);
-      if (status) continue;
-      next.store(count);
-      const MutexLock lock(mutex);
-      if (first) first = status;
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
-  return first;
-}
 
 class SplitSimulation {
  public:

@@ -39,7 +39,7 @@ SimEngine::SimEngine(const Options& options, const GuardWords& guards, const Sha
   active_.reserve(options.launches);
   copies_.reserve(options.launches);
   ready_.reserve(options.launches);
-  candidates_.reserve(units_.size());
+  candidates_.reserve(std::max<std::size_t>(units_.size(), given_.size()));
 }
 
 void SimEngine::RunUntil(TimePoint until) {

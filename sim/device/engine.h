@@ -124,6 +124,7 @@ class SimEngine {
   void PlaceAll();
   // Starts blocks of the launch on free units. Returns true if no tile is left.
   bool Place(const Active& active);
+  void FindCandidates(const SimLaunch& launch);
   bool PlaceBeyondShare(const Active& active);
   bool PlaceOnCandidates(const Active& active);
   bool PlaceOn(std::uint32_t unit, const Active& active);  // false: no tile is left
@@ -134,7 +135,7 @@ class SimEngine {
   BlockGroup& GroupFor(const Active& active, std::int64_t work);
   void CloseGroup();
   void RepriceAll();
-  void Reprice(Resident resident);
+  void Reprice(std::uint32_t unit, std::uint32_t seat);
   void MoveBlock(Resident from, std::uint32_t to);
   void EndGroup(std::uint32_t index);
   bool CommitGroup(const BlockGroup& group);
@@ -187,9 +188,12 @@ class SimEngine {
   TimePoint last_dispatch_;
   TimePoint evicted_at_;  // when the queues are past the revoked launches
 
-  std::uint64_t gives_ = 0;  // number of times that units were given back, or that a share moved
-  bool by_host_ = false;     // the current change comes from a call of the host
-  bool changed_ = false;     // something may be startable or placeable
+  // Number of blocks that gave their unit back, and of moves of shares; the units of the last ones.
+  std::uint64_t gives_ = 0;
+  std::array<std::uint16_t, 64> given_{};
+  std::uint64_t share_moved_ = 0;  // gives_ after the last move
+  bool by_host_ = false;           // the current change comes from a call of the host
+  bool changed_ = false;           // something may be startable or placeable
   Nanoseconds busy_{0};
   std::uint64_t blocks_ended_ = 0;
 };

@@ -28,7 +28,7 @@ std::vector<SimEngine::Active>& SimEngine::ListOf(const SimLaunch& launch) {
 void SimEngine::Activate(std::uint32_t index) {
   SimLaunch& launch = launches_[index];
   launch.active = true;
-  launch.no_room_since = ~std::uint64_t{0};
+  launch.no_room_since = kNeverTried;
   std::vector<Active>& list = ListOf(launch);
   const Active active{launch.rank, launch.turn, index};
   list.insert(std::upper_bound(list.begin(), list.end(), active), active);
@@ -72,7 +72,7 @@ void SimEngine::PlaceAll() {
 }
 
 void SimEngine::OnShareMoved() {
-  ++gives_;
+  share_moved_ = ++gives_;
   changed_ = true;
   Settle();
 }
@@ -80,13 +80,33 @@ void SimEngine::OnShareMoved() {
 bool SimEngine::Place(const Active& active) {
   SimLaunch& launch = launches_[active.launch];
   if (launch.no_room_since == gives_) return false;
+  if (RoomOf(launch) == 0) return !launch.progress->HasUnclaimed();
+  FindCandidates(launch);
+  if (PlaceOnCandidates(active)) return true;
+  // Where only the number of its blocks kept the launch from starting more, units had room.
+  launch.no_room_since = candidates_.empty() ? gives_ : kNeverTried;
+  return false;
+}
+
+// The units with room for a block of the launch, in ascending order. A launch that found none looks
+// only at the units that were given back since: the room of the others has not grown.
+void SimEngine::FindCandidates(const SimLaunch& launch) {
   candidates_.clear();
   const UnitRange share = shares_.units(launch.share);
   const std::uint32_t end = std::min(share.end(), units_.size());
-  for (std::uint32_t unit = share.first; unit < end; ++unit) AddCandidate(unit, launch);
-  if (PlaceOnCandidates(active)) return true;
-  launch.no_room_since = gives_;
-  return false;
+  const std::uint64_t since = launch.no_room_since;
+  if (since == kNeverTried || since < share_moved_ || gives_ - since > given_.size()) {
+    for (std::uint32_t unit = share.first; unit < end; ++unit) AddCandidate(unit, launch);
+    return;
+  }
+  for (std::uint64_t give = since; give < gives_; ++give) {
+    const std::uint32_t unit = given_[give % given_.size()];
+    if (unit >= share.first && unit < end) AddCandidate(unit, launch);
+  }
+  if (candidates_.size() < 2) return;
+  std::ranges::sort(candidates_, {}, &Candidate::unit);
+  const auto same = [](const Candidate& a, const Candidate& b) { return a.unit == b.unit; };
+  candidates_.erase(std::unique(candidates_.begin(), candidates_.end(), same), candidates_.end());
 }
 
 // The units for which a launch of one of their shares has a block to start, but no room.
@@ -195,8 +215,8 @@ void SimEngine::EndGroup(std::uint32_t index) {
     const std::uint32_t seat = group.seats[i];
     const std::optional<Resident> moved = units_.Give(group.units[i], *launch.kernel, seat);
     if (moved) groups_[moved->group].seats[moved->slot] = static_cast<std::uint8_t>(seat);
+    given_[gives_++ % given_.size()] = group.units[i];
   }
-  ++gives_;
   changed_ = true;
   blocks_ended_ += group.count;
   units_.Ask(*launch.kernel, launch.running, launch.running - group.count);
@@ -225,16 +245,17 @@ void SimEngine::EndGroup(std::uint32_t index) {
 void SimEngine::RepriceAll() {
   ++pass_;
   while (const std::optional<std::uint32_t> unit = units_.TakeDirty()) {
-    for (std::uint32_t seat = 0; seat < units_.residents(*unit).size(); ++seat) {
-      Reprice(units_.residents(*unit)[seat]);
-    }
+    const std::size_t residents = units_.residents(*unit).size();
+    for (std::uint32_t seat = 0; seat < residents; ++seat) Reprice(*unit, seat);
   }
 }
 
-void SimEngine::Reprice(Resident resident) {
+void SimEngine::Reprice(std::uint32_t unit, std::uint32_t seat) {
+  const Resident resident = units_.residents(unit)[seat];
   BlockGroup& group = groups_[resident.group];
-  SimLaunch& launch = launches_[group.launch];
-  const std::int64_t speed = units_.Speed(group.units[resident.slot], *launch.kernel);
+  const std::int64_t speed = units_.enough_bandwidth()
+                                 ? units_.SpeedOfAll(unit)
+                                 : units_.Speed(unit, *launches_[group.launch].kernel);
   if (group.killed || group.speed == speed) return;
   const bool joins =
       group.split_pass == pass_ && group.split != kNoIndex && groups_[group.split].speed == speed;
@@ -243,6 +264,7 @@ void SimEngine::Reprice(Resident resident) {
     timers_.Set(resident.group, group.end());
     return;
   }
+  SimLaunch& launch = launches_[group.launch];
   if (!joins) {
     group.split = groups_.Split(launch, resident.group);
     group.split_pass = pass_;

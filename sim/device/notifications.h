@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -60,15 +61,17 @@ class Notifications {
 
  private:
   struct Ring {
-    explicit Ring(std::size_t capacity) : events(capacity) {}
+    explicit Ring(std::size_t capacity)
+        : events(std::bit_ceil(capacity)), mask(events.size() - 1) {}
     bool empty() const { return begin == end; }
-    const DeviceEvent& At(std::uint64_t i) const { return events[i % events.size()]; }
+    const DeviceEvent& At(std::uint64_t i) const { return events[i & mask]; }
     void Push(const DeviceEvent& event) {
       LAGOON_CHECK(end - begin < events.size());
-      events[end++ % events.size()] = event;
+      events[end++ & mask] = event;
     }
-    DeviceEvent Pop() { return events[begin++ % events.size()]; }
+    DeviceEvent Pop() { return events[begin++ & mask]; }
     std::vector<DeviceEvent> events;
+    const std::size_t mask;
     std::uint64_t begin = 0, end = 0;  // count all events ever pushed
   };
 

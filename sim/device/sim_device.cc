@@ -84,6 +84,11 @@ std::uint64_t SimDevice::blocks_ended() const {
   return engine_.blocks_ended();
 }
 
+Nanoseconds SimDevice::host_time() const {
+  const MutexLock lock(mutex_);
+  return host_time_;
+}
+
 Result<Buffer> SimDevice::Allocate(std::size_t bytes, MemoryKind) {
   return memory_->Allocate(bytes);
 }
@@ -214,6 +219,7 @@ void SimDevice::RunUntil(TimePoint until) {
 
 // The host spends this time while the device goes on.
 void SimDevice::Spend(std::int64_t host_ns) {
+  host_time_ += Nanoseconds(host_ns);
   const TimePoint until = now_ + Nanoseconds(host_ns);
   RunUntil(until);
   now_ = until;

@@ -47,6 +47,8 @@ class SimDevice final : public Device {
   const GpuModel& gpu() const { return gpu_; }
   /// Blocks and copy chunks that ended since the start, committed or not.
   std::uint64_t blocks_ended() const;
+  /// Time that the host spent on submissions, revocations, moves and events since the start.
+  Nanoseconds host_time() const;
 
   // DeviceControl
   const DeviceInfo& info() const override { return info_; }
@@ -104,6 +106,7 @@ class SimDevice final : public Device {
   ListenerSlot listener_;
   bool held_ GUARDED_BY(mutex_) = false;
   Nanoseconds idle_while_held_ GUARDED_BY(mutex_){0};
+  Nanoseconds host_time_ GUARDED_BY(mutex_){0};
   bool woken_ GUARDED_BY(mutex_) = false;
   CondVar wake_;
 };

@@ -63,6 +63,30 @@ class Bench {
   std::vector<std::unique_ptr<Dep>> deps;
 };
 
+TEST(SimDevice, AWaitingKernelTakesAllUnitsThatBecomeFreeAtOnce) {
+  for (const std::uint32_t units : {3u, 100u}) {
+    Bench bench(Ideal(units));
+    const KernelHandle kernel = bench.Load({.time = microseconds(10)});
+    bench.session->Submit(bench.Of(kernel, units));
+    EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(kernel, units))), 20) << units;
+  }
+}
+
+TEST(SimDevice, AWaitingKernelTakesTheUnitsToWhichItsShareMoves) {
+  Bench bench(Ideal(3));
+  const ShareId share = *bench.device->CreateShare("mine", {0, 1});
+  const KernelHandle kernel = bench.Load({.time = microseconds(100)});
+  for (const int end : {100, 110}) {
+    Launch launch = bench.Of(kernel, 1);
+    launch.share = share;
+    const LaunchId id = bench.session->Submit(launch);
+    if (end == 100) continue;
+    bench.session->Pass(microseconds(10));
+    ASSERT_TRUE(bench.device->MoveShare(share, {2, 1}));
+    EXPECT_EQ(bench.CompleteAt(id), end);
+  }
+}
+
 // Paella, Table 1: each limit alone decides how many blocks a unit holds.
 TEST(SimDevice, AUnitHoldsWhatItsScarcestResourceAllows) {
   struct Case {

@@ -7,6 +7,8 @@
 
 namespace lagoon {
 
+inline constexpr std::uint64_t kNeverTried = ~std::uint64_t{0};
+
 /// A launch or copy in flight on a simulated GPU (SimEngine), or a free slot for one.
 struct SimLaunch : InFlight {
   /// In this order; from each of them a launch can retire.
@@ -28,7 +30,7 @@ struct SimLaunch : InFlight {
   std::uint32_t running = 0;           // number of blocks
   std::uint32_t placed = 0, done = 0;  // blocks, where it tells of them (InFlight::step)
   std::uint32_t groups = kNoIndex;     // list of its running blocks (BlockGroups)
-  std::uint64_t no_room_since = ~std::uint64_t{0};  // number of gives when no block fitted
+  std::uint64_t no_room_since = kNeverTried;  // number of gives when no block fitted
 
   // HardwareQueues:
   std::uint32_t lane = 0;    // its queue; kNoIndex: padding, which starts without one

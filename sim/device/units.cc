@@ -48,7 +48,7 @@ std::uint32_t Units::Take(std::uint32_t unit, const SimKernel& kernel, Resident 
   u.threads += kernel.threads;
   u.registers += kernel.registers;
   u.shared_bytes += kernel.shared_bytes;
-  u.demand += kernel.use;
+  SetDemand(u, u.demand + kernel.use);
   Move(unit, seat, resident);
   if (Speed(unit, kernel) != kFullSpeed) MarkDirty(unit);
   return seat;
@@ -57,11 +57,11 @@ std::uint32_t Units::Take(std::uint32_t unit, const SimKernel& kernel, Resident 
 std::optional<Resident> Units::Give(std::uint32_t unit, const SimKernel& kernel,
                                     std::uint32_t seat) {
   Unit& u = units_[unit];
-  if (SpeedOf(u) != kFullSpeed) MarkDirty(unit);
+  if (u.speed != kFullSpeed) MarkDirty(unit);
   u.threads -= kernel.threads;
   u.registers -= kernel.registers;
   u.shared_bytes -= kernel.shared_bytes;
-  u.demand -= kernel.use;
+  SetDemand(u, u.demand - kernel.use);
   const std::uint32_t last = --u.blocks;
   if (last == 0) --busy_;
   if (seat == last) return std::nullopt;
@@ -83,11 +83,9 @@ void Units::Ask(const SimKernel& kernel, std::uint32_t before, std::uint32_t aft
   }
 }
 
-std::int64_t Units::Speed(std::uint32_t unit, const SimKernel& kernel) const {
-  const std::int64_t of_unit = SpeedOf(units_[unit]);
-  if (step_ == kSteps || kernel.traffic == 0) return of_unit;
+std::int64_t Units::SpeedBound(std::uint32_t unit, const SimKernel& kernel) const {
   const std::int64_t slower = kFullSpeed * (kSteps - step_) / step_ * kernel.bound_permille / 1000;
-  return std::min(of_unit, kFullSpeed * kFullSpeed / (kFullSpeed + slower));
+  return std::min(units_[unit].speed, kFullSpeed * kFullSpeed / (kFullSpeed + slower));
 }
 
 void Units::MarkDirty(std::uint32_t unit) {

@@ -84,7 +84,12 @@ class Units {
 
   /// The speed of a block of the kernel on the unit, of kFullSpeed: the least of what its company
   /// on the unit and what the device's bandwidth leave.
-  std::int64_t Speed(std::uint32_t unit, const SimKernel& kernel) const;
+  std::int64_t Speed(std::uint32_t unit, const SimKernel& kernel) const {
+    return step_ == kSteps || kernel.traffic == 0 ? units_[unit].speed : SpeedBound(unit, kernel);
+  }
+  /// The bandwidth covers what all launches ask for: Speed() is SpeedOfAll() for every kernel.
+  bool enough_bandwidth() const { return step_ == kSteps; }
+  std::int64_t SpeedOfAll(std::uint32_t unit) const { return units_[unit].speed; }
 
   /// A unit whose blocks may have another speed since the last call for it, in order of change;
   /// nullopt: none.
@@ -95,13 +100,16 @@ class Units {
 
   struct Unit {
     std::uint32_t blocks = 0, threads = 0, registers = 0, shared_bytes = 0;
-    std::int64_t demand = 0;  // of all blocks
+    std::int64_t demand = 0;          // of all blocks
+    std::int64_t speed = kFullSpeed;  // that the demand leaves each of them
     bool dirty = false;
   };
 
-  static std::int64_t SpeedOf(const Unit& unit) {
-    return unit.demand <= kFullSpeed ? kFullSpeed : kFullSpeed * kFullSpeed / unit.demand;
+  static void SetDemand(Unit& unit, std::int64_t demand) {
+    unit.demand = demand;
+    unit.speed = demand <= kFullSpeed ? kFullSpeed : kFullSpeed * kFullSpeed / demand;
   }
+  std::int64_t SpeedBound(std::uint32_t unit, const SimKernel& kernel) const;
   void MarkDirty(std::uint32_t unit);
 
   const std::uint32_t blocks_limit_;

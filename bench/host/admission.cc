@@ -1,4 +1,4 @@
-#include "bench/sim/admission.h"
+#include "bench/host/admission.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "bench/host/spin_chain.h"
 #include "bench/measure/statistics.h"
 #include "device/cpu/cpu_device.h"
 #include "policies/registry.h"
@@ -20,45 +21,6 @@ namespace {
 constexpr std::uint32_t kRealTimeKernels = 2;
 // Long jobs: most of the dispatcher's work is then inside a job, not at its beginning or end.
 constexpr std::uint32_t kBestEffortKernels = 200;
-constexpr std::uint32_t kTensorBytes = 16;
-
-struct SpinArgs {
-  std::int64_t nanoseconds = 0;
-};
-
-bool SpinBody(const void* args, std::uint32_t /*block*/, BlockContext& context) {
-  if (context.ShouldLeave()) return false;
-  const TimePoint end = Now() + Nanoseconds(static_cast<const SpinArgs*>(args)->nanoseconds);
-  while (Now() < end) {
-  }
-  return true;
-}
-
-// A chain of kernels of one block, with a small input and output.
-std::shared_ptr<const LoadedPlan> Chain(KernelHandle kernel, std::uint32_t kernels,
-                                        double kernel_us) {
-  const auto time = Nanoseconds(static_cast<std::int64_t>(kernel_us * 1e3));
-  const SpinArgs args{time.count()};
-  const auto* image = reinterpret_cast<const std::byte*>(&args);
-  auto loaded = std::make_shared<LoadedPlan>();
-  Plan& plan = loaded->plan;
-  plan.model = "chain";
-  for (std::uint32_t i = 0; i < kernels; ++i) {
-    PlanOp& op = plan.ops.emplace_back();
-    op.name = fmt::format("spin{}", i);
-    op.kernel_name = "spin";
-    op.kernel = kernel;
-    op.blocks = 1;
-    op.args.assign(image, image + sizeof(args));
-    op.cost = {time, time};
-    if (i > 0) op.deps = {i - 1};
-  }
-  plan.arena_bytes = 128;
-  plan.inputs.push_back({{"x", DataType::kFloat32, {4}}, {Region::kArena, 0, kTensorBytes}, {0}});
-  plan.outputs.push_back(
-      {{"y", DataType::kFloat32, {4}}, {Region::kArena, 64, kTensorBytes}, {kernels - 1}});
-  return loaded;
-}
 
 struct Samples {
   std::vector<double> admit_us, answer_us, output_us, best_effort_answer_us;
@@ -125,7 +87,7 @@ class Client final : public JobClient {
   const QueueId queue_;
   std::atomic<bool> again_;
   std::atomic<bool> finished_{true};
-  std::byte x_[kTensorBytes] = {}, y_[kTensorBytes] = {};
+  std::byte x_[kSpinTensorBytes] = {}, y_[kSpinTensorBytes] = {};
 };
 
 // One round of one case, on a device of its own.
@@ -135,14 +97,14 @@ class Round {
                                              int requests, Samples& samples) {
     std::unique_ptr<Round> round(new Round(samples, requests));
     LAGOON_ASSIGN_OR_RETURN(round->device_, CreateCpuDevice({.workers = options.workers}));
-    LAGOON_ASSIGN_OR_RETURN(const KernelHandle kernel,
-                            round->device_->Load({"spin", SpinBody}, {}));
+    LAGOON_ASSIGN_OR_RETURN(const KernelHandle kernel, LoadSpin(*round->device_));
     LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(options.scheduler));
     round->dispatcher_ = std::make_unique<Dispatcher>(*round->device_, scheduler.config,
                                                       std::move(scheduler.policy), &round->watch_);
-    const auto real_time = Chain(kernel, kRealTimeKernels, options.kernel_us);
+    const auto time = Nanoseconds(static_cast<std::int64_t>(options.kernel_us * 1e3));
+    const auto real_time = SpinChain(kernel, kRealTimeKernels, time);
     LAGOON_RETURN_IF_ERROR(round->Add(JobClass::kRealTime, real_time));
-    const auto best_effort = Chain(kernel, kBestEffortKernels, options.kernel_us);
+    const auto best_effort = SpinChain(kernel, kBestEffortKernels, time);
     for (int i = 0; i < clients; ++i) {
       LAGOON_RETURN_IF_ERROR(round->Add(JobClass::kBestEffort, best_effort));
     }

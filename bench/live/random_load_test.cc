@@ -1,0 +1,45 @@
+#include "bench/live/random_load.h"
+
+#include <gtest/gtest.h>
+
+#include "base/testing/paths.h"
+
+namespace lagoon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(RandomLoad, AShareIsEqualOrInInverseProportionToTheTime) {
+  const std::vector<Nanoseconds> alone{milliseconds(1), milliseconds(3)};
+  EXPECT_EQ(SharesOf(alone, false), (std::vector<double>{0.5, 0.5}));
+  const std::vector<double> by_size = SharesOf(alone, true);
+  EXPECT_NEAR(by_size[0], 0.75, 1e-12);
+  EXPECT_NEAR(by_size[1], 0.25, 1e-12);
+}
+
+// 400 times what the device does cannot end in time, a twentieth of it can.
+TEST(RandomLoad, ASaturatedSystemGetsNoLargerLoad) {
+  RandomLoadOptions options;
+  options.zoo = SourceFolder() + "/models/repository";
+  options.models = {"digits"};
+  options.schedulers = {"fifo"};
+  options.device.workers = 1;
+  options.loads = {0.05, 400, 500};
+  options.sigmas = {0};
+  options.jobs = 1000;
+  options.windows = 1;
+  options.against_onnxruntime = false;
+  Report report("load", {}, "test");
+  const Status status = RunRandomLoad(options, report);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  const nlohmann::json& metrics = report.json()["metrics"];
+  EXPECT_GT(metrics.value("latency_ms_p99.fifo.sigma0.load400", 0.0),
+            metrics.value("latency_ms_p99.fifo.sigma0.load0.05", 0.0));
+  EXPECT_FALSE(metrics.contains("latency_ms_p99.fifo.sigma0.load500"));
+  EXPECT_EQ(report.json()["saturated"]["fifo"]["sigma0"], 400);
+  EXPECT_TRUE(metrics.contains("latency_ms_p99.fifo.sigma0.load0.05.digits"));
+  EXPECT_GT(metrics.value("jobs_per_second_at_load_1", 0.0), 0);
+}
+
+}  // namespace
+}  // namespace lagoon::bench
