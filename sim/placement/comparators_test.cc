@@ -141,15 +141,18 @@ TEST(PeriodicPlacer, AsksEveryTenDecisionsOrIfTheFleetChanges) {
   fleet.Add(1, 10, 50);
   int calls = 0;
   PeriodicPlacer placer(std::make_unique<Counting>(calls));
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 30; ++i) {
+    // What is measured changes no fleet.
     fleet.view.models[0].rate = i;
-    // The controller corrects SLOs by what it measures: that changes no fleet.
-    fleet.view.models[0].slo = std::chrono::milliseconds(50 + i);
+    fleet.view.models[0].slowdown = 1 + 0.01 * i;
+    fleet.view.models[0].measured_ms = i;
     placer.Place(fleet.view);
   }
-  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(calls, 3);
+  fleet.view.models[0].slo *= 2;
   placer.Place(fleet.view);
-  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(calls, 4) << "the SLO itself has changed";
+  calls = 2;
   fleet.Add(1, 10, 50);
   EXPECT_EQ(placer.Place(fleet.view).refused.size(), 2u);
   EXPECT_EQ(calls, 3);
