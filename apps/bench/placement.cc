@@ -157,15 +157,20 @@ void AddPlacementBenchmark(CLI::App& bench) {
       });
       return;
     }
-    const nlohmann::json configuration = {
-        {"placers", options->placers}, {"gpus", options->gpus},
-        {"loads", options->loads},     {"seeds", options->seeds},
-        {"seconds", options->seconds}, {"interference", options->interference},
-        {"online", options->online},   {"rates", options->rates},
-        {"margin", options->margin},   {"busy", options->busy},
-        {"paper_baselines", options->paper_too},
-        {"exact", options->exact},     {"fill", options->fill},
-        {"seed", options->seed}};
+    const nlohmann::json configuration = {{"placers", options->placers},
+                                          {"gpus", options->gpus},
+                                          {"loads", options->loads},
+                                          {"seeds", options->seeds},
+                                          {"seconds", options->seconds},
+                                          {"interference", options->interference},
+                                          {"online", options->online},
+                                          {"rates", options->rates},
+                                          {"margin", options->margin},
+                                          {"busy", options->busy},
+                                          {"paper_baselines", options->paper_too},
+                                          {"exact", options->exact},
+                                          {"fill", options->fill},
+                                          {"seed", options->seed}};
     Measure("placement", configuration, *common,
             [&](bench::Report& report) { return RunPlacement(*options, report); });
   });

@@ -176,14 +176,15 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
       throughput.Add(placer, load, run.goodput);
       violations.Add(placer, load, 100 * run.violations);
     }
-    for (const std::string placer : {"inss", "lagoon", "gslice", "gpulet", "inss-net", "inss-guess"}) {
+    for (const std::string placer :
+         {"inss", "lagoon", "gslice", "gpulet", "inss-net", "inss-guess"}) {
       figure.Find(fmt::format("violations of {} at load {}, %", placer, load),
                   100 * runs.at(placer).violations);
     }
     if (load != kLoad) continue;
-    LAGOON_ASSIGN_OR_RETURN(const Runs paper,
+    LAGOON_ASSIGN_OR_RETURN(const Runs as_published,
                             RunAll(ClusterOf(options, 4, load), {.paper = true}));
-    AddMargins(runs, paper, figure);
+    AddMargins(runs, as_published, figure);
     figure.CompareRange("violations of inss, %", {0, 0.7}, 100 * runs.at("inss").violations,
                         "InSS 6.3, Fig. 12");
     for (const auto& [placer, paper] :

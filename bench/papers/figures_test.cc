@@ -208,9 +208,9 @@ TEST(Figures, InputsAreThoseOfThePapers) {
   EXPECT_EQ(inputs("gslice-7").at("units_of_alexnet"), 24);
   EXPECT_EQ(inputs("gslice-2").at("units"), 80);
   const std::map<std::string, double> cluster = inputs("inss-10");
-  EXPECT_EQ(cluster.at("gpus"), 4);              // InSS 6.1
-  EXPECT_EQ(inputs("inss-16").at("gpus"), 64);   // 6.3
-  EXPECT_EQ(inputs("inss-1").at("rows"), 8);     // Fig. 1
+  EXPECT_EQ(cluster.at("gpus"), 4);                                    // InSS 6.1
+  EXPECT_EQ(inputs("inss-16").at("gpus"), 64);                         // 6.3
+  EXPECT_EQ(inputs("inss-1").at("rows"), 8);                           // Fig. 1
   EXPECT_EQ(inputs("inss-table-3").at("measured_of_each_model"), 19);  // 4.1
   for (const char* name : {"inss-10", "inss-11", "inss-13", "inss-16"}) {
     const std::map<std::string, double> run = inputs(name);

@@ -185,8 +185,8 @@ class Writer {
           {capacity, &PlacementRun::capacity}}) {
       PutRatio(prefix + over, Sums(best, field), Sums(other, field), true);
       for (std::size_t load = 0; load < best.loads.size(); ++load) {
-        PutRatio(prefix + over + LoadOf(best, load), At(best, load, field),
-                 At(other, load, field), false);
+        PutRatio(prefix + over + LoadOf(best, load), At(best, load, field), At(other, load, field),
+                 false);
       }
     }
     PutRatio(fmt::format("goodput_at_99_ratio.{}.{}", best.block, over),

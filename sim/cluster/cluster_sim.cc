@@ -338,8 +338,7 @@ double ClusterSim::CapacityOf(const Device& device) const {
     const std::int64_t rows = replica.Limit(), most = model.batching.rows;
     Full& full = replicas.emplace_back();
     full = {&model, static_cast<double>(rows), AloneNs(model, rows, ShareOf(replica))};
-    const double part =
-        full.rows / full.ns / (static_cast<double>(most) / AloneNs(model, most, 1));
+    const double part = full.rows / full.ns / (static_cast<double>(most) / AloneNs(model, most, 1));
     full.cache = model.cache * part;
     full.dram = model.dram * part;
     cache += full.cache;
@@ -347,9 +346,8 @@ double ClusterSim::CapacityOf(const Device& device) const {
   }
   double capacity = 0;
   for (const Full& full : replicas) {
-    const double ns =
-        full.ns * Slowdown(spec_.truth, std::max(0.0, cache - full.cache),
-                           std::max(0.0, dram - full.dram));
+    const double ns = full.ns * Slowdown(spec_.truth, std::max(0.0, cache - full.cache),
+                                         std::max(0.0, dram - full.dram));
     if (ns <= static_cast<double>(full.model->slo.count())) capacity += full.rows / ns * 1e9;
   }
   return capacity;

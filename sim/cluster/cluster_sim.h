@@ -173,8 +173,7 @@ class ClusterSim {
   bool ApplyResize(std::size_t gpu);
   void UpdateTargets(std::size_t model);
   void HandOver(SimReplica& from);
-  Status CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after,
-                   bool loading) const;
+  Status CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after, bool loading) const;
   Status CheckMemory(std::size_t gpu, const ModelSpec& model) const;
   std::size_t AddReplica(const ReplicaSpec& spec);
 

@@ -181,16 +181,15 @@ bool PlacementController::Load(ClusterSim& sim) {
   const Assignment current = Current(sim);
   for (const PlacedReplica& wanted : target_.replicas) {
     if (Find(current, wanted.model, wanted.gpu) != nullptr) continue;
-    const auto old = std::ranges::find_if(leaving, [&](std::size_t index) {
-      return sim.replica(index).spec.model == wanted.model;
-    });
-    Result<std::size_t> added =
-        old != leaving.end() ? sim.Relocate(*old, wanted.gpu, wanted.granules)
-                             : sim.Add({.model = wanted.model,
-                                        .gpu = wanted.gpu,
-                                        .granules = wanted.granules,
-                                        .fraction = wanted.fraction,
-                                        .rows = wanted.rows});
+    const auto old = std::ranges::find_if(
+        leaving, [&](std::size_t index) { return sim.replica(index).spec.model == wanted.model; });
+    Result<std::size_t> added = old != leaving.end()
+                                    ? sim.Relocate(*old, wanted.gpu, wanted.granules)
+                                    : sim.Add({.model = wanted.model,
+                                               .gpu = wanted.gpu,
+                                               .granules = wanted.granules,
+                                               .fraction = wanted.fraction,
+                                               .rows = wanted.rows});
     if (!added) {
       all = false;
     } else if (old != leaving.end()) {

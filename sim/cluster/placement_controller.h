@@ -89,7 +89,7 @@ class PlacementController final : public SimController {
   std::vector<Ewma> batch_ms_;                 // by model, as measured
   Nanoseconds last_{0};
   Assignment target_;
-  bool done_ = true;  // `target_` is carried out
+  bool done_ = true;                // `target_` is carried out
   std::set<std::size_t> replaced_;  // replicas with a successor that loads or has been loaded
   int stuck_ = 0;  // decisions in a row in which the memory for a replica was missing
   std::uint64_t refused_assignments_ = 0, decisions_ = 0, busy_decisions_ = 0, given_up_ = 0;

@@ -40,7 +40,8 @@ std::vector<double> ToParts(std::vector<double> shares) {
   std::vector<std::size_t> parts;
   double sum = 0;
   for (const double share : shares) {
-    const auto part = std::ranges::find_if(kPaperParts, [&](double one) { return one >= share - 1e-9; });
+    const auto part =
+        std::ranges::find_if(kPaperParts, [&](double one) { return one >= share - 1e-9; });
     parts.push_back(static_cast<std::size_t>(part - kPaperParts.begin()));
     sum += kPaperParts[parts.back()];
   }

@@ -70,7 +70,8 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
       }
       const double part = Cut(gpus[gpu], free, ideal);
       if (part < ideal || free >= best) continue;
-      if (!RowsThatMeet(seen, table, GranulesOfPart(part, view.gpus[gpu].granules), busy_)) continue;
+      if (!RowsThatMeet(seen, table, GranulesOfPart(part, view.gpus[gpu].granules), busy_))
+        continue;
       best = free;
       place = gpu;
     }

@@ -45,12 +45,13 @@ void GslicePlacer::PlaceNew(const PlacementView& view, Assignment& assignment) {
       const auto count = std::ranges::count(assignment.replicas, gpu, &PlacedReplica::gpu);
       const bool holds =
           memory[gpu] + MemoryOf(seen, seen.most_rows) <= view.gpus[gpu].memory_bytes &&
-          count < static_cast<std::ptrdiff_t>(options_.paper ? kMostParts : view.gpus[gpu].granules);
+          count <
+              static_cast<std::ptrdiff_t>(options_.paper ? kMostParts : view.gpus[gpu].granules);
       if (!holds) continue;
       if (best == view.gpus.size() || demand[gpu] < demand[best]) best = gpu;
     }
     if (best == view.gpus.size()) {
-      Refuse(view, model, "no GPU has the memory", assignment);
+      Refuse(view, model, "no GPU has the memory or a part left", assignment);
     } else {
       put(model, best, 0);  // a share follows
     }
@@ -66,13 +67,12 @@ double GslicePlacer::DemandOf(const ModelView& model, const PlacedReplica& repli
   const std::int64_t rows = MostRows(table, replica.granules, budget_ms);
   const double ms = model.latency->AloneMs(rows, share);
   const bool measured = options_.paper && model.measured_ms > 0;
-  const auto tuned =
-      TuneShare({.share = share,
-                 .latency_ms = measured ? model.measured_ms : ms,
-                 .slo_ms = measured ? ToMilliseconds(model.slo) / 2 : budget_ms,
-                 .rows_per_s = static_cast<double>(rows) / ms * 1e3,
-                 .arrivals_per_s = model.rate / options_.busy},
-                1.0 / granules);
+  const auto tuned = TuneShare({.share = share,
+                                .latency_ms = measured ? model.measured_ms : ms,
+                                .slo_ms = measured ? ToMilliseconds(model.slo) / 2 : budget_ms,
+                                .rows_per_s = static_cast<double>(rows) / ms * 1e3,
+                                .arrivals_per_s = model.rate / options_.busy},
+                               1.0 / granules);
   LAGOON_CHECK(tuned.has_value());
   return *tuned;
 }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <vector>
-#include <vector>
 
 #include "cluster/placement/latency_table.h"
 #include "cluster/placement/placer.h"

@@ -33,7 +33,8 @@ std::vector<std::size_t> LeastCosts(const Costs& costs) {
       std::int64_t step = kFar;
       for (std::size_t to = 0; to < size; ++to) {
         if (seen[to]) continue;
-        const std::int64_t cost = costs[row_of[column]][to] - of_row[row_of[column]] - of_column[to];
+        const std::int64_t cost =
+            costs[row_of[column]][to] - of_row[row_of[column]] - of_column[to];
         if (cost < least[to]) {
           least[to] = cost;
           from[to] = column;

@@ -40,10 +40,13 @@ TestFleet Fleet(std::size_t models, std::size_t gpus) {
 
 TEST(Relabel, APermutedCopyMovesNothing) {
   TestFleet fleet = Fleet(6, 3);
-  fleet.view.current = {
-      {{0, 0, 20, 1, 1}, {1, 0, 30, 1, 1}, {2, 1, 10, 1, 1}, {3, 1, 40, 1, 1}, {4, 2, 25, 1, 1},
-       {5, 2, 25, 1, 1}},
-      {}};
+  fleet.view.current = {{{0, 0, 20, 1, 1},
+                         {1, 0, 30, 1, 1},
+                         {2, 1, 10, 1, 1},
+                         {3, 1, 40, 1, 1},
+                         {4, 2, 25, 1, 1},
+                         {5, 2, 25, 1, 1}},
+                        {}};
   Assignment next = fleet.view.current;
   for (PlacedReplica& replica : next.replicas) replica.gpu = (replica.gpu + 1) % 3;
   EXPECT_EQ(Relabel(fleet.view, next), fleet.view.current);
@@ -51,8 +54,8 @@ TEST(Relabel, APermutedCopyMovesNothing) {
 
 TEST(Relabel, TwoModelsThatChangePlacesAreTwoMoves) {
   TestFleet fleet = Fleet(4, 2);
-  fleet.view.current = {
-      {{0, 0, 30, 1, 1}, {1, 0, 20, 1, 1}, {2, 1, 30, 1, 1}, {3, 1, 20, 1, 1}}, {}};
+  fleet.view.current = {{{0, 0, 30, 1, 1}, {1, 0, 20, 1, 1}, {2, 1, 30, 1, 1}, {3, 1, 20, 1, 1}},
+                        {}};
   const Assignment next{{{0, 1, 30, 1, 1}, {1, 0, 20, 1, 1}, {2, 0, 30, 1, 1}, {3, 1, 20, 1, 1}},
                         {}};
   const Assignment named = Relabel(fleet.view, next);
