@@ -153,6 +153,30 @@ TEST(PredictHeldOut, HasNotSeenThePair) {
   EXPECT_NEAR(errors->front().relative, 1.5 / 1.1 - 1, 0.02);
 }
 
+// As if a clock stood still: neither rows nor shares nor neighbours change anything.
+TEST(FitLatencyModels, EqualTimesGiveAModelWithoutSlopes) {
+  std::vector<MeasuredPoint> points = WithCoRuns({0.1, 0.2, 0.3});
+  for (MeasuredPoint& point : points) {
+    point.latency_ms = 7;
+    if (point.load) point.load = DeviceLoad{0.5, 0.5};
+  }
+  for (const InterferenceKind kind : kInterferenceKinds) {
+    const auto models = FitLatencyModels(points, kind);
+    ASSERT_TRUE(models.has_value()) << models.error().message;
+    for (const std::int64_t rows : {1, 7, 32, 200}) {
+      for (const double share : {0.01, 0.3, 1.0}) {
+        const auto ms = Predict(*models, {.model = "slow",
+                                          .rows = rows,
+                                          .share = share,
+                                          .latency_ms = 7,
+                                          .neighbours = {{"fast", 32, 0.5}}});
+        ASSERT_TRUE(ms.has_value());
+        EXPECT_NEAR(*ms, 7, 0.1) << Name(kind) << " " << rows << " rows on " << share;
+      }
+    }
+  }
+}
+
 TEST(FitLatencyModels, NamesTheModelThatCannotBeFitted) {
   std::vector<MeasuredPoint> points = AllAlone();
   points.push_back(Beside({}, 16, 0.4));
