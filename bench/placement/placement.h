@@ -41,8 +41,8 @@ struct PlacementOptions {
 /// Runs all placers in blocks. In the block "fair" all have the same shares, headroom and fitted
 /// times, and a change of a share costs nothing. With `paper_too` there is the block "paper", as
 /// InSS describes its baselines: BaselineOptions::paper, no headroom, and a changed share serves
-/// when it is loaded (5.5: 2.6 s). Metrics: WritePlacementCurves(), and the errors of latency models.
-/// kInvalidArgument and kNotFound name the option and its value.
+/// when it is loaded (5.5: 2.6 s). Metrics: WritePlacementCurves(), and the errors of the latency
+/// models. kInvalidArgument and kNotFound name the option and its value.
 Status RunPlacement(const PlacementOptions& options, Report& report);
 
 /// The errors of the kinds of latency models on measured co-runs that their fits have not seen

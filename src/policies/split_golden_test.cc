@@ -122,8 +122,8 @@ TEST(SplitBaselines, RoundsWaitForTheWholeRound) {
   EXPECT_LT(apart[1], 6);
 }
 
-// B and C are cancelled while A's answer waits for them: both end at once, and A's answer leaves with
-// the last of them.
+// B and C are cancelled while A's answer waits for them: both end at once, and A's answer leaves
+// with the last of them.
 TEST(SplitBaselines, ACancelledJobHoldsNoAnswers) {
   const auto device = FigureDevice(1, SimAbort::kCheck);
   Scheduler named = *MakeScheduler("rt-a");

@@ -65,8 +65,8 @@ class LearnedPlacer final : public Placer {
 /// What a replica costs that leaves its GPU: as much as 1 % of violations.
 inline constexpr double kMoveCost = 0.01;
 
-/// With the weights that the program was built with, of "inss" or "inss-ni"; "inss-net" has those of
-/// inss and no guard, "inss-guess" is inss without its networks.
+/// With the weights that the program was built with, of "inss" or "inss-ni"; "inss-net" has those
+/// of inss and no guard, "inss-guess" is inss without its networks.
 Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name);
 
 /// Makes the fractions of each model's replicas proportional to their throughput alone.
