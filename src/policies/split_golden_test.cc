@@ -135,7 +135,8 @@ TEST(SplitBaselines, ACancelledJobHoldsNoAnswers) {
   const auto wait_until = [&](double at) {
     while (device->Now() < begin + FigureTime(at)) device->Wait(begin + FigureTime(at));
   };
-  for (const SimTask& task : {Task("X", 0, 2), Task("A", 0.25, 1), Task("B", 0.5, 30), Task("C", 0.75, 30)}) {
+  for (const SimTask& task :
+       {Task("X", 0, 2), Task("A", 0.25, 1), Task("B", 0.5, 30), Task("C", 0.75, 30)}) {
     instances.push_back(*Instance::Create(PlanOf(task, *device), *device));
     const QueueId queue =
         *dispatcher.AddQueue({.name = task.name, .instances = {instances.back().get()}});
