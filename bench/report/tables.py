@@ -86,6 +86,8 @@ def split_jitter(results, _words):
     for system, name, published in LIVELINES:
         for scenario, paper in zip(("s1", "s6"), published):
             metric = f"jitter_short_vs.{system}.{scenario}"
+            if metric not in report["intervals"]:
+                continue
             interval = report["intervals"][metric]
             got = interval["median"]
             verdict = ("reproduced" if got <= paper else f"{100 * (got - paper):.1f} points short"
@@ -99,6 +101,8 @@ def split_saved(results, _words):
     """Percentage points by which `split` has fewer late requests, at most over all targets and scenarios."""
     metrics, rows = results["sim-split.json"]["metrics"], []
     for system, name, _ in LIVELINES:
+        if f"jitter_short_vs.{system}.s1" not in metrics:
+            continue
         most = [max(100 * (metrics[f"violation_rate.{system}.{cell}"] - metrics[f"violation_rate.split.{cell}"])
                     for cell in (f"s{scenario}.a{alpha}{suffix}" for scenario in (1, 3, 6) for alpha in range(2, 21)))
                 for suffix in ("", ".overload")]
