@@ -110,10 +110,11 @@ def split_saved(results, _words):
     return ["points saved at most, against", "one process", "a process for each model"], rows
 
 
-SYSTEMS = (("rt-a", "RT-A, together"), ("rt-a:together=0", "RT-A, each at its end"), (FCFS, "ClockWork, nothing refused"), ("clockwork", "ClockWork, which refuses"),
+SYSTEMS = (("rt-a", "RT-A, together"), ("rt-a:together=0", "RT-A, each at its end"),
+           (FCFS, "ClockWork, nothing refused"), ("clockwork", "ClockWork, which refuses"),
            ("prema", "PREMA, waits"), ("prema-kernel", "PREMA, preempts"), ("split", "`split`"),
-           ("split:elastic=0", "`split:elastic=0`"), ("split-whole", "`split-whole`"), ("split.plan", "`split.plan`"), ("lagoon-ratio", "`lagoon-ratio`"),
-           ("lagoon.classes", "`lagoon.classes`"), ("lagoon", "`lagoon`"))
+           ("split:elastic=0", "`split:elastic=0`"), ("split-whole", "`split-whole`"), ("split.plan", "`split.plan`"),
+           ("lagoon-ratio", "`lagoon-ratio`"), ("lagoon.classes", "`lagoon.classes`"), ("lagoon", "`lagoon`"))
 # SPLIT, Table 1: time alone in ms.
 SHORT, LONG = {"yolov2": 10.8, "googlenet": 13.2, "gpt2": 20.4}, {"resnet50": 28.35, "vgg19": 67.5}
 
