@@ -94,7 +94,7 @@ FOLDERS = {
     "sim/device": "base device device/host",
     "sim/surfaces": "base cluster",
     "sim/interference": "base cluster cluster/interference",
-    "sim/placement": "base cluster cluster/interference cluster/placement",
+    "sim/placement": "base cluster cluster/interference cluster/learned cluster/placement",
     "sim/cluster": "base cluster cluster/interference cluster/placement sim/interference sim/placement sim/surfaces",
     "sim/learn": "base learn",
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",

@@ -40,8 +40,13 @@ void AddScenario(CLI::App& command, bench::PlacementOptions& options) {
   command.add_option("--seeds", options.seeds, "Runs of each case, with other arrivals and rates")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--seconds", options.seconds, "Virtual time of a run")
+  command
+      .add_option("--seconds", options.seconds,
+                  "Virtual time of a run; its first third is not counted")
       ->check(NumberBetween(1.0, 86'400.0))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Threads that simulate")
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
 }
 
@@ -67,6 +72,9 @@ void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
       ->capture_default_str();
   command.add_flag("--exact", options.exact,
                    "The simulated truth is as the latency models assume, without noise");
+  command.add_flag("--paper-baselines", options.paper_too,
+                   "Also a second block: the baselines as InSS describes them, without headroom, "
+                   "and shares that change by loading");
   command.add_flag("--fill", options.fill,
                    "Batches wait until they are full, as InSS has it, or until it gets late");
 }
@@ -149,14 +157,20 @@ void AddPlacementBenchmark(CLI::App& bench) {
       });
       return;
     }
-    const nlohmann::json configuration = {
-        {"placers", options->placers}, {"gpus", options->gpus},
-        {"loads", options->loads},     {"seeds", options->seeds},
-        {"seconds", options->seconds}, {"interference", options->interference},
-        {"online", options->online},   {"rates", options->rates},
-        {"margin", options->margin},   {"busy", options->busy},
-        {"exact", options->exact},     {"fill", options->fill},
-        {"seed", options->seed}};
+    const nlohmann::json configuration = {{"placers", options->placers},
+                                          {"gpus", options->gpus},
+                                          {"loads", options->loads},
+                                          {"seeds", options->seeds},
+                                          {"seconds", options->seconds},
+                                          {"interference", options->interference},
+                                          {"online", options->online},
+                                          {"rates", options->rates},
+                                          {"margin", options->margin},
+                                          {"busy", options->busy},
+                                          {"paper_baselines", options->paper_too},
+                                          {"exact", options->exact},
+                                          {"fill", options->fill},
+                                          {"seed", options->seed}};
     Measure("placement", configuration, *common,
             [&](bench::Report& report) { return RunPlacement(*options, report); });
   });

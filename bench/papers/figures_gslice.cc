@@ -35,7 +35,7 @@ Result<Figure> GsliceFigure8(const FigureOptions& options) {
       Row{kResNet, {29.08, 42.4, 47.93}},      Row{kVgg19, {4.96, 5.11, 5.25}},
       Row{kVgg16, {3.79, 11.13, 12.49}, true}, Row{kGnmt, {1.97, 6.66, 6.74}, true}};
   Figure figure;
-  figure.Input("slo_ms", kSloMs);
+  AddInputs(GsliceSpec({&kRows[0].model, 1}, GsliceSystem::kMps, kSloMs, options), figure);
   FigurePanel throughput{"Throughput of a model alone", "", "images/s", {}};
   FigurePanel latency{"Mean time of a batch", "", "ms", {}};
   FigurePanel gue{"Efficacy: throughput / latency", "", "images/s/ms", {}};
@@ -86,18 +86,18 @@ std::vector<Combination> Combinations() {
           {"c4", {kAlexNet, kResNet, kVgg19, kMobileNet}, {2.01, 7.29, 19.98}}};
 }
 
-// What other assumptions give: default MPS by knees, and models that slow each other down.
+// What other assumptions give: default MPS by work, and models that slow each other down.
 Status FindAlternatives(const Combination& combination, const FigureOptions& options,
                         Figure& figure) {
-  ClusterSpec knees = GsliceSpec(combination.models, GsliceSystem::kMps, kSloMs, options);
-  knees.mps = MpsRule::kKnee;
-  LAGOON_ASSIGN_OR_RETURN(const SimReport mps, RunGslice(knees, combination.models));
+  ClusterSpec work = GsliceSpec(combination.models, GsliceSystem::kMps, kSloMs, options);
+  work.mps = MpsRule::kWork;
+  LAGOON_ASSIGN_OR_RETURN(const SimReport mps, RunGslice(work, combination.models));
   ClusterSpec neighbours = GsliceSpec(combination.models, GsliceSystem::kGslice, kSloMs, options);
   LAGOON_ASSIGN_OR_RETURN(const SimReport alone, RunGslice(neighbours, combination.models));
   for (ModelSpec& model : neighbours.models) model.cache = model.dram = 0.5;
   LAGOON_ASSIGN_OR_RETURN(const SimReport slowed, RunGslice(neighbours, combination.models));
-  figure.Find(fmt::format("gue.default-mps-by-knee.{}", combination.name), mps.Efficacy());
-  figure.CompareGain(fmt::format("gue_vs_default_by_knee.{}", combination.name),
+  figure.Find(fmt::format("gue.default-mps-by-work.{}", combination.name), mps.Efficacy());
+  figure.CompareGain(fmt::format("gue_vs_default_by_work.{}", combination.name),
                      combination.paper[2] / combination.paper[0], alone.Efficacy() / mps.Efficacy(),
                      "GSLICE Table 3");
   figure.Find(fmt::format("gue.gslice-with-interference.{}", combination.name), slowed.Efficacy());
@@ -108,7 +108,7 @@ Status FindAlternatives(const Combination& combination, const FigureOptions& opt
 
 Result<Figure> GsliceFigure10(const FigureOptions& options) {
   Figure figure;
-  figure.Input("slo_ms", kSloMs);
+  AddInputs(GsliceSpec({&kAlexNet, 1}, GsliceSystem::kMps, kSloMs, options), figure);
   FigurePanel throughput{"Throughput of all models", "", "images/s", {}};
   FigurePanel gue{"Efficacy: throughput / mean time", "", "images/s/ms", {}};
   throughput.log_y = gue.log_y = true;
@@ -161,6 +161,7 @@ Result<Figure> GsliceTable5(const FigureOptions& options) {
   constexpr std::array kRows{Row{kResNet, {9.75, 14.5, 25.9}, {816, 1088, 1152}},
                              Row{kVgg19, {30.54, 40.95, 63.12}, {264, 400, 512}}};
   Figure figure;
+  AddInputs(GsliceSpec({&kResNet, 1}, GsliceSystem::kMps, kSloMs, options), figure);
   FigurePanel panel{"Throughput of fixed batches", "rows of a batch", "images/s", {}};
   for (const Row& row : kRows) {
     for (std::size_t i = 0; i < 3; ++i) {

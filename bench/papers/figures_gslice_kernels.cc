@@ -135,6 +135,7 @@ Result<Figure> GsliceFigure2(const FigureOptions& /*options*/) {
   constexpr std::array kPercents{10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
   LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel("v100"));
   Figure figure;
+  figure.Input("units", gpu.constants.units);
   FigurePanel models{"Figure 2: one row", "share, %", "throughput / on the whole device", {}};
   FigurePanel rows{"Figure 3: AlexNet", "share, %", "images/s", {}};
   rows.log_y = true;
@@ -174,6 +175,7 @@ Result<Figure> GsliceFigure2(const FigureOptions& /*options*/) {
 Result<Figure> GsliceFigure5(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel("v100"));
   Figure figure;
+  figure.Input("units", gpu.constants.units);
   FigurePanel throughput{"Streams of one model", "streams", "throughput / with one stream", {}};
   FigurePanel latency{"Their mean latency", "streams", "latency / with one stream", {}};
   struct Case {
@@ -217,6 +219,8 @@ Result<Figure> GsliceFigure7(const FigureOptions& options) {
                         Way{"one stream each", "streams", {}, {}},
                         Way{"70/30 %", "shares", Percent(0, 70), Percent(70, 30)}};
   Figure figure;
+  figure.Input("units_of_resnext50", ways[2].first.count);
+  figure.Input("units_of_alexnet", ways[2].second.count);
   FigurePanel latency{"ResNeXt-50 and AlexNet together", "", "mean latency / alone", {}};
   LAGOON_ASSIGN_OR_RETURN(const Together one, RunTogether({{resnext}}, "streams", options));
   LAGOON_ASSIGN_OR_RETURN(const Together two, RunTogether({{alexnet}}, "streams", options));
@@ -246,6 +250,8 @@ Result<Figure> GsliceSwitch(const FigureOptions& options) {
   of.moves = std::max(options.Scaled(1000), 50);
   of.seed = options.seed;
   Figure figure;
+  figure.Input("units", 80);
+  figure.Input("moves", of.moves);
   FigurePanel panel{"Moves of a share under full load", "percentile", "idle, us", {}};
   for (const SwitchKind& kind : SwitchKinds(80)) {
     LAGOON_ASSIGN_OR_RETURN(const SwitchRun run, RunSimSwitch(of, kind));

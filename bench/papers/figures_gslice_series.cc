@@ -65,6 +65,7 @@ void AddSeconds(FigurePanel& panel, const ModelReport& model) {
 Result<Figure> GsliceFigure14(const FigureOptions& options) {
   constexpr GsliceModel kModel{"vgg19", 0.7};
   Figure figure;
+  AddInputs(GsliceSpec({&kModel, 1}, GsliceSystem::kMpsSlab, 25, options), figure);
   FigurePanel limits{"Limit after the start, SLO 50 ms", "ms", "rows", {}};
   FigurePanel times{"Until the limit settles", "SLO, ms", "ms", {}};
   FigurePanel throughput{"Throughput", "SLO, ms", "images/s", {}};
@@ -113,10 +114,11 @@ namespace {
 
 // VGG-16 from the start to 53 s; VGG-19 from 20 s on, which serves from 23 s on. The figure shows
 // both delays of VGG-19; that VGG-16's copy with 70 % is ready at 23 s too is assumed from it.
-Result<SimReport> RunFigure15(GsliceSystem system, const char* limiter, MpsRule rule,
-                              const FigureOptions& options) {
-  constexpr std::array kModels{GsliceModel{"vgg16", 0.7}, GsliceModel{"vgg19", 0.3}};
-  ClusterSpec spec = GsliceSpec(kModels, system, 50, options);
+constexpr std::array kFigure15{GsliceModel{"vgg16", 0.7}, GsliceModel{"vgg19", 0.3}};
+
+ClusterSpec Figure15Spec(GsliceSystem system, const char* limiter, MpsRule rule,
+                         const FigureOptions& options) {
+  ClusterSpec spec = GsliceSpec(kFigure15, system, 50, options);
   spec.mps = rule;
   spec.warmup = Nanoseconds(0);
   spec.length = seconds(90);
@@ -127,21 +129,29 @@ Result<SimReport> RunFigure15(GsliceSystem system, const char* limiter, MpsRule 
   spec.models[1].start = seconds(20);
   spec.models[1].load = seconds(3);
   spec.models[1].resize = seconds(12);
-  return RunGslice(spec, kModels);
+  return spec;
+}
+
+Result<SimReport> RunFigure15(GsliceSystem system, const char* limiter, MpsRule rule,
+                              const FigureOptions& options) {
+  return RunGslice(Figure15Spec(system, limiter, rule, options), kFigure15);
 }
 
 }  // namespace
 
 Result<Figure> GsliceFigure15(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const SimReport mps,
-                          RunFigure15(GsliceSystem::kMpsSlab, "slab", MpsRule::kWork, options));
-  LAGOON_ASSIGN_OR_RETURN(const SimReport knee,
                           RunFigure15(GsliceSystem::kMpsSlab, "slab", MpsRule::kKnee, options));
+  LAGOON_ASSIGN_OR_RETURN(const SimReport work,
+                          RunFigure15(GsliceSystem::kMpsSlab, "slab", MpsRule::kWork, options));
   LAGOON_ASSIGN_OR_RETURN(const SimReport gslice,
-                          RunFigure15(GsliceSystem::kGslice, "slab", MpsRule::kWork, options));
+                          RunFigure15(GsliceSystem::kGslice, "slab", MpsRule::kKnee, options));
   LAGOON_ASSIGN_OR_RETURN(const SimReport clipper,
-                          RunFigure15(GsliceSystem::kMpsSlab, "clipper", MpsRule::kWork, options));
+                          RunFigure15(GsliceSystem::kMpsSlab, "clipper", MpsRule::kKnee, options));
   Figure figure;
+  AddInputs(Figure15Spec(GsliceSystem::kMpsSlab, "slab", MpsRule::kKnee, options), figure);
+  figure.Input("vgg19_starts_at_s", 20);
+  figure.Input("vgg16_stops_at_s", 53);
   const char* source = "GSLICE 4.6.1, Fig. 15";
   figure.Compare("vgg16_ips.mps-slab.alone", 550, Ips(mps.models[0], 5, 20), source);
   figure.Set("VGG-16's times were fitted to it");
@@ -149,7 +159,7 @@ Result<Figure> GsliceFigure15(const FigureOptions& options) {
   figure.Compare("vgg16_ips.gslice.shared", 300, Ips(gslice.models[0], 30, 53), source);
   figure.Compare("vgg16_ips.clipper.alone", 500, Ips(clipper.models[0], 10, 20), source);
   figure.Compare("vgg16_ips.clipper.shared", 200, Ips(clipper.models[0], 30, 53), source);
-  figure.Compare("vgg16_ips.mps-slab-by-knee.shared", 200, Ips(knee.models[0], 30, 53), source);
+  figure.Compare("vgg16_ips.mps-slab-by-work.shared", 200, Ips(work.models[0], 30, 53), source);
   const auto& shares = gslice.models[1].seconds;
   const double whole = gslice.moves.empty()
                            ? std::nan("")
@@ -188,7 +198,9 @@ Result<Figure> GsliceFigure15(const FigureOptions& options) {
 
 namespace {
 
-Result<SimReport> RunFigure16(ResizeKind kind, const FigureOptions& options) {
+constexpr double kFigure16PerSecond = 35;
+
+ClusterSpec Figure16Spec(ResizeKind kind, const FigureOptions& options) {
   constexpr std::array kModels{GsliceModel{"vgg19-figure-16", 0.3}, GsliceModel{"resnet50", 0.3}};
   ClusterSpec spec = GsliceSpec(kModels, GsliceSystem::kGslice, 50, options);
   spec.costs.resize = kind;
@@ -197,13 +209,18 @@ Result<SimReport> RunFigure16(ResizeKind kind, const FigureOptions& options) {
   for (std::size_t i = 0; i < 2; ++i) {
     ArrivalSpec& arrivals = spec.models[i].arrivals;
     arrivals.kind = ArrivalKind::kPeriodic;
-    arrivals.rates = {{Nanoseconds(0), 35}};
+    arrivals.rates = {{Nanoseconds(0), kFigure16PerSecond}};
     arrivals.jitter = 0.5;
     spec.replicas[i].granules = 30;
     spec.replicas[i].places = 1;
   }
   spec.models[0].resize = seconds(12);
   spec.models[1].resize = seconds(5);
+  return spec;
+}
+
+Result<SimReport> RunFigure16(ResizeKind kind, const FigureOptions& options) {
+  const ClusterSpec spec = Figure16Spec(kind, options);
   LAGOON_RETURN_IF_ERROR(CheckCluster(spec));
   GsliceOptions tuning;
   tuning.demands = {0.3, 0.3};
@@ -226,6 +243,8 @@ Result<Figure> GsliceFigure16(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const SimReport restart, RunFigure16(ResizeKind::kRestart, options));
   const ModelReport &vgg = shadow.models[0], &resnet = shadow.models[1];
   Figure figure;
+  AddInputs(Figure16Spec(ResizeKind::kShadow, options), figure);
+  figure.Input("requests_per_s", kFigure16PerSecond);
   const char* source = "GSLICE 4.6.2, Fig. 16";
   const char* kLoading = "the times of loading are the figure's";
   const char* kSurface = "VGG-19 has a surface of its own for this figure";

@@ -30,8 +30,9 @@ InssOptions ClusterOf(const FigureOptions& options, std::size_t gpus, double loa
   cluster.gpus = gpus;
   cluster.load = load;
   cluster.seed = options.seed;
-  cluster.length = std::chrono::seconds(options.Scaled(120));
-  cluster.warmup = cluster.length / 10;
+  // Long enough for every system: GSLICE first tunes at 10 s, and moves are at least 10 s apart.
+  cluster.length = std::chrono::seconds(options.Scaled(180));
+  cluster.warmup = cluster.length / 3;
   return cluster;
 }
 
@@ -44,12 +45,12 @@ void AddInputs(const InssOptions& cluster, Figure& figure) {
 
 using Runs = std::map<std::string, PlacementRun>;
 
-Result<Runs> RunAll(const InssOptions& cluster) {
+Result<Runs> RunAll(const InssOptions& cluster, const PlacementOptions& of_run = {}) {
   LAGOON_ASSIGN_OR_RETURN(const LatencyModels models,
                           FitToSimulator(cluster, InterferenceKind::kRidge));
   Runs runs;
   for (const std::string& placer : PlacerNames()) {
-    LAGOON_ASSIGN_OR_RETURN(runs[placer], RunPlacer(placer, cluster, models, {}));
+    LAGOON_ASSIGN_OR_RETURN(runs[placer], RunPlacer(placer, cluster, models, of_run));
   }
   return runs;
 }
@@ -67,10 +68,36 @@ struct Margin {
 };
 constexpr Margin kMargins[] = {{"gpulet", 1.528}, {"gslice", 1.264}, {"igniter", 1.861}};
 
+// Three readings of the paper's throughput: requests in time, beside our readings of the baselines
+// and beside the paper's, and the paper's objective (Eq. 1), which counts what shares could serve.
+void AddMargins(const Runs& fair, const Runs& paper, Figure& figure) {
+  struct Reading {
+    const char* name;
+    const Runs& runs;
+    double PlacementRun::*field;
+  };
+  const Reading readings[] = {{"goodput", fair, &PlacementRun::goodput},
+                              {"goodput, the paper's baselines", paper, &PlacementRun::goodput},
+                              {"capacity, the paper's baselines", paper, &PlacementRun::capacity}};
+  for (const auto& [name, runs, field] : readings) {
+    for (const Margin& margin : kMargins) {
+      const double theirs = runs.at(margin.placer).*field;
+      figure.CompareGain(fmt::format("{}, inss over {}", name, margin.placer), margin.paper,
+                         runs.at("inss").*field / theirs, "InSS 6.3, Fig. 10");
+      figure.Find(fmt::format("{}, lagoon over {}", name, margin.placer),
+                  runs.at("lagoon").*field / theirs);
+    }
+  }
+  for (const auto& [placer, run] : fair) {
+    figure.Find(fmt::format("moves of {}", placer), run.moves);
+  }
+}
+
 }  // namespace
 
 Result<Figure> InssFigure1(const FigureOptions& /*options*/) {
   Figure figure;
+  figure.Input("rows", 8);
   FigurePanel throughput{"Batches of 8", "share, %", "rows/s", {}};
   FigurePanel latency{"Batches of 8", "share, %", "ms", {}};
   latency.log_y = true;
@@ -93,6 +120,7 @@ Result<Figure> InssFigure2(const FigureOptions& options) {
   Figure figure;
   FigurePanel panel{"ResNet-50 beside AlexNet and VGG-16", "rows", "slower by, %", {}};
   const ClusterSpec spec = InssCluster(ClusterOf(options, 4, 1));
+  figure.Input("rows_of_neighbours", 8);
   double most = 0;
   for (const double share : {0.2, 0.4, 0.6}) {
     for (const std::int64_t rows : {4, 8, 16, 32}) {
@@ -117,6 +145,8 @@ Result<Figure> InssTable3(const FigureOptions& options) {
   const auto points = MeasureInSimulator(spec.models, spec.truth, options.seed);
   const auto drawn = DrawCoRuns(spec.models, spec.truth,
                                 static_cast<std::size_t>(options.Scaled(400)), options.seed + 1);
+  figure.Input("co_runs", static_cast<double>(drawn.size()));
+  figure.Input("measured_of_each_model", 16 + 3);
   for (const InterferenceKind kind : kInterferenceKinds) {
     LAGOON_ASSIGN_OR_RETURN(const LatencyModels models, FitLatencyModels(points, kind));
     LAGOON_ASSIGN_OR_RETURN(const auto errors, PredictAll(models, drawn));
@@ -146,18 +176,15 @@ Result<Figure> InssFigure10(const FigureOptions& options) {
       throughput.Add(placer, load, run.goodput);
       violations.Add(placer, load, 100 * run.violations);
     }
-    for (const std::string placer : {"inss", "lagoon", "gslice", "gpulet"}) {
+    for (const std::string placer :
+         {"inss", "lagoon", "gslice", "gpulet", "inss-net", "inss-guess"}) {
       figure.Find(fmt::format("violations of {} at load {}, %", placer, load),
                   100 * runs.at(placer).violations);
     }
     if (load != kLoad) continue;
-    for (const Margin& margin : kMargins) {
-      figure.CompareGain(fmt::format("goodput, inss over {}", margin.placer), margin.paper,
-                         runs.at("inss").goodput / runs.at(margin.placer).goodput,
-                         "InSS 6.3, Fig. 10");
-      figure.Find(fmt::format("goodput, lagoon over {}", margin.placer),
-                  runs.at("lagoon").goodput / runs.at(margin.placer).goodput);
-    }
+    LAGOON_ASSIGN_OR_RETURN(const Runs as_published,
+                            RunAll(ClusterOf(options, 4, load), {.paper = true}));
+    AddMargins(runs, as_published, figure);
     figure.CompareRange("violations of inss, %", {0, 0.7}, 100 * runs.at("inss").violations,
                         "InSS 6.3, Fig. 12");
     for (const auto& [placer, paper] :
@@ -186,6 +213,7 @@ Result<Figure> InssFigure11(const FigureOptions& options) {
     }
   }
   AddBars(fragments, runs, 100, &PlacementRun::fragments);
+  AddInputs(ClusterOf(options, 4, kLoad), figure);
   figure.CompareRange("fragments of inss, % of a GPU", {0, 5}, 100 * runs.at("inss").fragments,
                       "InSS 6.3, Fig. 15: none");
   figure.panels = {served, fragments};
@@ -197,6 +225,7 @@ Result<Figure> InssFigure13(const FigureOptions& options) {
   FigurePanel resnet{fmt::format("ResNet-50, load {}", kLoad), "", "ms", {}};
   FigurePanel vgg{fmt::format("VGG-16, load {}", kLoad), "", "ms", {}};
   LAGOON_ASSIGN_OR_RETURN(const Runs runs, RunAll(ClusterOf(options, 4, kLoad)));
+  AddInputs(ClusterOf(options, 4, kLoad), figure);
   AddBars(resnet, runs, 1, &PlacementRun::resnet50_ms);
   AddBars(vgg, runs, 1, &PlacementRun::vgg16_ms);
   for (const Margin& margin : kMargins) {
@@ -214,9 +243,7 @@ Result<Figure> InssFigure16(const FigureOptions& options) {
       fmt::format("Requests in time, 64 GPUs, load {}", kLoad), "", "requests/s", {}};
   FigurePanel violations{"Late or dropped, 64 GPUs", "", "%", {}};
   FigurePanel fragments{"Unused part of GPUs that have a model", "", "% of 64 GPUs", {}};
-  InssOptions cluster = ClusterOf(options, 64, kLoad);
-  cluster.length = std::chrono::seconds(options.Scaled(60));
-  cluster.warmup = cluster.length / 5;
+  const InssOptions cluster = ClusterOf(options, 64, kLoad);
   AddInputs(cluster, figure);
   LAGOON_ASSIGN_OR_RETURN(const Runs runs, RunAll(cluster));
   AddBars(throughput, runs, 1, &PlacementRun::goodput);
@@ -243,7 +270,9 @@ Result<Figure> InssFigure19(const FigureOptions& options) {
   for (const std::size_t gpus : {4U, 8U, 16U, 32U, 64U}) {
     InssOptions cluster = ClusterOf(options, gpus, kLoad);
     cluster.length = std::chrono::seconds(std::min(20, options.Scaled(20)));
-    LAGOON_ASSIGN_OR_RETURN(const Runs runs, RunAll(cluster));
+    cluster.warmup = cluster.length / 3;
+    if (gpus == 64) AddInputs(cluster, figure);
+    LAGOON_ASSIGN_OR_RETURN(const Runs runs, RunAll(cluster, {.every_decision = true}));
     for (const auto& [placer, run] : runs) {
       panel.Add(placer, static_cast<double>(gpus), run.mean_decision_ms);
       if (gpus != 64) continue;

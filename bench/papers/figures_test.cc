@@ -194,9 +194,60 @@ TEST(Figures, InputsAreThoseOfThePapers) {
   EXPECT_EQ(shares.at("units_of_resnet50"), 20);
   EXPECT_EQ(inputs("gslice-8").at("slo_ms"), 25);                   // GSLICE 4.2
   EXPECT_EQ(inputs("paella-12").at("share_of_short_jobs"), 0.952);  // Paella 7.1
+  for (const char* name : {"gslice-8", "gslice-10", "gslice-14", "gslice-table-5"}) {
+    EXPECT_EQ(inputs(name).at("warmup_s"), 30) << name;  // SLAB and shares have settled
+    EXPECT_EQ(inputs(name).at("granules"), 100) << name;
+  }
+  const std::map<std::string, double> two = inputs("gslice-15");  // 4.6.1
+  EXPECT_EQ(two.at("slo_ms"), 50);
+  EXPECT_EQ(two.at("vgg19_starts_at_s"), 20);
+  EXPECT_EQ(two.at("vgg16_stops_at_s"), 53);
+  EXPECT_EQ(inputs("gslice-16").at("slo_ms"), 50);  // 4.6.2
+  EXPECT_EQ(inputs("gslice-16").at("requests_per_s"), 35);
+  EXPECT_EQ(inputs("gslice-7").at("units_of_resnext50"), 56);  // 70 % of 80
+  EXPECT_EQ(inputs("gslice-7").at("units_of_alexnet"), 24);
+  EXPECT_EQ(inputs("gslice-2").at("units"), 80);
   const std::map<std::string, double> cluster = inputs("inss-10");
-  EXPECT_EQ(cluster.at("gpus"), 4);  // InSS 6.1
-  EXPECT_GE(cluster.at("warmup_s"), cluster.at("seconds") / 10);
+  EXPECT_EQ(cluster.at("gpus"), 4);                                    // InSS 6.1
+  EXPECT_EQ(inputs("inss-16").at("gpus"), 64);                         // 6.3
+  EXPECT_EQ(inputs("inss-1").at("rows"), 8);                           // Fig. 1
+  EXPECT_EQ(inputs("inss-table-3").at("measured_of_each_model"), 19);  // 4.1
+  for (const char* name : {"inss-10", "inss-11", "inss-13", "inss-16"}) {
+    const std::map<std::string, double> run = inputs(name);
+    EXPECT_NEAR(run.at("warmup_s"), run.at("seconds") / 3, 0.01) << name;
+  }
+}
+
+TEST(Figures, OfGsliceAndInssSayTheirInputs) {
+  for (const FigureInfo& info : FigureTable()) {
+    const bool batches = info.name.starts_with("gslice") || info.name.starts_with("inss");
+    if (info.run == nullptr || !batches) continue;
+    EXPECT_FALSE(ReportOf(std::string(info.name)).at("figures")[0].at("inputs").empty())
+        << info.name;
+  }
+}
+
+// GSLICE Fig. 15 decides between the rules of default MPS: VGG-16 beside VGG-19 does 200 a second.
+TEST(Figures, DefaultMpsSharesByKneesAsFigure15Says) {
+  std::map<std::string, double> off;
+  for (const Json& number : ReportOf("gslice-15").at("figures")[0].at("paper")) {
+    if (!number.at("paper").is_number()) continue;  // a range
+    const double got = number.at("got"), paper = number.at("paper");
+    off[number.at("metric")] = std::abs(got / paper - 1);
+  }
+  EXPECT_LT(off.at("vgg16_ips.mps-slab.shared"), 0.1);
+  EXPECT_GT(off.at("vgg16_ips.mps-slab-by-work.shared"), 0.25);
+}
+
+// InSS Fig. 19: all that decide are listed, also those that are faster than inss.
+TEST(Figures, TimesOfDecisionsAreThoseOfAllPlacers) {
+  const Json& figure = ReportOf("inss-19").at("figures")[0];
+  std::set<std::string> placers;
+  for (const Json& number : figure.at("paper")) placers.insert(number.at("metric"));
+  for (const Json& finding : figure.at("findings")) placers.insert(finding.at(0));
+  for (const char* placer : {"inss", "lagoon", "gslice", "igniter", "gpulet", "usher"}) {
+    EXPECT_TRUE(placers.contains(std::string("decision of ") + placer + ", 64 GPUs, ms")) << placer;
+  }
 }
 
 // A constant that was calibrated on a number of a paper predicts nothing about this number.

@@ -29,7 +29,7 @@ ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system,
   spec.gpus = {GpuSpec{}};
   const bool shares = system == GsliceSystem::kGslice;
   spec.mode = shares ? ShareMode::kShares : ShareMode::kDefaultMps;
-  spec.mps = MpsRule::kWork;
+  spec.mps = MpsRule::kKnee;
   spec.costs.resize = ResizeKind::kShadow;
   spec.truth.speed = 0;
   spec.seed = options.seed;
@@ -56,6 +56,14 @@ ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system,
                              .places = shares && models[i].light ? 2U : 1U});
   }
   return spec;
+}
+
+void AddInputs(const ClusterSpec& spec, Figure& figure) {
+  const auto seconds = [](Nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+  figure.Input("slo_ms", ToMilliseconds(spec.models.front().slo));
+  figure.Input("warmup_s", seconds(spec.warmup));
+  figure.Input("seconds", seconds(spec.length));
+  figure.Input("granules", spec.gpus.front().granules);
 }
 
 Result<SimReport> RunGslice(const ClusterSpec& spec, std::span<const GsliceModel> models) {

@@ -28,8 +28,11 @@ const char* Name(GsliceSystem system);
 
 /// One V100 whose models have an SLO of `slo_ms` for a batch and `clients` clients each. No model
 /// interferes with others beyond its share, as GSLICE 2.1.2 measured. Batches have up to 32 rows.
+/// Default MPS shares by knees: of the two rules the one that fits VGG-16 beside VGG-19 in Fig. 15.
 ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system, double slo_ms,
                        const FigureOptions& options);
+/// What a figure says of `spec`: its SLO, warmup and length, and the granules of the device.
+void AddInputs(const ClusterSpec& spec, Figure& figure);
 /// Runs it, with the tuner of shares if the system has one.
 Result<SimReport> RunGslice(const ClusterSpec& spec, std::span<const GsliceModel> models);
 

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <thread>
 
+#include "base/mutex.h"
 #include "base/time.h"
-#include "bench/measure/interval.h"
 #include "bench/measure/statistics.h"
+#include "bench/placement/placement_curves.h"
 #include "sim/placement/comparators.h"
 
 namespace lagoon::bench {
@@ -18,7 +20,6 @@ namespace {
 using Json = nlohmann::json;
 using Seconds = std::chrono::duration<double>;
 
-constexpr double kGood = 0.01;  // most violations that count as good
 constexpr std::size_t kCoRuns = 400;
 
 Result<RateSource> ParseRates(const std::string& name) {
@@ -71,6 +72,10 @@ PlacementRun ResultOf(const SimReport& report, const std::vector<bool>& refused)
   run.late = late / std::max(1.0, answered + dropped);
   run.violations_of_served = lost_of_served / std::max(1.0, of_served);
   run.fragments = report.fragments;
+  run.fragments_each = report.fragments_each;
+  run.capacity = report.capacity;
+  run.gpus_used = report.gpus_used;
+  run.goodput_per_gpu = report.gpus_used > 0 ? run.goodput / report.gpus_used : 0;
   run.moves = static_cast<double>(report.relocations);
   const auto mean = [&](const char* network) {
     const auto [sum, requests] = times[network];
@@ -87,123 +92,6 @@ PlacementRun ResultOf(const SimReport& report, const std::vector<bool>& refused)
     run.served_each_second.push_back(served);
   }
   return run;
-}
-
-// The goodput at which the violations reach 1 %, between the loads that were measured. 0: they are
-// above it at the least load. The most of all if they never reach it.
-double GoodputAt99(const std::vector<double>& goodputs, const std::vector<double>& violations) {
-  double best = 0;
-  for (std::size_t i = 0; i < goodputs.size(); ++i) {
-    if (violations[i] <= kGood) {
-      best = std::max(best, goodputs[i]);
-      continue;
-    }
-    if (i == 0 || violations[i - 1] > kGood) continue;
-    const double part = (kGood - violations[i - 1]) / (violations[i] - violations[i - 1]);
-    best = std::max(best, goodputs[i - 1] + part * (goodputs[i] - goodputs[i - 1]));
-  }
-  return best;
-}
-
-struct Curve {
-  std::string placer;
-  std::size_t gpus = 4;
-  std::vector<std::vector<PlacementRun>> runs;  // [load][seed]
-
-  std::vector<double> Of(std::size_t load, double PlacementRun::*field) const {
-    std::vector<double> values;
-    for (const PlacementRun& run : runs[load]) values.push_back(run.*field);
-    return values;
-  }
-  // A value for each seed.
-  std::vector<double> At99(double PlacementRun::*violations) const {
-    std::vector<double> values;
-    for (std::size_t seed = 0; seed < runs[0].size(); ++seed) {
-      std::vector<double> goodputs, lost;
-      for (const auto& of_load : runs) {
-        goodputs.push_back(of_load[seed].goodput);
-        lost.push_back(of_load[seed].*violations);
-      }
-      values.push_back(GoodputAt99(goodputs, lost));
-    }
-    return values;
-  }
-};
-
-void Put(Report& report, const std::string& name, const std::vector<double>& values,
-         std::uint32_t seed) {
-  const Interval interval = MedianInterval(values, seed);
-  report.Metric(name, interval.median);
-  report.Metric(name + ".low", interval.low);
-  report.Metric(name + ".high", interval.high);
-}
-
-Json JsonOf(const Curve& curve, const std::vector<double>& loads) {
-  Json list = Json::array();
-  for (std::size_t load = 0; load < loads.size(); ++load) {
-    const auto mean = [&](double PlacementRun::*field) { return Mean(curve.Of(load, field)); };
-    list.push_back({{"load", loads[load]},
-                    {"goodput", mean(&PlacementRun::goodput)},
-                    {"goodput_each", curve.Of(load, &PlacementRun::goodput)},
-                    {"throughput", mean(&PlacementRun::throughput)},
-                    {"violations", mean(&PlacementRun::violations)},
-                    {"violations_each", curve.Of(load, &PlacementRun::violations)},
-                    {"violations_of_served", mean(&PlacementRun::violations_of_served)},
-                    {"worst_model", mean(&PlacementRun::worst_model)},
-                    {"late", mean(&PlacementRun::late)},
-                    {"fragments", mean(&PlacementRun::fragments)},
-                    {"moves", mean(&PlacementRun::moves)},
-                    {"resnet50_ms", mean(&PlacementRun::resnet50_ms)},
-                    {"vgg16_ms", mean(&PlacementRun::vgg16_ms)}});
-  }
-  return {{"placer", curve.placer}, {"gpus", curve.gpus}, {"points", std::move(list)}};
-}
-
-void Report1(const Curve& curve, const PlacementOptions& options, Report& report) {
-  const std::string of = fmt::format("{}.gpus{}", curve.placer, curve.gpus);
-  Put(report, "goodput_at_99." + of, curve.At99(&PlacementRun::violations), options.seed);
-  Put(report, "goodput_at_99_of_served." + of, curve.At99(&PlacementRun::violations_of_served),
-      options.seed);
-  double longest = 0;
-  std::vector<double> means;
-  for (std::size_t load = 0; load < options.loads.size(); ++load) {
-    const std::string at = fmt::format("{}.load{:.2f}", of, options.loads[load]);
-    Put(report, "violation_rate." + at, curve.Of(load, &PlacementRun::violations), options.seed);
-    for (const PlacementRun& run : curve.runs[load]) {
-      longest = std::max(longest, run.longest_decision_ms);
-      means.push_back(run.mean_decision_ms);
-    }
-  }
-  report.Metric("placement_decision_ms." + of, Mean(means));
-  report.Metric("placement_decision_ms_max." + of, longest);
-}
-
-// Ratios of `lagoon` and `inss` to the other placers, seed by seed.
-void ReportRatios(const std::vector<Curve>& curves, const PlacementOptions& options,
-                  Report& report) {
-  for (const Curve& best : curves) {
-    if (best.placer != "lagoon" && best.placer != "inss") continue;
-    for (const Curve& other : curves) {
-      if (other.gpus != best.gpus || other.placer == best.placer) continue;
-      const std::string of = fmt::format("{}_over_{}.gpus{}", best.placer, other.placer, best.gpus);
-      std::vector<double> ratios;
-      const auto ours = best.At99(&PlacementRun::violations);
-      const auto theirs = other.At99(&PlacementRun::violations);
-      for (std::size_t i = 0; i < ours.size(); ++i) {
-        if (theirs[i] > 0) ratios.push_back(ours[i] / theirs[i]);
-      }
-      // Without a load at which the other one is good there is no ratio.
-      if (ratios.size() == ours.size()) Put(report, "goodput_ratio." + of, ratios, options.seed);
-      for (std::size_t load = 0; load < options.loads.size(); ++load) {
-        std::vector<double> at;
-        const auto mine = best.Of(load, &PlacementRun::goodput);
-        const auto others = other.Of(load, &PlacementRun::goodput);
-        for (std::size_t i = 0; i < mine.size(); ++i) at.push_back(mine[i] / others[i]);
-        Put(report, fmt::format("goodput_ratio.{}.load{:.2f}", of, options.loads[load]), at,
-            options.seed);
-      }
-    }
-  }
 }
 
 std::vector<double> Absolute(const std::vector<PredictionError>& errors) {
@@ -254,7 +142,8 @@ InssOptions ClusterOf(const PlacementOptions& options, std::size_t gpus) {
   cluster.fill = options.fill;
   if (options.exact) cluster.truth = TruthSpec::Exact();
   cluster.length = Nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9));
-  // GSLICE first tunes its shares after ten seconds: before that no placer of shares can be judged.
+  // GSLICE first tunes its shares after ten seconds, and then doubles them at most: long enough for
+  // every system to settle.
   cluster.warmup = cluster.length / 3;
   cluster.seed = options.seed;
   return cluster;
@@ -269,9 +158,13 @@ Result<LatencyModels> FitToSimulator(const InssOptions& cluster, InterferenceKin
 
 Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& cluster,
                                const LatencyModels& models, const PlacementOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer, MakeAnyPlacer(name, options.busy));
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer,
+                          MakeAnyPlacer(name, {.busy = options.paper ? 1 : options.busy,
+                                               .paper = options.paper,
+                                               .every_decision = options.every_decision}));
   TimedPlacer timed(*placer);
   ClusterSpec spec = InssCluster(cluster);
+  if (options.paper) spec.costs.resize = ResizeKind::kShadow;
   lagoon::PlacementOptions of_controller;
   for (const ModelSpec& model : spec.models) {
     const auto found = models.find(NetworkOf(model.name));
@@ -292,12 +185,67 @@ Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& clust
   timed.ms.clear();  // the first decision makes the tables of all models
   const SimReport report = ClusterSim(spec).Run(controller);
   PlacementRun run = ResultOf(report, refused);
+  run.busy = static_cast<double>(controller.busy_decisions()) /
+             static_cast<double>(std::max<std::uint64_t>(1, controller.decisions()));
   if (!timed.ms.empty()) {
     run.mean_decision_ms = Mean(timed.ms);
     run.longest_decision_ms = *std::ranges::max_element(timed.ms);
   }
   return run;
 }
+
+namespace {
+
+// Runs all that `curves` have room for, in some threads. The first error ends all.
+Status RunCurves(const PlacementOptions& options,
+                 const std::map<std::size_t, LatencyModels>& models,
+                 std::vector<PlacementCurve>& curves) {
+  struct Task {
+    PlacementCurve* curve = nullptr;
+    std::size_t load = 0, seed = 0;
+  };
+  std::vector<Task> tasks;
+  for (PlacementCurve& curve : curves) {
+    for (std::size_t load = 0; load < options.loads.size(); ++load) {
+      for (std::size_t seed = 0; seed < curve.runs[load].size(); ++seed) {
+        tasks.push_back({&curve, load, seed});
+      }
+    }
+  }
+  ProgressBar progress("bench placement", static_cast<int>(tasks.size()));
+  std::atomic<std::size_t> next{0};
+  Mutex mutex;
+  Status first;
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < tasks.size();) {
+      const Task& task = tasks[i];
+      PlacementCurve& curve = *task.curve;
+      InssOptions cluster = ClusterOf(options, curve.gpus);
+      cluster.load = curve.loads[task.load];
+      cluster.seed = options.seed + static_cast<std::uint32_t>(task.seed);
+      PlacementOptions of_run = options;
+      of_run.paper = curve.block == "paper";
+      auto run = RunPlacer(curve.placer, cluster, models.at(curve.gpus), of_run);
+      const MutexLock lock(mutex);
+      if (run) {
+        curve.runs[task.load][task.seed] = *std::move(run);
+        progress.Step(fmt::format("{}, {} on {} GPUs, load {}", curve.block, curve.placer,
+                                  curve.gpus, cluster.load));
+      } else if (first) {
+        first = Annotate(curve.placer, run.error());
+        next.store(tasks.size());
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < options.threads; ++i) others.emplace_back(work);
+    work();
+  }
+  return first;
+}
+
+}  // namespace
 
 Status RunPlacement(const PlacementOptions& options, Report& report) {
   std::vector<std::string> placers = options.placers;
@@ -309,33 +257,23 @@ Status RunPlacement(const PlacementOptions& options, Report& report) {
   }
   LAGOON_ASSIGN_OR_RETURN(const InterferenceKind kind, ParseInterferenceKind(options.interference));
   LAGOON_RETURN_IF_ERROR(ReportErrors(ClusterOf(options, 4), report));
-  const auto steps = placers.size() * options.gpus.size() * options.loads.size();
-  ProgressBar progress("bench placement", static_cast<int>(steps));
-  std::vector<Curve> curves;
-  for (const std::size_t gpus : options.gpus) {
-    InssOptions cluster = ClusterOf(options, gpus);
-    LAGOON_ASSIGN_OR_RETURN(const LatencyModels models, FitToSimulator(cluster, kind));
-    for (const std::string& placer : placers) {
-      Curve& curve = curves.emplace_back();
-      curve.placer = placer;
-      curve.gpus = gpus;
-      for (const double load : options.loads) {
-        auto& runs = curve.runs.emplace_back();
-        for (int seed = 0; seed < options.seeds; ++seed) {
-          cluster.load = load;
-          cluster.seed = options.seed + static_cast<std::uint32_t>(seed);
-          LAGOON_ASSIGN_OR_RETURN(PlacementRun run, RunPlacer(placer, cluster, models, options));
-          runs.push_back(std::move(run));
-        }
-        progress.Step(fmt::format("{} on {} GPUs, load {}", placer, gpus, load));
+  std::vector<PlacementCurve> curves;
+  for (const std::string block : {"fair", "paper"}) {
+    if (block == "paper" && !options.paper_too) continue;
+    for (const std::size_t gpus : options.gpus) {
+      for (const std::string& placer : placers) {
+        curves.push_back({block, placer, gpus, options.loads, {}});
+        const std::vector<PlacementRun> of_load(static_cast<std::size_t>(options.seeds));
+        curves.back().runs.assign(options.loads.size(), of_load);
       }
-      Report1(curve, options, report);
     }
   }
-  ReportRatios(curves, options, report);
-  Json list = Json::array();
-  for (const Curve& curve : curves) list.push_back(JsonOf(curve, options.loads));
-  report.Field("curves", std::move(list));
+  std::map<std::size_t, LatencyModels> models;
+  for (const std::size_t gpus : options.gpus) {
+    LAGOON_ASSIGN_OR_RETURN(models[gpus], FitToSimulator(ClusterOf(options, gpus), kind));
+  }
+  LAGOON_RETURN_IF_ERROR(RunCurves(options, models, curves));
+  WritePlacementCurves(curves, options.seed, report);
   return {};
 }
 

@@ -3,7 +3,7 @@
 
 Usage: redraw.py LAGOON [--python FILE] [--only GLOB] [--jobs N]
 
-LAGOON is a program that was built from a clean revision: the files name it. Takes some 20 minutes of core time. The
+LAGOON is a program that was built from a clean revision: the files name it. Takes some an hour of core time. The
 numbers are the same on any machine, but for reef-26, inss-19 and the times of decisions, which are real ones.
 """
 
@@ -24,7 +24,8 @@ ROOT = page.ROOT
 DISB = ("disb", "--workload", "all", "--schedulers", "reef,lagoon", "--clients", "newest")
 CPU_DISB = ("disb", "--workload", "all", "--schedulers", "lagoon,reset,streams", "--requests", "2000")
 SPLIT = ("split", "--schedulers",
-         "split,split:elastic=0,clockwork,clockwork:admit_by_deadline=0,prema,prema-kernel,rt-a,lagoon,lagoon-ratio")
+         "split,split:elastic=0,split-whole,clockwork,clockwork:admit_by_deadline=0,prema,prema-kernel,rt-a,rt-a:together=0,"
+         "lagoon,lagoon-ratio")
 # The files of bench/results, each with the words of `lagoon bench` that write it.
 RUNS = {
     "sim-figures.json": ("figures",),
@@ -35,6 +36,7 @@ RUNS = {
     "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
     "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),
     "sim-split-sweep.json": (*SPLIT, "--seeds", "1", "--scenarios", "1", "--reading", "one-process", "--sweep"),
+    "sim-placement.json": ("placement", "--paper-baselines", "--threads", "2"),
     "sim-share-tuning.json": ("shares", "--tune"),
     "sim-share-tuning-hold-1.json": ("shares", "--tune", "--hold-down", "1"),
 }

@@ -54,6 +54,7 @@ struct SimModel {
   SimModelStatistics statistics;
   std::vector<SimModelKernel> kernels = {};
   std::vector<std::uint32_t> part_ends = {};  // Plan::part_ends; empty: one part
+  std::vector<std::uint32_t> cut_ops = {};    // Plan::cut_ops
   std::string name = {};                      // of a user's model; empty: statistics.model
 
   std::string Name() const { return name.empty() ? std::string(statistics.model) : name; }

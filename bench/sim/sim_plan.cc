@@ -42,6 +42,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
   plan.model = model.Name();
   plan.standalone = model.statistics.time;
   plan.part_ends = model.part_ends;
+  plan.cut_ops = model.cut_ops;
   plan.ops.reserve(model.kernels.size());
   for (std::uint32_t i = 0; i < model.kernels.size(); ++i) {
     const SimModelKernel& kernel = model.kernels[i];

@@ -79,17 +79,28 @@ SimModel CutIntoParts(const SimModel& model, std::uint32_t parts, double overhea
   const SimModelKernel copy =
       FullKernel(time, static_cast<std::uint32_t>(constants.units), model.statistics.block);
   cut.kernels.clear();
+  const auto size = [&] { return static_cast<std::uint32_t>(cut.kernels.size()); };
+  const auto add_copy = [&] {
+    cut.cut_ops.push_back(size());
+    cut.kernels.push_back(copy);
+  };
   std::uint32_t begin = 0;
   for (const std::uint32_t end : ends) {
-    if (begin > 0) cut.kernels.push_back(copy);
+    if (begin > 0) add_copy();
     cut.kernels.insert(cut.kernels.end(), model.kernels.begin() + begin,
                        model.kernels.begin() + end);
-    if (end != ends.back()) cut.kernels.push_back(copy);
-    cut.part_ends.push_back(static_cast<std::uint32_t>(cut.kernels.size()));
+    if (end != ends.back()) add_copy();
+    cut.part_ends.push_back(size());
     begin = end;
   }
-  // Each kernel waits for the one before, so that the copies stand between the parts.
+  // Each kernel waits for the one before, so that the copies stand between the parts. The first of
+  // a part also waits for the last of the part before, as a whole model has no copies.
   for (SimModelKernel& kernel : cut.kernels) kernel.deps.reset();
+  for (std::size_t i = 0; i < cut.cut_ops.size(); i += 2) {
+    const std::uint32_t out = cut.cut_ops[i];
+    cut.kernels[out + 1].deps = {{out - 1, out}};
+    cut.kernels[out + 2].deps = {{out - 1, out, out + 1}};
+  }
   return cut;
 }
 

@@ -47,6 +47,9 @@ TEST(PartsOfList, ModelsOfTheirOwnCopyAtEveryCut) {
   const SimModel cut = CutIntoParts(ListOf({2, 2, 2, 2, 2, 2}), 3, 0.5, OneUnit(gap));
   ASSERT_EQ(cut.kernels.size(), 10u);
   EXPECT_THAT(cut.part_ends, ElementsAre(3, 7, 10));
+  EXPECT_THAT(cut.cut_ops, ElementsAre(2, 3, 6, 7));
+  EXPECT_EQ(cut.kernels[4].deps, (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_FALSE(cut.kernels[5].deps);  // of the kernel before
   for (const std::size_t copy : {2, 3, 6, 7}) {
     EXPECT_EQ(cut.kernels[copy].time, std::chrono::microseconds(1500) - gap);  // of 6 ms in all
     EXPECT_EQ(cut.kernels[copy].block.time, cut.kernels[copy].time / 2);

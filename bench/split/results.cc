@@ -23,7 +23,8 @@ constexpr PublishedJitter kPublishedJitter[] = {
     {"clockwork:admit_by_deadline=0", -0.55},
     {"prema", -0.47},         // waits for what runs
     {"prema-kernel", -0.47},  // preempts what runs, as PREMA's paper has it
-    {"rt-a", -0.69}};
+    {"rt-a", -0.69},          // a round's answers leave together
+    {"rt-a:together=0", -0.69}};
 
 // Lagoon's own goal: at most half of what `split` has.
 constexpr double kMostOfSplit = 0.5;
@@ -85,6 +86,8 @@ class CaseWriter {
       Write(Metric("jitter_ms", model), StandardDeviation(all[i].latencies_ms));
       if (all[i].latencies_ms.empty()) continue;
       Write(Metric("response_ratio_mean", model), Mean(all[i].latencies_ms) / system.alone_ms[i]);
+      Write(Metric("response_ratio_jitter", model),
+            StandardDeviation(all[i].latencies_ms) / system.alone_ms[i]);
     }
     Write(Metric("jitter_ms", of + ".short"), ShortJitterMs(all, results_.models));
     const std::vector<double> ratios = ResponseRatios(all, system.alone_ms);

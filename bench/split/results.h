@@ -38,7 +38,7 @@ struct SplitResults {
 ///   jitter_ms.S.C.<model>X              standard deviation of the latency, over all trials
 ///   jitter_ms.S.C.shortX                mean of that over the short models
 ///   response_ratio_mean.S.C[.<model>]X  latency over time alone
-///   response_ratio_jitter.S.CX          standard deviation of that
+///   response_ratio_jitter.S.C[.<model>]X  standard deviation of that
 ///   response_ratio_jitter.S.C.{short,long}X  means of it over the short and over the long models
 /// And, as medians over trials with intervals:
 ///   jitter_short_vs.B.CX                jitter of the short models, `split` over the baseline B,

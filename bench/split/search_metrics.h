@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
@@ -21,5 +22,13 @@ double SigmaMs(const SimModel& model, std::span<const std::uint32_t> ends);
 /// split_generations.<name> and split_fitness_vs_optimum.<name> (RunSplitOnSim()).
 Status WriteSearchMetrics(const std::string& name, const SplitModel& model, std::uint32_t parts,
                           Report& report);
+
+/// The generations of the search as in SPLIT's Figure 5, without a descent: {"model", "parts",
+/// "even", "random", "random_within_1_percent"}. `even` and `random` are lists of {"sigma_us",
+/// "overhead", "fitness"}, the best after each generation, with a first generation near even times
+/// (Lagoon's) and one that is drawn at random (the paper's). The last has for each of ten seeds the
+/// generation from which the best of a random start is within 1 % of the optimum; 0: it never is.
+Result<nlohmann::json> GenerationsOf(const std::string& name, const SplitModel& model,
+                                     std::uint32_t parts);
 
 }  // namespace lagoon::bench

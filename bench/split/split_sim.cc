@@ -170,6 +170,7 @@ class SplitSimulation {
   }
 
   Status WriteSearch() {
+    nlohmann::json generations = nlohmann::json::array();
     for (std::size_t i = 0; i < kTable1.size(); ++i) {
       const std::uint32_t parts = PartsOfTable3(kTable1[i].name);
       if (parts == 1) continue;
@@ -177,10 +178,15 @@ class SplitSimulation {
       LAGOON_RETURN_IF_ERROR(
           WriteSearchMetrics(kTable1[i].name, SplitModelOfList(lists_.whole[i]), parts, report_));
       for (const SplitTable3Row& row : SplitTable3(kTable1[i].name)) {
+        LAGOON_ASSIGN_OR_RETURN(
+            nlohmann::json of,
+            GenerationsOf(kTable1[i].name, SplitModelOfList(lists_.whole[i]), row.parts));
+        generations.push_back(std::move(of));
         report_.Metric(fmt::format("split_sigma_ms.{}.{}", row.model, row.parts),
                        SigmaMs(lists_.whole[i], EvenEnds(lists_.whole[i], row.parts)));
       }
     }
+    report_.Field("generations", std::move(generations));
     return {};
   }
 

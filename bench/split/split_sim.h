@@ -32,6 +32,7 @@ struct SplitSimOptions : SplitOptions {
 ///   split_generations.<model>                 generations until the genetic search had its best
 ///   split_fitness_vs_optimum.<model>          fitness of the search over that of the optimum, both
 ///                                             below 0: 1 is best
+/// And the field "generations": GenerationsOf() for each row of Table 3.
 Status RunSplitOnSim(const SplitSimOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -35,16 +35,10 @@ std::size_t ClusterSim::AddReplica(const ReplicaSpec& spec) {
   return index;
 }
 
-// The replica takes its memory and its granules, as far as they are free.
+// The replica takes its memory; its granules it takes when it begins to serve.
 void ClusterSim::Load(std::size_t index, Nanoseconds ready) {
   SimReplica& replica = replicas_[index];
   Device& device = devices_[replica.spec.gpu];
-  if (spec_.mode == ShareMode::kShares) {
-    const std::uint32_t granules = spec_.gpus[replica.spec.gpu].granules;
-    // Without room the controller decides about the share.
-    if (device.committed + replica.spec.granules > granules) replica.spec.granules = 0;
-    device.committed += replica.spec.granules;
-  }
   device.memory += spec_.models[replica.spec.model].memory_bytes;
   device.replicas.push_back(index);
   replica.state = State::kLoading;
@@ -52,13 +46,22 @@ void ClusterSim::Load(std::size_t index, Nanoseconds ready) {
   Push(ready, Kind::kServe, replica.spec.gpu);
 }
 
+// Whether the granules that the replica takes when it serves are free. Those that another one grows
+// to are not.
+bool ClusterSim::HasRoom(const SimReplica& replica) const {
+  return UsedGranules(replica.spec.gpu) + replica.spec.granules <=
+         spec_.gpus[replica.spec.gpu].granules;
+}
+
 void ClusterSim::StartModel(std::size_t index) {
   const ModelSpec& spec = spec_.models[index];
   Model& model = models_[index];
   const bool later = spec.start > Nanoseconds(0);
   for (std::size_t i = 0; i < replicas_.size(); ++i) {
-    const SimReplica& replica = replicas_[i];
+    SimReplica& replica = replicas_[i];
     if (replica.spec.model != index || replica.state != State::kPending) continue;
+    // Without room the controller decides about the share.
+    if (!HasRoom(replica)) replica.spec.granules = 0;
     Load(i, now_ + (later ? spec.load : Nanoseconds(0)));
     if (!later) ApplyChanges(replica.spec.gpu);
   }
@@ -120,9 +123,12 @@ void ClusterSim::Retire(std::size_t index) {
     }
     device.resizing.erase(change);
   }
-  if (spec_.mode == ShareMode::kShares && replica.state != State::kPending) {
-    device.committed -= target;
-    if (replica.state == State::kLoading) replica.spec.granules = 0;  // it never used them
+  if (spec_.mode == ShareMode::kShares) {
+    if (replica.state == State::kServing) {
+      device.committed -= target;
+    } else {
+      replica.spec.granules = 0;  // it never used them
+    }
   }
   replica.state = State::kGone;
   UpdateTargets(replica.spec.model);
@@ -146,6 +152,7 @@ void ClusterSim::Activate(std::size_t index) {
   SimReplica& replica = replicas_[index];
   if (spec_.mode == ShareMode::kShares) {
     devices_[replica.spec.gpu].used += replica.spec.granules;
+    devices_[replica.spec.gpu].committed += replica.spec.granules;
   }
   replica.state = State::kServing;
   UpdateTargets(replica.spec.model);
@@ -164,9 +171,8 @@ void ClusterSim::ApplyChanges(std::size_t gpu) {
   for (std::size_t i = 0; i < device.replicas.size(); ++i) {
     const SimReplica& replica = replicas_[device.replicas[i]];
     if (replica.state != State::kLoading || replica.ready > now_) continue;
-    const std::uint32_t granules = replica.spec.granules;
-    const bool fits = granules > 0 && device.used + granules <= spec_.gpus[gpu].granules;
-    if (spec_.mode != ShareMode::kShares || fits) Activate(device.replicas[i]);
+    const bool shared = spec_.mode == ShareMode::kShares;
+    if (!shared || (replica.spec.granules > 0 && HasRoom(replica))) Activate(device.replicas[i]);
   }
 }
 
@@ -197,12 +203,15 @@ bool ClusterSim::ApplyResize(std::size_t gpu) {
   return true;
 }
 
-Status ClusterSim::CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after) const {
+// A replica that loads takes its granules later: then it waits for room.
+Status ClusterSim::CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after,
+                             bool loading) const {
   if (spec_.mode != ShareMode::kShares) {
     return Fail(ErrorCode::kInvalidArgument, "there are shares only in ShareMode::kShares");
   }
   const std::uint32_t granules = spec_.gpus[gpu].granules;
   LAGOON_RETURN_IF_ERROR(CheckBounds("granules of a share", after, {1, 1.0 * granules}));
+  if (loading) return {};
   const std::uint32_t all = devices_[gpu].committed - before + after;
   if (all <= granules) return {};
   return Fail(ErrorCode::kResourceExhausted,
@@ -232,18 +241,18 @@ Status ClusterSim::Resize(std::size_t index, std::uint32_t granules) {
   }
   const std::size_t gpu = replica.spec.gpu;
   const ModelSpec& model = spec_.models[replica.spec.model];
-  LAGOON_RETURN_IF_ERROR(CheckRoom(gpu, replica.spec.granules, granules));
   const bool loading = replica.state == State::kLoading;
+  LAGOON_RETURN_IF_ERROR(CheckRoom(gpu, replica.spec.granules, granules, loading));
   if (!loading && spec_.costs.resize == ResizeKind::kShadow) {
     LAGOON_RETURN_IF_ERROR(CheckMemory(gpu, model));
     devices_[gpu].memory += model.memory_bytes;
   }
-  devices_[gpu].committed += granules;
-  devices_[gpu].committed -= replica.spec.granules;
   Nanoseconds ready = now_;
   if (loading) {
     replica.spec.granules = granules;
   } else {
+    devices_[gpu].committed += granules;
+    devices_[gpu].committed -= replica.spec.granules;
     if (spec_.costs.resize != ResizeKind::kNextBatch) ready += model.resize;
     replica.resizing = true;
     replica.stopped = spec_.costs.resize == ResizeKind::kRestart;
@@ -264,7 +273,7 @@ Result<std::size_t> ClusterSim::Add(const ReplicaSpec& spec) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("fraction", spec.fraction, {1e-6, 1e6}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("rows", static_cast<double>(spec.rows), {0, 1024}));
   if (spec_.mode == ShareMode::kShares) {
-    LAGOON_RETURN_IF_ERROR(CheckRoom(spec.gpu, 0, spec.granules));
+    LAGOON_RETURN_IF_ERROR(CheckRoom(spec.gpu, 0, spec.granules, true));
   }
   const ModelSpec& model = spec_.models[spec.model];
   LAGOON_RETURN_IF_ERROR(CheckMemory(spec.gpu, model));

@@ -56,6 +56,12 @@ SimReport ClusterSim::Run(SimController& controller) {
   report_.seconds = std::chrono::duration<double>(spec_.length - spec_.warmup).count();
   const auto whole = static_cast<double>(spec_.length / kSecondLength);
   report_.fragments = whole > 0 ? fragments_ / whole : 0;
+  if (measured_seconds_ > 0) {
+    const auto seconds = static_cast<double>(measured_seconds_);
+    report_.gpus_used = gpus_used_ / seconds;
+    report_.fragments_each = fragments_each_ / seconds;
+    report_.capacity = capacity_ / seconds;
+  }
   return std::move(report_);
 }
 
@@ -299,7 +305,10 @@ void ClusterSim::EndSecond() {
       if (second.limit == 0) second.limit = replica.Limit();
     }
   }
-  if (spec_.mode != ShareMode::kShares) return;
+  if (spec_.mode == ShareMode::kShares) EndSecondOfShares();
+}
+
+void ClusterSim::EndSecondOfShares() {
   double unused = 0, devices = 0;
   for (std::size_t gpu = 0; gpu < devices_.size(); ++gpu) {
     if (devices_[gpu].replicas.empty()) continue;
@@ -307,6 +316,41 @@ void ClusterSim::EndSecond() {
     ++devices;
   }
   if (devices > 0) fragments_ += unused / devices;
+  if (now_ <= spec_.warmup) return;
+  ++measured_seconds_;
+  gpus_used_ += devices;
+  fragments_each_ += unused;
+  for (const Device& device : devices_) capacity_ += CapacityOf(device);
+}
+
+// Rows per second of the replicas that serve, if each ran full batches all the time.
+double ClusterSim::CapacityOf(const Device& device) const {
+  struct Full {
+    const ModelSpec* model = nullptr;
+    double rows = 0, ns = 0, cache = 0, dram = 0;
+  };
+  std::vector<Full> replicas;
+  double cache = 0, dram = 0;
+  for (const std::size_t index : device.replicas) {
+    const SimReplica& replica = replicas_[index];
+    if (replica.state != SimReplica::State::kServing) continue;
+    const ModelSpec& model = spec_.models[replica.spec.model];
+    const std::int64_t rows = replica.Limit(), most = model.batching.rows;
+    Full& full = replicas.emplace_back();
+    full = {&model, static_cast<double>(rows), AloneNs(model, rows, ShareOf(replica))};
+    const double part = full.rows / full.ns / (static_cast<double>(most) / AloneNs(model, most, 1));
+    full.cache = model.cache * part;
+    full.dram = model.dram * part;
+    cache += full.cache;
+    dram += full.dram;
+  }
+  double capacity = 0;
+  for (const Full& full : replicas) {
+    const double ns = full.ns * Slowdown(spec_.truth, std::max(0.0, cache - full.cache),
+                                         std::max(0.0, dram - full.dram));
+    if (ns <= static_cast<double>(full.model->slo.count())) capacity += full.rows / ns * 1e9;
+  }
+  return capacity;
 }
 
 SimCounts ClusterSim::Counts(std::size_t model) const {

@@ -4,6 +4,7 @@
 // long a batch takes alone comes from a surface; kernels and blocks do not exist here
 // (sim/device has these). docs/design/simulator.md says what this means for its results.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -74,14 +75,16 @@ class ClusterSim {
 
   /// Gives a replica that serves another share, at the cost of ReconfigureSpec. Changes of one
   /// device take place in the order in which they were asked for; one that grows also waits until
-  /// its granules are free. A replica that loads gets its share at once.
+  /// its granules are free. Of a replica that loads only the share changes that it will ask for.
   /// kInvalidArgument; kUnavailable: a change is under way; kResourceExhausted names the device:
   /// the shares would be more than 100 %, or the memory for both copies is missing.
   Status Resize(std::size_t replica, std::uint32_t granules);
-  /// A new replica, which serves after ModelSpec::load. Returns its index. As Resize().
+  /// A new replica. It takes memory at once, and granules when it serves: after ModelSpec::load,
+  /// and when its granules are free. Returns its index. kInvalidArgument; kResourceExhausted names
+  /// the device: the memory is missing.
   Result<std::size_t> Add(const ReplicaSpec& replica);
   /// A new replica in place of `replica`, which serves until the new one is loaded; its requests
-  /// that wait go to the new one. Returns the index of the new one. As Resize().
+  /// that wait go to the new one. Returns the index of the new one. As Add().
   Result<std::size_t> Relocate(std::size_t replica, std::size_t gpu, std::uint32_t granules);
   /// Batches that run end. Requests that wait go to the model's other replicas, or are dropped.
   /// kInvalidArgument: it is gone already.
@@ -90,9 +93,13 @@ class ClusterSim {
   Status SetRows(std::size_t replica, std::int64_t rows);
   /// The replica's part of the model's arrivals from now on. kInvalidArgument.
   Status SetFraction(std::size_t replica, double fraction);
-  /// Granules that no replica of the device has or waits for.
+  /// Granules that no replica of the device has, or grows to. Those that load have none.
   std::uint32_t FreeGranules(std::size_t gpu) const {
     return spec_.gpus[gpu].granules - devices_[gpu].committed;
+  }
+  /// Granules of replicas that serve or have batches, as they are now or will be if that is more.
+  std::uint32_t UsedGranules(std::size_t gpu) const {
+    return std::max(devices_[gpu].used, devices_[gpu].committed);
   }
 
  private:
@@ -158,6 +165,7 @@ class ClusterSim {
   void StartModel(std::size_t model);
   void StopModel(std::size_t model);
   void Load(std::size_t index, Nanoseconds ready);
+  bool HasRoom(const SimReplica& replica) const;
   void Activate(std::size_t index);
   void Retire(std::size_t index);
   void FreeIfDrained(std::size_t index);
@@ -165,7 +173,7 @@ class ClusterSim {
   bool ApplyResize(std::size_t gpu);
   void UpdateTargets(std::size_t model);
   void HandOver(SimReplica& from);
-  Status CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after) const;
+  Status CheckRoom(std::size_t gpu, std::uint32_t before, std::uint32_t after, bool loading) const;
   Status CheckMemory(std::size_t gpu, const ModelSpec& model) const;
   std::size_t AddReplica(const ReplicaSpec& spec);
 
@@ -173,6 +181,8 @@ class ClusterSim {
   bool Measured() const { return now_ >= spec_.warmup; }
   SimSecond& SecondOf(std::size_t model, Nanoseconds time);
   void EndSecond();
+  void EndSecondOfShares();
+  double CapacityOf(const Device& device) const;
 
   const ClusterSpec spec_;
   SimController* controller_ = nullptr;
@@ -182,7 +192,9 @@ class ClusterSim {
   std::vector<Model> models_;
   std::deque<SimReplica> replicas_;  // references stay valid
   SimReport report_;
-  double fragments_ = 0;
+  double fragments_ = 0;  // these four are sums over seconds
+  double gpus_used_ = 0, fragments_each_ = 0, capacity_ = 0;
+  std::uint64_t measured_seconds_ = 0;
 };
 
 }  // namespace lagoon

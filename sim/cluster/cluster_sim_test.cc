@@ -390,7 +390,7 @@ TEST(ClusterSim, SharesAbove100PercentAreRefused) {
     const Status refused = sim.Resize(0, 51);
     ASSERT_FALSE(refused);
     EXPECT_THAT(refused.error().message, HasSubstr("101 granules of 100"));
-    EXPECT_FALSE(sim.Add({.model = 0, .gpu = 0, .granules = 1}));
+    EXPECT_FALSE(sim.Add({.model = 0, .gpu = 0, .granules = 101}));
     EXPECT_FALSE(sim.Resize(7, 1));
     EXPECT_FALSE(sim.Resize(0, 0));
     EXPECT_TRUE(sim.Resize(0, 40));
@@ -461,6 +461,62 @@ TEST(ClusterSim, AReplicaServesUntilItsSuccessorElsewhereIsLoaded) {
   EXPECT_EQ(report.models[0].dropped, 0u);
   EXPECT_DOUBLE_EQ(report.models[0].seconds[3].share, 1);
   EXPECT_DOUBLE_EQ(report.models[0].seconds[5].share, 0.5);
+}
+
+// InSS Eq. 1: what the shares could serve, whatever arrives.
+TEST(ClusterSim, CapacityIsThatOfFullBatches) {
+  ClusterSpec spec = SpecOf({ModelOf("a", SurfaceOf(1, 1), PoissonArrivals(10)),
+                             ModelOf("b", SurfaceOf(2, 0), PoissonArrivals(10))},
+                            seconds(10));
+  spec.gpus.resize(3);
+  spec.warmup = seconds(2);
+  spec.models[0].batching.rows = 4;
+  spec.replicas[0].rows = 4;
+  spec.replicas[1].gpu = 1;
+  spec.replicas[1].granules = 25;
+  const SimReport report = RunOf(spec);
+  // (1 + 4) ms on the whole device, so 4 rows in 10 ms on half; 1 row in 8 ms on a quarter.
+  EXPECT_NEAR(report.capacity, 400 + 125, 1e-6);
+  EXPECT_DOUBLE_EQ(report.gpus_used, 2);
+  EXPECT_DOUBLE_EQ(report.fragments_each, 0.5 + 0.75);
+  EXPECT_DOUBLE_EQ(report.fragments, (0.5 + 0.75) / 2);
+  // A batch that misses the SLO serves nothing in time.
+  spec.models[1].slo = milliseconds(7);
+  EXPECT_NEAR(RunOf(spec).capacity, 400, 1e-6);
+  // Beside each other at full load: x = 0.4 x 0.5 of the other's cache.
+  spec.models[1].slo = milliseconds(100);
+  spec.replicas[1].gpu = 0;
+  spec.replicas[1].granules = 50;
+  for (ModelSpec& model : spec.models) model.cache = 1;
+  spec.truth.cache = 0.4;
+  spec.truth.dram = spec.truth.product = 0;
+  EXPECT_NEAR(RunOf(spec).capacity, (400 + 250) / 1.2, 0.01);
+}
+
+// A replica that loads has no granules: those that serve keep theirs, and it waits for free ones.
+TEST(ClusterSim, AReplicaTakesItsGranulesWhenItServes) {
+  ClusterSpec spec = SpecOf(
+      {ModelOf("a", SurfaceOf(1, 0), ClosedLoop(1)), ModelOf("b", SurfaceOf(1, 0), ClosedLoop(1))},
+      seconds(12));
+  spec.gpus.resize(2);
+  spec.replicas[0].granules = 100;
+  spec.replicas[1].granules = 100;
+  spec.replicas[1].gpu = 1;
+  Deciding controller([&](ClusterSim& sim) {
+    if (sim.now() == seconds(1)) {
+      EXPECT_TRUE(sim.Add({.model = 1, .gpu = 0, .granules = 40}));
+      EXPECT_EQ(sim.FreeGranules(0), 0u);
+    }
+    if (sim.now() == seconds(6)) {
+      EXPECT_EQ(sim.replica(2).state, SimReplica::State::kLoading) << "no granule is free";
+      EXPECT_TRUE(sim.Resize(0, 60));
+    }
+  });
+  const SimReport report = ClusterSim(spec).Run(controller);
+  EXPECT_DOUBLE_EQ(report.models[0].seconds[4].share, 1);
+  EXPECT_DOUBLE_EQ(report.models[0].seconds[7].share, 0.6);
+  EXPECT_DOUBLE_EQ(report.models[1].seconds[4].share, 1);
+  EXPECT_DOUBLE_EQ(report.models[1].seconds[7].share, 1.4);
 }
 
 TEST(ClusterSim, BadSpecsAreRefusedByName) {

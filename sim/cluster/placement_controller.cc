@@ -8,6 +8,9 @@ namespace {
 
 using State = SimReplica::State;
 
+// Decisions in a row that lack the memory for a replica, until the assignment is given up.
+constexpr int kPatience = 5;
+
 bool IsThere(const SimReplica& replica) {
   return replica.state == State::kServing || replica.state == State::kLoading;
 }
@@ -36,7 +39,8 @@ PlacementController::PlacementController(Placer& placer, PlacementOptions option
       rates_(options_.latency.size(), Ewma(0.3)),
       last_rates_(options_.latency.size()),
       arrived_(options_.latency.size()),
-      corrections_(options_.latency.size()) {}
+      corrections_(options_.latency.size()),
+      batch_ms_(options_.latency.size(), Ewma(0.3)) {}
 
 double PlacementController::RateOf(const ClusterSpec& spec, std::size_t model,
                                    Nanoseconds now) const {
@@ -58,8 +62,9 @@ PlacementView PlacementController::ViewOf(const ClusterSpec& spec) const {
     const ModelSpec& model = spec.models[i];
     ModelView& seen = view.models.emplace_back();
     seen.name = model.name;
-    const double factor = options_.online ? corrections_[i].factor() : 1;
-    seen.slo = Nanoseconds(std::llround(static_cast<double>(model.slo.count()) / factor));
+    seen.slo = model.slo;
+    if (options_.online) seen.slowdown = corrections_[i].factor();
+    seen.measured_ms = batch_ms_[i].value().value_or(0);
     const double rate = RateOf(spec, i, last_);
     seen.rate_error = std::sqrt(rate / 3);  // of about three seconds' arrivals
     seen.rate = rate + options_.margin * seen.rate_error;
@@ -98,7 +103,9 @@ void PlacementController::ReadRates(const ClusterSim& sim) {
 }
 
 void PlacementController::OnBatch(ClusterSim& sim, const BatchEnded& batch) {
-  if (!options_.online) return;
+  batch_ms_[batch.model].Add(ToMilliseconds(batch.took));
+  // While replicas move, the neighbours are others than those of the assignment.
+  if (!options_.online || !done_) return;
   const SimReplica& replica = sim.replica(batch.replica);
   const double share =
       static_cast<double>(replica.spec.granules) / sim.spec().gpus[replica.spec.gpu].granules;
@@ -129,15 +136,7 @@ Assignment PlacementController::Current(const ClusterSim& sim) const {
   return current;
 }
 
-bool PlacementController::IsLoading(const ClusterSim& sim, std::size_t model) const {
-  for (std::size_t i = 0; i < sim.replicas(); ++i) {
-    const SimReplica& replica = sim.replica(i);
-    if (replica.spec.model == model && replica.state == State::kLoading) return true;
-  }
-  return false;
-}
-
-// Shares of replicas that stay where they are. False: some have to wait.
+// Shares, limits and fractions of replicas that stay where they are. False: some have to wait.
 bool PlacementController::ApplyShares(ClusterSim& sim, bool shrink) {
   bool done = true;
   for (std::size_t i = 0; i < sim.replicas(); ++i) {
@@ -160,9 +159,7 @@ bool PlacementController::ApplyShares(ClusterSim& sim, bool shrink) {
   return done;
 }
 
-// Replicas that come, move and go. False: some have to wait for room, or for one that loads.
-bool PlacementController::ApplyPlaces(ClusterSim& sim) {
-  bool done = true;
+std::vector<std::size_t> PlacementController::Leaving(const ClusterSim& sim) const {
   std::vector<std::size_t> leaving;
   for (std::size_t i = 0; i < sim.replicas(); ++i) {
     const SimReplica& replica = sim.replica(i);
@@ -170,51 +167,132 @@ bool PlacementController::ApplyPlaces(ClusterSim& sim) {
       leaving.push_back(i);
     }
   }
+  return leaving;
+}
+
+// Replicas that come begin to load, which takes memory only: those that serve keep their shares.
+// False: the memory for some is missing.
+bool PlacementController::Load(ClusterSim& sim) {
+  bool all = true;
+  std::vector<std::size_t> leaving = Leaving(sim);
+  std::erase_if(leaving, [&](std::size_t index) {
+    return sim.replica(index).state != State::kServing || replaced_.contains(index);
+  });
   const Assignment current = Current(sim);
   for (const PlacedReplica& wanted : target_.replicas) {
     if (Find(current, wanted.model, wanted.gpu) != nullptr) continue;
-    // The replicas that leave the GPU make room for those that come, so that two full GPUs can
-    // exchange replicas.
-    for (const std::size_t index : leaving) {
-      const SimReplica& other = sim.replica(index);
-      const bool needed = sim.FreeGranules(wanted.gpu) * 2 < wanted.granules;
-      if (other.spec.gpu != wanted.gpu || !needed || other.spec.granules < 2) continue;
-      if (!sim.Resize(index, other.spec.granules / 2)) done = false;
-    }
-    const std::uint32_t granules = std::min(wanted.granules, sim.FreeGranules(wanted.gpu));
-    done = false;
-    if (granules == 0) continue;
-    const auto old = std::ranges::find_if(leaving, [&](std::size_t index) {
-      return sim.replica(index).spec.model == wanted.model &&
-             sim.replica(index).state == State::kServing;
-    });
-    if (old == leaving.end()) {
-      (void)sim
-          .Add({.model = wanted.model,
-                .gpu = wanted.gpu,
-                .granules = granules,
-                .fraction = wanted.fraction,
-                .rows = wanted.rows})
-          .has_value();
-    } else if (sim.Relocate(*old, wanted.gpu, granules)) {
+    const auto old = std::ranges::find_if(
+        leaving, [&](std::size_t index) { return sim.replica(index).spec.model == wanted.model; });
+    Result<std::size_t> added = old != leaving.end()
+                                    ? sim.Relocate(*old, wanted.gpu, wanted.granules)
+                                    : sim.Add({.model = wanted.model,
+                                               .gpu = wanted.gpu,
+                                               .granules = wanted.granules,
+                                               .fraction = wanted.fraction,
+                                               .rows = wanted.rows});
+    if (!added) {
+      all = false;
+    } else if (old != leaving.end()) {
+      replaced_.insert(*old);
       leaving.erase(old);
     }
   }
-  for (const std::size_t index : leaving) {
-    if (IsLoading(sim, sim.replica(index).spec.model)) {
-      done = false;
-    } else if (done && !sim.Remove(index)) {
-      done = false;
+  return all;
+}
+
+// The replicas that leave go, once all that come can take their granules at once: as far as nothing
+// else is short, a model has no replica only until the batches that run end. Devices on which
+// shares have yet to shrink wait, and so does what depends on them. False: something waits.
+bool PlacementController::Exchange(ClusterSim& sim) {
+  std::vector<std::size_t> leaving = Leaving(sim), coming;
+  std::vector<bool> served(sim.spec().models.size());  // by replicas that stay
+  std::vector<bool> wanted(served.size());
+  for (const PlacedReplica& replica : target_.replicas) wanted[replica.model] = true;
+  for (std::size_t i = 0; i < sim.replicas(); ++i) {
+    const SimReplica& replica = sim.replica(i);
+    if (!IsThere(replica) || std::ranges::count(leaving, i) > 0) continue;
+    if (replica.state == State::kLoading) {
+      coming.push_back(i);
+    } else {
+      served[replica.spec.model] = true;
     }
   }
-  return done;
+  for (bool changed = true; changed;) {
+    std::vector<bool> replaced = served;
+    for (const std::size_t index : coming) replaced[sim.replica(index).spec.model] = true;
+    changed = std::erase_if(leaving, [&](std::size_t index) {
+                const std::size_t model = sim.replica(index).spec.model;
+                return wanted[model] && !replaced[model];
+              }) > 0;
+    std::vector<bool> full(sim.spec().gpus.size());
+    for (std::size_t gpu = 0; gpu < full.size(); ++gpu) {
+      full[gpu] = !HasRoomFor(sim, gpu, coming, leaving);
+    }
+    const auto waits = [&](std::size_t index) { return full[sim.replica(index).spec.gpu]; };
+    changed = std::erase_if(coming, waits) > 0 || changed;
+  }
+  for (const std::size_t index : leaving) (void)sim.Remove(index);
+  return Leaving(sim).empty() && !IsLoading(sim);
+}
+
+// Whether a device has room for those that come to it, without those that leave.
+bool PlacementController::HasRoomFor(const ClusterSim& sim, std::size_t gpu,
+                                     const std::vector<std::size_t>& coming,
+                                     const std::vector<std::size_t>& leaving) const {
+  std::uint32_t granules = sim.UsedGranules(gpu);
+  for (const std::size_t index : coming) {
+    const ReplicaSpec& spec = sim.replica(index).spec;
+    granules += spec.gpu == gpu ? spec.granules : 0;
+  }
+  for (const std::size_t index : leaving) {
+    const SimReplica& replica = sim.replica(index);
+    if (replica.spec.gpu == gpu && replica.state == State::kServing) {
+      granules -= replica.spec.granules;
+    }
+  }
+  return granules <= sim.spec().gpus[gpu].granules;
+}
+
+bool PlacementController::IsLoading(const ClusterSim& sim) const {
+  for (std::size_t i = 0; i < sim.replicas(); ++i) {
+    if (sim.replica(i).state == State::kLoading) return true;
+  }
+  return false;
+}
+
+// Whether a replica is not loaded yet: until then nothing shrinks for it.
+bool PlacementController::IsBeingLoaded(const ClusterSim& sim) const {
+  for (std::size_t i = 0; i < sim.replicas(); ++i) {
+    const SimReplica& replica = sim.replica(i);
+    if (replica.state == State::kLoading && replica.ready > sim.now()) return true;
+  }
+  return false;
+}
+
+// The target needs more memory than there is while both copies of what moves exist. What came for
+// it and does not serve yet goes.
+bool PlacementController::GiveUp(ClusterSim& sim) {
+  for (std::size_t i = 0; i < sim.replicas(); ++i) {
+    if (sim.replica(i).state == State::kLoading) (void)sim.Remove(i);
+  }
+  target_ = Current(sim);
+  replaced_.clear();
+  stuck_ = 0;
+  ++given_up_;
+  return true;
 }
 
 bool PlacementController::Apply(ClusterSim& sim) {
+  const bool come = Load(sim);
+  stuck_ = come ? 0 : stuck_ + 1;
+  if (stuck_ == kPatience) return GiveUp(sim);
+  if (IsBeingLoaded(sim)) return false;
   const bool shrunk = ApplyShares(sim, true);
-  const bool placed = ApplyPlaces(sim);
-  const bool grown = ApplyShares(sim, false);
-  return shrunk && placed && grown;
+  const bool exchanged = Exchange(sim);
+  const bool grown = exchanged && ApplyShares(sim, false);
+  if (!come || !shrunk || !exchanged || !grown) return false;
+  replaced_.clear();
+  return true;
 }
 
 void PlacementController::Decide(ClusterSim& sim) {

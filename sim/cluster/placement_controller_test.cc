@@ -150,6 +150,76 @@ TEST(PlacementController, ExchangesReplicasOfFullGpus) {
   EXPECT_EQ(granules, (std::vector<std::uint32_t>{54, 54}));
 }
 
+// At half load nothing is lost: each serves with its whole share until the other copy is loaded.
+TEST(PlacementController, AnExchangeOfFullGpusLosesNothing) {
+  ClusterSpec spec = TwoModels(0);
+  const Known known(spec);
+  for (ModelSpec& model : spec.models) {
+    model.arrivals = PoissonArrivals(0.5 * model.surface->Throughput(8, 1));
+  }
+  ScriptedPlacer placer(
+      {{{{0, 0, 54, 8, 1}, {1, 1, 54, 8, 1}}, {}}, {{{0, 1, 54, 8, 1}, {1, 0, 54, 8, 1}}, {}}});
+  PlacementController controller(placer, {.latency = known.latency});
+  ASSERT_TRUE(controller.Start(spec).has_value());
+  const SimReport report = ClusterSim(spec).Run(controller);
+  EXPECT_EQ(report.relocations, 2u);
+  EXPECT_EQ(report.moves.size(), 0u) << "no share shrinks on the way";
+  for (const ModelReport& model : report.models) {
+    EXPECT_EQ(model.dropped, 0u) << model.name;
+    EXPECT_EQ(model.late, 0u) << model.name;
+    EXPECT_GT(model.served, 1000u) << model.name;
+  }
+}
+
+// What stays shrinks only when what comes is loaded.
+TEST(PlacementController, SharesShrinkWhenTheReplicaThatComesIsLoaded) {
+  ClusterSpec spec = TwoModels(100);
+  const Known known(spec);
+  ScriptedPlacer placer(
+      {{{{0, 0, 54, 8, 1}, {1, 1, 54, 8, 1}}, {}}, {{{0, 0, 20, 8, 1}, {1, 0, 34, 8, 1}}, {}}});
+  PlacementController controller(placer, {.latency = known.latency});
+  ASSERT_TRUE(controller.Start(spec).has_value());
+  const SimReport report = ClusterSim(spec).Run(controller);
+  ASSERT_EQ(report.moves.size(), 1u);
+  EXPECT_EQ(report.moves[0].granules, 20u);
+  // Two placements agree at 2 s, loading takes 2.6 s, and the next decision is at 5 s.
+  EXPECT_GE(report.moves[0].at, std::chrono::seconds(5));
+  EXPECT_LT(report.moves[0].at, std::chrono::seconds(6));
+  EXPECT_EQ(Failed(report), 0u);
+}
+
+TEST(PlacementController, AnAssignmentWithoutMemoryOnTheWayIsGivenUp) {
+  ClusterSpec spec = TwoModels(100);
+  const Known known(spec);
+  for (ModelSpec& model : spec.models) model.memory_bytes = 25'000'000'000;
+  const Assignment before{{{0, 0, 54, 8, 1}, {1, 1, 54, 8, 1}}, {}};
+  ScriptedPlacer placer({before, {{{0, 1, 54, 8, 1}, {1, 0, 54, 8, 1}}, {}}});
+  PlacementController controller(placer, {.latency = known.latency});
+  ASSERT_TRUE(controller.Start(spec).has_value());
+  const SimReport report = ClusterSim(spec).Run(controller);
+  EXPECT_GT(controller.given_up(), 0u);
+  EXPECT_EQ(report.relocations, 0u);
+  EXPECT_LT(controller.busy_decisions(), 25u) << "the placer is asked again";
+  EXPECT_EQ(Failed(report), 0u);
+}
+
+TEST(PlacementController, PlacersSeeWhatIsMeasured) {
+  ClusterSpec spec = TwoModels(400);
+  const Known known(spec);
+  spec.truth.noise = 0.01;
+  ScriptedPlacer placer({{{{0, 0, 54, 8, 1}, {1, 1, 54, 8, 1}}, {}}});
+  PlacementController controller(placer, {.latency = known.latency, .online = true});
+  ASSERT_TRUE(controller.Start(spec).has_value());
+  (void)ClusterSim(spec).Run(controller);
+  const ModelView &first = placer.views.front().models[0], &last = placer.views.back().models[0];
+  EXPECT_EQ(first.measured_ms, 0);
+  EXPECT_GT(last.measured_ms, 0.8 * known.latency[0]->AloneMs(1, 1));
+  EXPECT_LT(last.measured_ms, 1.2 * known.latency[0]->AloneMs(8, 1));
+  EXPECT_NE(last.slowdown, 1);
+  EXPECT_EQ(last.slo, first.slo) << "the correction is no other SLO";
+  EXPECT_DOUBLE_EQ(last.SloMs() * last.slowdown, ToMilliseconds(last.slo));
+}
+
 TEST(PlacementController, AnInvalidAssignmentLeavesTheLastOne) {
   ClusterSpec spec = TwoModels(100);
   const Known known(spec);

@@ -117,10 +117,11 @@ Json ToJson(const SimReport& report) {
                      {"replica", move.replica},
                      {"granules", move.granules}});
   }
-  return {{"models", std::move(models)},  {"seconds", report.seconds},
-          {"moves", std::move(moves)},    {"relocations", report.relocations},
-          {"events", report.events},      {"fragments", report.fragments},
-          {"efficacy", report.Efficacy()}};
+  return {{"models", std::move(models)},   {"seconds", report.seconds},
+          {"moves", std::move(moves)},     {"relocations", report.relocations},
+          {"events", report.events},       {"fragments", report.fragments},
+          {"gpus_used", report.gpus_used}, {"fragments_each", report.fragments_each},
+          {"capacity", report.capacity},   {"efficacy", report.Efficacy()}};
 }
 
 }  // namespace lagoon

@@ -68,6 +68,13 @@ struct SimReport {
   std::uint64_t events = 0;
   /// Mean over the seconds of the unused part of devices that have a replica (shares only).
   double fragments = 0;
+  /// Means over the seconds after the warmup (shares only):
+  double gpus_used = 0;       // devices that have a replica
+  double fragments_each = 0;  // their unused parts, added up: 2 is two whole devices
+  /// Rows per second that the replicas could serve if they only ran full batches (InSS Eq. 1: the
+  /// sum of rows / time, beside neighbours that do the same), whether or not they get so many
+  /// requests. Replicas whose full batches miss the SLO do not count.
+  double capacity = 0;
 
   double Throughput(std::size_t model) const;  // served / s
   double Goodput(std::size_t model) const;     // served in time / s

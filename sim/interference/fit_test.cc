@@ -153,6 +153,33 @@ TEST(PredictHeldOut, HasNotSeenThePair) {
   EXPECT_NEAR(errors->front().relative, 1.5 / 1.1 - 1, 0.02);
 }
 
+// As if a clock stood still: neither rows nor shares nor neighbours change anything.
+TEST(FitLatencyModels, EqualTimesGiveAModelWithoutSlopes) {
+  std::vector<MeasuredPoint> points = WithCoRuns({0.1, 0.2, 0.3});
+  for (MeasuredPoint& point : points) {
+    point.latency_ms = 7;
+    if (point.load) point.load = DeviceLoad{0.5, 0.5};
+  }
+  for (const InterferenceKind kind : kInterferenceKinds) {
+    const auto models = FitLatencyModels(points, kind);
+    ASSERT_TRUE(models.has_value()) << models.error().message;
+    for (const std::int64_t rows : {1, 7, 32, 1000}) {
+      for (const double share : {0.001, 0.2, 0.3, 0.8, 1.0}) {
+        const auto ms = Predict(*models, {.model = "slow",
+                                          .rows = rows,
+                                          .share = share,
+                                          .latency_ms = 7,
+                                          .neighbours = {{"fast", 32, 0.5}}});
+        ASSERT_TRUE(ms.has_value());
+        const bool measured = rows <= 32 && share >= 0.2;
+        EXPECT_GE(*ms, 6.9) << Name(kind) << " " << rows << " rows on " << share;
+        EXPECT_LE(*ms, measured ? 7.1 : 7 * 1000 * 1000)
+            << Name(kind) << " " << rows << " rows on " << share;
+      }
+    }
+  }
+}
+
 TEST(FitLatencyModels, NamesTheModelThatCannotBeFitted) {
   std::vector<MeasuredPoint> points = AllAlone();
   points.push_back(Beside({}, 16, 0.4));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace lagoon {
@@ -29,6 +30,29 @@ std::optional<BaselineShare> FewestGranules(const LatencyTable& table, double ra
     if (!best || granules <= best->granules) best = {granules, rows};
   }
   return best;
+}
+
+std::uint32_t GranulesOfPart(double part, std::uint32_t granules) {
+  return std::max(1U, static_cast<std::uint32_t>(part * granules + 1e-9));
+}
+
+std::vector<double> ToParts(std::vector<double> shares) {
+  std::vector<std::size_t> parts;
+  double sum = 0;
+  for (const double share : shares) {
+    const auto part =
+        std::ranges::find_if(kPaperParts, [&](double one) { return one >= share - 1e-9; });
+    parts.push_back(static_cast<std::size_t>(part - kPaperParts.begin()));
+    sum += kPaperParts[parts.back()];
+  }
+  while (sum > 1 + 1e-9) {
+    const auto largest = std::ranges::max_element(parts);
+    LAGOON_CHECK(*largest > 0);
+    sum += kPaperParts[*largest - 1] - kPaperParts[*largest];
+    --*largest;
+  }
+  for (std::size_t i = 0; i < shares.size(); ++i) shares[i] = kPaperParts[parts[i]];
+  return shares;
 }
 
 std::vector<std::size_t> OrderOf(const std::vector<double>& keys, bool descending) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text.h"
+#include "cluster/learned/learned_placer.h"
 #include "sim/placement/gpulet_placer.h"
 #include "sim/placement/gslice_placer.h"
 #include "sim/placement/igniter_placer.h"
@@ -16,18 +18,30 @@ namespace {
 
 struct Row {
   PlacerInfo info;
-  std::unique_ptr<Placer> (*make)(double busy);  // null: MakePlacer() makes it
+  std::unique_ptr<Placer> (*make)(const BaselineOptions& options);  // null: MakePlacer() makes it
 };
 
 Row Served(std::string_view name) {
   return {*std::ranges::find(Placers(), name, &PlacerInfo::name), nullptr};
 }
 
-std::unique_ptr<Placer> MakeGslice(double busy) { return std::make_unique<GslicePlacer>(busy); }
+std::unique_ptr<Placer> MakeGslice(const BaselineOptions& options) {
+  return std::make_unique<GslicePlacer>(options);
+}
 
 template <typename Kind>
-std::unique_ptr<Placer> MakePeriodic(double busy) {
-  return std::make_unique<PeriodicPlacer>(std::make_unique<Kind>(busy));
+std::unique_ptr<Placer> MakePeriodic(const BaselineOptions& options) {
+  auto made = std::make_unique<Kind>(options.busy);
+  if (options.every_decision) return made;
+  return std::make_unique<PeriodicPlacer>(std::move(made));
+}
+
+// What `inss` owes to its networks: in comparisons only.
+template <bool kNetworks>
+std::unique_ptr<Placer> MakePartOfInss(const BaselineOptions& /*options*/) {
+  auto made = MakeLearnedPlacer(kNetworks ? "inss-net" : "inss-guess");
+  LAGOON_CHECK(made.has_value());
+  return *std::move(made);
 }
 
 const std::vector<Row>& Rows() {
@@ -37,6 +51,8 @@ const std::vector<Row>& Rows() {
        MakePeriodic<UsherPlacer>},
       Served("inss"),
       Served("inss-ni"),
+      {{"inss-net", "the networks of inss alone, without its guard"}, MakePartOfInss<true>},
+      {{"inss-guess", "inss without its networks"}, MakePartOfInss<false>},
       {{"igniter", "the fewest GPUs that keep half the SLO (iGniter, TPDS 2022)"},
        MakePeriodic<IgniterPlacer>},
       {{"gslice", "first fit by knee, self-tuned shares (GSLICE, SoCC 2020)"}, MakeGslice},
@@ -57,12 +73,13 @@ const std::vector<PlacerInfo>& AllPlacers() {
   return infos;
 }
 
-Result<std::unique_ptr<Placer>> MakeAnyPlacer(std::string_view name, double busy) {
+Result<std::unique_ptr<Placer>> MakeAnyPlacer(std::string_view name,
+                                              const BaselineOptions& options) {
   std::string known;
   for (const Row& row : Rows()) {
     if (row.info.name == name) {
       if (row.make == nullptr) return MakePlacer(name);
-      return row.make(busy);
+      return row.make(options);
     }
     known += (known.empty() ? "" : ", ") + row.info.name;
   }

@@ -17,8 +17,9 @@ namespace lagoon {
 /// All placers, in the order of listings and figures.
 const std::vector<PlacerInfo>& AllPlacers();
 
-/// kNotFound: unknown, with the list. `busy`: what part of its capacity a placer from another paper
-/// asks of a replica, above 0, at most 1; those that a server runs forecast instead.
-Result<std::unique_ptr<Placer>> MakeAnyPlacer(std::string_view name, double busy = kBaselineBusy);
+/// kNotFound: unknown, with the list. `options` are for the placers of other papers; those that a
+/// server runs forecast instead.
+Result<std::unique_ptr<Placer>> MakeAnyPlacer(std::string_view name,
+                                              const BaselineOptions& options = {});
 
 }  // namespace lagoon

@@ -7,7 +7,6 @@
 
 #include "base/random.h"
 #include "cluster/placement/testing/test_fleet.h"
-#include "sim/placement/periodic_placer.h"
 
 namespace lagoon {
 namespace {
@@ -112,51 +111,25 @@ std::string TestName(const ::testing::TestParamInfo<std::string>& tested) {
 
 INSTANTIATE_TEST_SUITE_P(Placement, EveryPlacer, ::testing::ValuesIn(AllNames()), TestName);
 
+// Gpulet, iGniter and Usher plan every ten decisions, or at each one.
+TEST(MakeAnyPlacer, EveryDecisionIsANewPlanIfAskedFor) {
+  for (const bool every : {false, true}) {
+    auto placer = MakeAnyPlacer("igniter", {.every_decision = every});
+    ASSERT_TRUE(placer.has_value());
+    TestFleet fleet(4);
+    fleet.Add(4, 20, 80);
+    const std::uint32_t before = (*placer)->Place(fleet.view).replicas[0].granules;
+    fleet.view.models[0].rate = 150;
+    EXPECT_EQ((*placer)->Place(fleet.view).replicas[0].granules > before, every);
+  }
+}
+
 TEST(MakeAnyPlacer, AnUnknownNameIsAnErrorWithTheList) {
   const auto placer = MakeAnyPlacer("best");
   ASSERT_FALSE(placer.has_value());
   EXPECT_EQ(placer.error().code, ErrorCode::kNotFound);
   EXPECT_NE(placer.error().message.find("'best'"), std::string::npos);
   EXPECT_NE(placer.error().message.find("lagoon, usher"), std::string::npos);
-}
-
-TEST(PeriodicPlacer, AsksEveryTenDecisionsOrIfTheFleetChanges) {
-  class Counting final : public Placer {
-   public:
-    explicit Counting(int& calls) : calls_(calls) {}
-    std::string_view name() const override { return "counting"; }
-    Assignment Place(const PlacementView& view) override {
-      ++calls_;
-      Assignment assignment;
-      for (std::size_t i = 0; i < view.models.size(); ++i) {
-        assignment.refused.push_back({i, "test"});
-      }
-      return assignment;
-    }
-
-   private:
-    int& calls_;
-  };
-  TestFleet fleet(1);
-  fleet.Add(1, 10, 50);
-  int calls = 0;
-  PeriodicPlacer placer(std::make_unique<Counting>(calls));
-  for (int i = 0; i < 10; ++i) {
-    fleet.view.models[0].rate = i;
-    // The controller corrects SLOs by what it measures: that changes no fleet.
-    fleet.view.models[0].slo = std::chrono::milliseconds(50 + i);
-    placer.Place(fleet.view);
-  }
-  EXPECT_EQ(calls, 1);
-  placer.Place(fleet.view);
-  EXPECT_EQ(calls, 2);
-  fleet.Add(1, 10, 50);
-  EXPECT_EQ(placer.Place(fleet.view).refused.size(), 2u);
-  EXPECT_EQ(calls, 3);
-  fleet.view.gpus.pop_back();
-  fleet.view.gpus.push_back({.granules = 7, .memory_bytes = 1});
-  placer.Place(fleet.view);
-  EXPECT_EQ(calls, 4);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "sim/placement/gpulet_placer.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <vector>
 
@@ -11,22 +10,17 @@ namespace lagoon {
 namespace {
 
 constexpr double kInterference = 1.1;
-constexpr std::array<double, 6> kParts = {0.2, 0.4, 0.5, 0.6, 0.8, 1.0};
 
 struct Gpu {
   std::vector<double> free = {1.0};  // a whole GPU, or what the first model left
   bool whole = true;
 };
 
-std::uint32_t Granules(double part, std::uint32_t granules) {
-  return std::max(1U, static_cast<std::uint32_t>(part * granules + 1e-9));
-}
-
 // The most rows that meet the SLO on a part: two batches, if the part only just keeps up, else a
 // batch and the time until it is full.
 std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const LatencyTable& table,
                                          std::uint32_t granules, double busy) {
-  const double slo_ms = ToMilliseconds(model.slo);
+  const double slo_ms = model.SloMs();
   std::optional<std::int64_t> most;
   for (std::size_t size = 0; size < table.sizes(); ++size) {
     const auto rows = static_cast<double>(table.rows(size));
@@ -42,9 +36,9 @@ std::optional<std::int64_t> RowsThatMeet(const ModelView& model, const LatencyTa
 double IdealPart(const ModelView& model, const LatencyTable& table, double busy) {
   const double all = table.granules();
   double ideal = Knee(model.latency->alone(), 8, table.granules()) / all;
-  const auto keeps_up = FewestGranules(table, model.rate / busy, ToMilliseconds(model.slo) / 2);
+  const auto keeps_up = FewestGranules(table, model.rate / busy, model.SloMs() / 2);
   if (keeps_up) ideal = std::min(ideal, keeps_up->granules / all);
-  return *std::ranges::find_if(kParts, [&](double part) { return part >= ideal - 1e-9; });
+  return *std::ranges::find_if(kPaperParts, [&](double part) { return part >= ideal - 1e-9; });
 }
 
 // The part that is cut from `free` for a model that asks for `ideal`: the free part itself, unless
@@ -59,7 +53,7 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
   std::vector<std::int64_t> memory;
   for (const GpuView& gpu : view.gpus) memory.push_back(gpu.memory_bytes);
   std::vector<double> keys;
-  for (const ModelView& model : view.models) keys.push_back(model.rate * ToMilliseconds(model.slo));
+  for (const ModelView& model : view.models) keys.push_back(model.rate * model.SloMs());
   const auto order = OrderOf(keys, false);
   for (const std::size_t model : order) {
     const ModelView& seen = view.models[model];
@@ -76,7 +70,8 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
       }
       const double part = Cut(gpus[gpu], free, ideal);
       if (part < ideal || free >= best) continue;
-      if (!RowsThatMeet(seen, table, Granules(part, view.gpus[gpu].granules), busy_)) continue;
+      if (!RowsThatMeet(seen, table, GranulesOfPart(part, view.gpus[gpu].granules), busy_))
+        continue;
       best = free;
       place = gpu;
     }
@@ -91,10 +86,10 @@ Assignment GpuletPlacer::Place(const PlacementView& view) {
     const bool met = best < 2;
     const double part =
         met ? Cut(gpu, gpu.free.front(), IdealPart(seen, table, busy_)) : gpu.free.front();
-    const std::uint32_t granules = Granules(part, view.gpus[place].granules);
+    const std::uint32_t granules = GranulesOfPart(part, view.gpus[place].granules);
     const std::int64_t rows =
         RowsThatMeet(seen, table, granules, busy_)
-            .value_or(MostRows(table, granules, ToMilliseconds(seen.slo) / 2, kInterference));
+            .value_or(MostRows(table, granules, seen.SloMs() / 2, kInterference));
     assignment.replicas.push_back({model, place, granules, rows, 1});
     memory[place] -= MemoryOf(seen, seen.most_rows);
     gpu.free.clear();

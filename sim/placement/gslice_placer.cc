@@ -10,6 +10,7 @@ namespace lagoon {
 namespace {
 
 constexpr std::uint64_t kDecisionsBetween = 10;
+constexpr std::uint32_t kMostParts = 5;  // of a GPU, with kPaperParts
 
 double KneeShare(const ModelView& model, std::uint32_t granules) {
   return static_cast<double>(Knee(model.latency->alone(), 1, granules)) / granules;
@@ -44,16 +45,55 @@ void GslicePlacer::PlaceNew(const PlacementView& view, Assignment& assignment) {
       const auto count = std::ranges::count(assignment.replicas, gpu, &PlacedReplica::gpu);
       const bool holds =
           memory[gpu] + MemoryOf(seen, seen.most_rows) <= view.gpus[gpu].memory_bytes &&
-          count < static_cast<std::ptrdiff_t>(view.gpus[gpu].granules);
+          count <
+              static_cast<std::ptrdiff_t>(options_.paper ? kMostParts : view.gpus[gpu].granules);
       if (!holds) continue;
       if (best == view.gpus.size() || demand[gpu] < demand[best]) best = gpu;
     }
     if (best == view.gpus.size()) {
-      Refuse(view, model, "no GPU has the memory", assignment);
+      Refuse(view, model, "no GPU has the memory or a part left", assignment);
     } else {
       put(model, best, 0);  // a share follows
     }
   }
+}
+
+double GslicePlacer::DemandOf(const ModelView& model, const PlacedReplica& replica,
+                              std::uint32_t granules) {
+  if (replica.granules == 0) return KneeShare(model, granules);
+  const LatencyTable& table = tables_.Of(*model.latency, granules, model.most_rows);
+  const double share = static_cast<double>(replica.granules) / granules;
+  const double budget_ms = model.SloMs() / 2;
+  const std::int64_t rows = MostRows(table, replica.granules, budget_ms);
+  const double ms = model.latency->AloneMs(rows, share);
+  const bool measured = options_.paper && model.measured_ms > 0;
+  const auto tuned = TuneShare({.share = share,
+                                .latency_ms = measured ? model.measured_ms : ms,
+                                .slo_ms = measured ? ToMilliseconds(model.slo) / 2 : budget_ms,
+                                .rows_per_s = static_cast<double>(rows) / ms * 1e3,
+                                .arrivals_per_s = model.rate / options_.busy},
+                               1.0 / granules);
+  LAGOON_CHECK(tuned.has_value());
+  return *tuned;
+}
+
+// The granules of each model on a GPU.
+std::vector<std::uint32_t> GslicePlacer::Divide(const std::vector<double>& demands,
+                                                std::uint32_t granules) const {
+  const MaxMinRules::Surplus surplus =
+      options_.paper ? MaxMinRules::Surplus::kNone : MaxMinRules::Surplus::kProportional;
+  const auto shares = MaxMin(demands, 1, {.surplus = surplus});
+  LAGOON_CHECK(shares.has_value());
+  if (options_.paper) {
+    std::vector<std::uint32_t> whole;
+    for (const double part : ToParts(*shares)) whole.push_back(GranulesOfPart(part, granules));
+    return whole;
+  }
+  std::vector<double> exact;
+  for (const double share : *shares) exact.push_back(share * granules);
+  auto whole = ToGranules(exact, granules);
+  LAGOON_CHECK(whole.has_value());
+  return *std::move(whole);
 }
 
 void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
@@ -63,34 +103,12 @@ void GslicePlacer::Tune(const PlacementView& view, Assignment& assignment) {
     std::vector<double> demands;
     for (PlacedReplica& replica : assignment.replicas) {
       if (replica.gpu != gpu) continue;
-      const ModelView& model = view.models[replica.model];
       on.push_back(&replica);
-      if (replica.granules == 0) {
-        demands.push_back(KneeShare(model, granules));
-        continue;
-      }
-      const LatencyTable& table = tables_.Of(*model.latency, granules, model.most_rows);
-      const double share = static_cast<double>(replica.granules) / granules;
-      const double budget_ms = ToMilliseconds(model.slo) / 2;
-      const std::int64_t rows = MostRows(table, replica.granules, budget_ms);
-      const double ms = model.latency->AloneMs(rows, share);
-      const auto tuned = TuneShare({.share = share,
-                                    .latency_ms = ms,
-                                    .slo_ms = budget_ms,
-                                    .rows_per_s = static_cast<double>(rows) / ms * 1e3,
-                                    .arrivals_per_s = model.rate / busy_},
-                                   1.0 / granules);
-      LAGOON_CHECK(tuned.has_value());
-      demands.push_back(*tuned);
+      demands.push_back(DemandOf(view.models[replica.model], replica, granules));
     }
     if (on.empty()) continue;
-    const auto shares = MaxMin(demands, 1, {.surplus = MaxMinRules::Surplus::kProportional});
-    LAGOON_CHECK(shares.has_value());
-    std::vector<double> exact;
-    for (const double share : *shares) exact.push_back(share * granules);
-    const auto whole = ToGranules(exact, granules);
-    LAGOON_CHECK(whole.has_value());
-    for (std::size_t i = 0; i < on.size(); ++i) on[i]->granules = (*whole)[i];
+    const std::vector<std::uint32_t> whole = Divide(demands, granules);
+    for (std::size_t i = 0; i < on.size(); ++i) on[i]->granules = whole[i];
   }
 }
 
@@ -103,7 +121,7 @@ Assignment GslicePlacer::Place(const PlacementView& view) {
     const ModelView& model = view.models[replica.model];
     const LatencyTable& table =
         tables_.Of(*model.latency, view.gpus[replica.gpu].granules, model.most_rows);
-    replica.rows = MostRows(table, replica.granules, ToMilliseconds(model.slo) / 2);
+    replica.rows = MostRows(table, replica.granules, model.SloMs() / 2);
   }
   SortReplicas(assignment);
   return assignment;

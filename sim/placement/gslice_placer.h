@@ -13,17 +13,20 @@ namespace lagoon {
 /// each model, the largest knee first, goes to the GPU with the least sum of knees, and stays
 /// there. On each GPU the shares follow GSLICE's rules (TuneShare, MaxMin) every ten decisions,
 /// what no model needs is handed out too, and batches keep half the SLO, all without interference.
+/// BaselineOptions::paper says what is otherwise with parts.
 class GslicePlacer final : public Placer {
  public:
-  /// `busy`: what part of its capacity a replica may be asked for, above 0, at most 1.
-  explicit GslicePlacer(double busy = kBaselineBusy) : busy_(busy) {}
+  explicit GslicePlacer(const BaselineOptions& options = {}) : options_(options) {}
   std::string_view name() const override { return "gslice"; }
   Assignment Place(const PlacementView& view) override;
 
  private:
-  const double busy_;
+  const BaselineOptions options_;
   void PlaceNew(const PlacementView& view, Assignment& assignment);
   void Tune(const PlacementView& view, Assignment& assignment);
+  double DemandOf(const ModelView& model, const PlacedReplica& replica, std::uint32_t granules);
+  std::vector<std::uint32_t> Divide(const std::vector<double>& demands,
+                                    std::uint32_t granules) const;
 
   LatencyTables tables_;
   std::uint64_t decisions_ = 0;

@@ -32,7 +32,7 @@ bool FastEnough(const PlacementView& view, const std::vector<Entry>& entries, st
   }
   const double share = static_cast<double>(own.share.granules) / own.table->granules();
   const double ms = model.latency->LatencyMs(own.share.rows, share, others);
-  return ms <= ToMilliseconds(model.slo) / 2 &&
+  return ms <= model.SloMs() / 2 &&
          static_cast<double>(own.share.rows) / ms * 1e3 * busy >= model.rate;
 }
 
@@ -67,7 +67,7 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
   const auto need = [&](std::size_t model, std::size_t gpu) {
     const ModelView& seen = view.models[model];
     const LatencyTable& table = tables_.Of(*seen.latency, view.gpus[gpu].granules, seen.most_rows);
-    const double budget_ms = ToMilliseconds(seen.slo) / 2;
+    const double budget_ms = seen.SloMs() / 2;
     const auto fewest = FewestGranules(table, seen.rate / busy_, budget_ms);
     const std::uint32_t all = table.granules();
     return Entry{model, &table,
@@ -111,7 +111,7 @@ Assignment IgniterPlacer::Place(const PlacementView& view) {
       const std::uint32_t free = view.gpus[*roomiest].granules - Sum(gpus[*roomiest]);
       entry.share.granules = std::min(entry.share.granules, free);
       entry.share.rows =
-          MostRows(*entry.table, entry.share.granules, ToMilliseconds(view.models[model].slo) / 2);
+          MostRows(*entry.table, entry.share.granules, view.models[model].SloMs() / 2);
       gpus[*roomiest].push_back(entry);
     } else {
       Refuse(view, model, "no GPU has a free granule and the memory", assignment);

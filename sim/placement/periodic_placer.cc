@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/placement/relabel.h"
+
 namespace lagoon {
 namespace {
 
@@ -9,8 +11,9 @@ constexpr std::uint64_t kDecisionsBetween = 10;
 
 bool SameFleet(const PlacementView& a, const PlacementView& b) {
   const auto same_model = [](const ModelView& x, const ModelView& y) {
-    // Not the SLO: the controller corrects it by what it measures, at each decision.
-    return x.name == y.name && x.latency == y.latency && x.memory_bytes == y.memory_bytes &&
+    // Not what is measured, which changes at each decision.
+    return x.name == y.name && x.slo == y.slo && x.latency == y.latency &&
+           x.memory_bytes == y.memory_bytes && x.row_bytes == y.row_bytes &&
            x.most_rows == y.most_rows;
   };
   const auto same_gpu = [](const GpuView& x, const GpuView& y) {
@@ -24,7 +27,7 @@ bool SameFleet(const PlacementView& a, const PlacementView& b) {
 
 Assignment PeriodicPlacer::Place(const PlacementView& view) {
   if (decisions_++ % kDecisionsBetween == 0 || !SameFleet(view, seen_)) {
-    last_ = placer_->Place(view);
+    last_ = Relabel(view, placer_->Place(view));
     seen_ = view;
     decisions_ = 1;
   }

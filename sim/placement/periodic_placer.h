@@ -10,7 +10,8 @@ namespace lagoon {
 
 /// Asks a placer anew only every ten decisions, and whenever models or GPUs come or go; keeps what
 /// it said in between. For placers that start from nothing at each decision: with rates that are
-/// measured they would move replicas all the time. (Gpulet's authors decide every 20 s.)
+/// measured they would move replicas all the time. (Gpulet's authors decide every 20 s.) GPUs of a
+/// new assignment are renamed so that most stays (Relabel).
 class PeriodicPlacer final : public Placer {
  public:
   explicit PeriodicPlacer(std::unique_ptr<Placer> placer) : placer_(std::move(placer)) {}

@@ -14,7 +14,7 @@ struct Entry {
   BaselineShare share;
 };
 
-double Budget(const ModelView& model) { return ToMilliseconds(model.slo) / 2; }
+double Budget(const ModelView& model) { return model.SloMs() / 2; }
 
 // Where a granule does the most, and at least what keeps up with the rate.
 BaselineShare MostPerGranule(const LatencyTable& table, double rate, double budget_ms,

@@ -259,7 +259,7 @@ GuessResult Judge(const PlacementView& view, const Assignment& assignment) {
     Demand demand{.model = replica.model,
                   .fraction = replica.fraction,
                   .rate = model.rate * replica.fraction,
-                  .slo_ms = ToMilliseconds(model.slo),
+                  .slo_ms = model.SloMs(),
                   .latency = model.latency};
     demands.push_back(demand);
   }

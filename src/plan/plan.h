@@ -135,6 +135,10 @@ struct Plan {
   /// The ops where the plan's parts end, ascending, the last is ops.size(): where a scheduler of
   /// whole parts may switch to another job (SPLIT 3.2). Empty: one part.
   std::vector<std::uint32_t> part_ends;
+  /// Ops that are there only because of cuts, such as copies between two parts, ascending. A job
+  /// that runs whole from its start leaves them out. So what depends on one of them also depends,
+  /// directly, on what that one depends on.
+  std::vector<std::uint32_t> cut_ops;
 };
 
 /// Frees what runs do not need: the argument images, dependencies and relocations of ops, of which

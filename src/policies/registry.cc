@@ -119,7 +119,7 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events
                            kPacked = "packed_padding", kBandwidth = "padding_bandwidth",
                            kPadding = "padding_kernels", kVersions = "padding_versions",
                            kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
-                           kPatience = "patience", kQuantum = "quantum_us";
+                           kPatience = "patience", kQuantum = "quantum_us", kTogether = "together";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -215,7 +215,9 @@ constexpr Entry kSchedulers[] = {
     {"As prema, but jobs also pass between two kernels", OneJob("prema-kernel", /*depth=*/1),
      Make<PremaPolicy>},
     {"Rounds: when the jobs of a round have ended, all that wait start together (RT-A)",
-     Submitted("rt-a", Streams::kPerQueue), Make<RoundsPolicy>},
+     Submitted("rt-a", Streams::kPerQueue),
+     Make<RoundsPolicy>,
+     {kTogether}},
     {"Each class of each model on the units of its share, all at the same time (GSLICE)",
      {.name = "shares", .ranks = Ranks::kSubmission},
      Make<OrderedPolicy>,

@@ -20,7 +20,8 @@ namespace lagoon {
 /// one. To pick one O(1), but O(k) for k queues if there is a limit, or if a later job of a queue
 /// is shorter than an earlier one.
 ///
-/// Elastic splitting (SPLIT 3.3, which gives no thresholds): a job runs whole
+/// Elastic splitting (SPLIT 3.3, which gives no thresholds): a job whose parts cost something
+/// (Plan::cut_ops) runs whole, without that cost,
 /// - while arrivals bring more than `dense` of what the device can do, until they bring 0.1 less;
 /// - while more than four fifths of at least five jobs are of its own queue.
 class ResponseRatioPolicy final : public Policy {
@@ -102,7 +103,7 @@ class ResponseRatioPolicy final : public Policy {
 
   bool RunsWhole(const ScheduledJob& job, TimePoint now) {
     if (config_.whole_jobs) return true;
-    if (!config_.elastic) return false;
+    if (!config_.elastic || !job.has_cut_ops) return false;
     const double load = load_.At(now);
     dense_ = load > (dense_ ? config_.dense - 0.1 : config_.dense);
     return dense_ || (jobs_ >= 5 && queues_[Raw(job.queue_id)].jobs * 5 > jobs_ * 4);

@@ -37,6 +37,7 @@ class Jobs {
     job.arrival = now;
     job.total = job.remaining = job.unsubmitted = total;
     job.part_ops = 2;
+    job.has_cut_ops = parts_cost_;
     index_.AddQueue(job.queue_id);
     policy_.OnArrival(job);
     waiting_.push_back(&job);
@@ -71,8 +72,10 @@ class Jobs {
   }
   ResponseRatioPolicy& policy() { return policy_; }
   void SetInstances(int instances) { instances_ = instances; }
+  void SetPartsCost(bool cost) { parts_cost_ = cost; }
 
  private:
+  bool parts_cost_ = true;
   void Offer() {
     std::map<QueueId, int> unfinished;
     for (ScheduledJob* job : waiting_) {
@@ -300,6 +303,18 @@ TEST(ResponseRatio, RunsWholeWhileNearlyAllJobsAreOfItsQueue) {
   jobs.Add(1, milliseconds(100));
   jobs.Pick();
   EXPECT_EQ(jobs.ops(), 2u);  // eight of ten
+}
+
+// Where parts cost nothing, running whole only gives up preemption.
+TEST(ResponseRatio, IsNotElasticWithoutOpsOfCuts) {
+  PolicyConfig config;
+  config.elastic = true;
+  config.dense = 0.5;
+  Jobs jobs(config);
+  jobs.SetPartsCost(false);
+  for (int i = 0; i < 8; ++i) jobs.Add(0, milliseconds(900));
+  jobs.Pick();
+  EXPECT_EQ(jobs.ops(), 2u);
 }
 
 TEST(ArrivalLoad, SumsTheLastSecond) {

@@ -9,12 +9,18 @@
 namespace lagoon {
 
 /// Rounds: when no job of the round is left, all jobs that wait start together. A job that comes
-/// meanwhile waits for all of them.
+/// meanwhile waits for all of them. With PolicyConfig::together the answers of a round wait for its
+/// last job too: aligned models run as one merged model.
 ///
-/// Source: RT-A, the alignment of operators that SPLIT compares with (SPLIT 5.1). Weakness: a short
-/// job waits for the longest job of the round before it. Cost: O(n) for n unfinished jobs.
+/// Source: RT-A, the alignment of operators that SPLIT compares with (SPLIT 2.2, 5.1). Weakness: a
+/// short job waits for the longest job of the round before it, and of its own. Cost: O(n) for n
+/// unfinished jobs.
 class RoundsPolicy final : public Policy {
  public:
+  explicit RoundsPolicy(const PolicyConfig& config = {}) : together_(config.together) {}
+
+  bool HoldsAnswers() const override { return together_ && left_ > 0; }
+
   Decision Pick(const SchedulingView& view) override {
     if (left_ == 0) {
       left_ = jobs_.size();
@@ -37,6 +43,7 @@ class RoundsPolicy final : public Policy {
   }
 
  private:
+  const bool together_;
   std::vector<const ScheduledJob*> jobs_;  // unfinished, by id
   JobId end_{};                            // the last job of the round
   std::size_t left_ = 0;                   // unfinished jobs of the round

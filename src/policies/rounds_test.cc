@@ -66,5 +66,25 @@ TEST_F(Rounds, AJobFromBeforeTheEndOfTheRoundBelongsToIt) {
   Finish(next);
 }
 
+TEST_F(Rounds, AnswersAreHeldWhileAJobOfTheRoundIsLeft) {
+  ScheduledJob &a = Add(1), &b = Add(2);
+  EXPECT_FALSE(policy_.HoldsAnswers());
+  Pick();
+  Submit(a);
+  EXPECT_TRUE(policy_.HoldsAnswers());
+  ScheduledJob& c = Add(3);
+  Finish(a);
+  EXPECT_TRUE(policy_.HoldsAnswers());
+  Finish(b);
+  EXPECT_FALSE(policy_.HoldsAnswers()) << "c is of the next round";
+  Finish(c);
+  PolicyConfig apart;
+  apart.together = false;
+  RoundsPolicy policy(apart);
+  policy.OnArrival(a);
+  policy.Pick({TimePoint{}, ReadyView(index_, {})});
+  EXPECT_FALSE(policy.HoldsAnswers());
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,19 @@ std::vector<double> Ends(std::string_view scheduler, const std::vector<SimTask>&
   std::vector<double> ends;
   for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
     ends.push_back(std::chrono::duration<double>(result.computed - begin) / kFigureUnit);
+  }
+  return ends;
+}
+
+// When each task's answer leaves.
+std::vector<double> Answers(std::string_view scheduler, const std::vector<SimTask>& tasks) {
+  const auto device = FigureDevice(1, SimAbort::kCheck);
+  Scheduler named = *MakeScheduler(scheduler);
+  Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+  const TimePoint begin = device->Now();
+  std::vector<double> ends;
+  for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
+    ends.push_back(std::chrono::duration<double>(result.finished - begin) / kFigureUnit);
   }
   return ends;
 }
@@ -101,6 +115,65 @@ TEST(SplitBaselines, RoundsWaitForTheWholeRound) {
   EXPECT_EQ(ends[2], 6);  // A and B take 4 together
   EXPECT_LT(ends[1], 6);
   EXPECT_EQ(ends[3], 7);
+  // Aligned operators are one model (SPLIT 2.2): A's answer leaves with B's.
+  EXPECT_EQ(Answers("rt-a", tasks), (std::vector<double>{2, 6, 6, 7}));
+  const std::vector<double> apart = Answers("rt-a:together=0", tasks);
+  EXPECT_EQ(apart[2], 6);
+  EXPECT_LT(apart[1], 6);
+}
+
+// B and C are cancelled while A's answer waits for them: both end at once, and A's answer leaves
+// with the last of them.
+TEST(SplitBaselines, ACancelledJobHoldsNoAnswers) {
+  const auto device = FigureDevice(1, SimAbort::kCheck);
+  Scheduler named = *MakeScheduler("rt-a");
+  Dispatcher dispatcher(*device, named.config, std::move(named.policy));
+  std::vector<std::unique_ptr<Instance>> instances;
+  std::deque<Request> requests(4);
+  std::vector<JobId> ids;
+  const TimePoint begin = device->Now();
+  const auto wait_until = [&](double at) {
+    while (device->Now() < begin + FigureTime(at)) device->Wait(begin + FigureTime(at));
+  };
+  for (const SimTask& task :
+       {Task("X", 0, 2), Task("A", 0.25, 1), Task("B", 0.5, 30), Task("C", 0.75, 30)}) {
+    instances.push_back(*Instance::Create(PlanOf(task, *device), *device));
+    const QueueId queue =
+        *dispatcher.AddQueue({.name = task.name, .instances = {instances.back().get()}});
+    wait_until(task.arrival);
+    Request& request = requests[ids.size()];
+    ids.push_back(
+        *dispatcher.Post({queue, kNoDeadline, request.inputs, request.outputs, &request}));
+  }
+  wait_until(12);
+  EXPECT_EQ(requests[0].finished, 1);
+  EXPECT_EQ(requests[1].finished, 0) << "A has ended, and waits for B";
+  dispatcher.Cancel(ids[1]);  // it has ended: nothing to cancel
+  dispatcher.Cancel(ids[2]);
+  wait_until(15);
+  EXPECT_EQ(requests[2].result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(requests[2].finished, 1);
+  EXPECT_EQ(requests[1].finished, 0) << "C is left";
+  dispatcher.Cancel(ids[3]);
+  while (requests[3].finished == 0) device->Wait(kNoDeadline);
+  EXPECT_EQ(requests[3].result.outcome, Outcome::kCancelled);
+  EXPECT_EQ(requests[1].finished, 1);
+  EXPECT_EQ(requests[1].result.outcome, Outcome::kDone);
+  EXPECT_EQ(requests[1].result.finished, requests[3].result.finished);
+}
+
+// Three kernels of 1, and a copy of 1 at each side of two cuts: in parts 3 + 4, whole 3.
+std::vector<SimTask> TaskWithCopies() {
+  SimTask task = Task("B", 0, 7, {2, 5, 7});
+  task.cut_ops = {1, 2, 4, 5};
+  return {task};
+}
+
+TEST(SplitBaselines, AWholeJobRunsNoCopiesOfItsCuts) {
+  EXPECT_EQ(Ends("split:elastic=0", TaskWithCopies()), (std::vector<double>{7}));
+  for (const std::string_view name : {"split-whole", "clockwork", "lagoon"}) {
+    EXPECT_EQ(Ends(name, TaskWithCopies()), (std::vector<double>{3})) << name;
+  }
 }
 
 // `lagoon-ratio` needs no parts: A gets the next block or, if B's block can leave, the unit now.

@@ -31,6 +31,7 @@ struct PolicyConfig {
   double dense = 0.9;                // load from which on cutting does not pay
   std::uint32_t patience = 0;        // later jobs that may pass the oldest of a queue; 0: no limit
   Nanoseconds quantum{0};            // a job's turn; 0: one kernel
+  bool together = true;              // of rounds: a round's answers leave with its last job
 };
 
 /// A named configuration of the mechanism; docs/guide/schedulers.md has the table.

@@ -66,7 +66,7 @@ Status Mechanism::Use(const SchedulerConfig& config, Policy& policy) {
 }
 
 Mechanism::~Mechanism() {
-  LAGOON_CHECK(jobs_.empty());
+  LAGOON_CHECK(jobs_.empty() && held_.empty());
   Hurry(false);
 }
 
@@ -172,6 +172,8 @@ void Mechanism::Admit(Job& job, FinishedJobs& finished) {
   job.costs->UseUnits(UnitsOf(*job.queue, units), units);
   job.weight = job.queue->options.weight;
   job.total = job.remaining = job.unsubmitted = job.costs->total();
+  const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
+  job.has_cut_ops = !plan.cut_ops.empty();
   if (config_.admit_by_deadline && WouldBeLate(job)) {
     return Refuse(job, Outcome::kTooLate, finished);
   }
@@ -429,8 +431,24 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
   }
   jobs_.erase(jobs_.iterator_to(job));
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
-  End(job, outcome, finished);
+  EndOrHold(job, outcome, finished);
   if (!lost_) OfferNextWaiting(queue);
+}
+
+// Only answers are held: who gave up, or failed, learns that at once.
+void Mechanism::EndOrHold(Job& job, Outcome outcome, FinishedJobs& finished) {
+  if (policy_->HoldsAnswers() && !lost_) {
+    if (outcome != Outcome::kDone) return End(job, outcome, finished);
+    job.state = Job::State::kFinished;
+    held_.push_back(job);
+    return;
+  }
+  while (!held_.empty()) {
+    Job& held = held_.front();
+    held_.pop_front();
+    End(held, Outcome::kDone, finished);
+  }
+  End(job, outcome, finished);
 }
 
 void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {

@@ -112,6 +112,7 @@ class Mechanism {
   void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
+  void EndOrHold(Job& job, Outcome outcome, FinishedJobs& finished);
   void LeaveExpired(FinishedJobs& finished);
   void SetLateFrom(Job& job) const;
   static bool AnotherIsInTime(const Job& job, TimePoint now);
@@ -156,6 +157,7 @@ class Mechanism {
   void PickAndSubmit();
   bool Pick(const ReadyView& view);
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
+  static void LeaveOutCuts(Job& job);
   void PadRealTime();
   void RevokePadding();
   bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
@@ -189,6 +191,7 @@ class Mechanism {
   JobsByLeaving leaves_;
   ActiveJobs active_;  // jobs that hold an instance
   Padding padding_;
+  FinishedJobs held_;  // that are done, while Policy::HoldsAnswers()
 
   // One guard word for all best-effort work of the device but padding. Raising it to `group_limit_`
   // revokes the launches that were submitted with an earlier limit.

@@ -233,8 +233,19 @@ bool Mechanism::Serve(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   LAGOON_CHECK(job.ready_hook.is_linked());
   job.served = ++picks_;
   job.unit_time = Nanoseconds(0);
-  if (!job.started) Start(job);
+  if (!job.started) {
+    Start(job);
+    if (ops == ~0u) LeaveOutCuts(job);
+  }
   return SubmitNext(job, ops, room);
+}
+
+// The job runs whole: what its plan has only because of cuts counts as done.
+void Mechanism::LeaveOutCuts(Job& job) {
+  for (const std::uint32_t op : job.instance->plan().cut_ops) {
+    Progress& progress = job.instance->progress(op);
+    progress.Mirror(progress.blocks());
+  }
 }
 
 void Mechanism::PadRealTime() {

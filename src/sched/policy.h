@@ -99,6 +99,10 @@ class Policy {
   /// Whether IsBehind() is true for any client. O(1).
   virtual bool AnyBehind() const { return false; }
 
+  /// Whether the answers of jobs that are done are held back. Read after each OnFinished(): as soon
+  /// as it is false, all that were held end, at that time. It must be false when no job is left.
+  virtual bool HoldsAnswers() const { return false; }
+
   /// A job was posted. May allocate. The job keeps its address until OnFinished.
   virtual void OnArrival(const ScheduledJob& /*job*/) {}
   /// `kernels` more kernels of the job were submitted, after a pick.

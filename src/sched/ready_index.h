@@ -32,7 +32,8 @@ struct ScheduledJob {
   Nanoseconds unsubmitted{0};  // the same for the kernels that are not submitted
   /// Kernels to the end of the part that comes next (Plan::part_ends). ~0: all that are left.
   std::uint32_t part_ops = ~0u;
-  double weight = 1;  // of its queue (QueueOptions::weight)
+  bool has_cut_ops = false;  // whether parts cost something (Plan::cut_ops)
+  double weight = 1;         // of its queue (QueueOptions::weight)
   /// Number of blocks times the time of a block, of the kernels that the last pick submitted. A
   /// block of an unknown time counts as a microsecond.
   Nanoseconds unit_time{0};

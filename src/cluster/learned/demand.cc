@@ -82,7 +82,7 @@ double ScaleOf(const Demand& demand) {
 double MostThroughput(const ModelView& model) {
   double most = model.latency->alone().Throughput(1, 1);
   for (const std::int64_t rows : RowChoices(model.most_rows)) {
-    if (2 * model.latency->AloneMs(rows, 1) > ToMilliseconds(model.slo)) break;
+    if (2 * model.latency->AloneMs(rows, 1) > model.SloMs()) break;
     most = std::max(most, model.latency->alone().Throughput(rows, 1));
   }
   return most;
@@ -99,7 +99,7 @@ std::vector<Demand> DemandsOf(const PlacementView& view, bool interference) {
     replicas = std::min(replicas, view.gpus.size());
     Demand demand{.model = i,
                   .fraction = 1 / static_cast<double>(replicas),
-                  .slo_ms = ToMilliseconds(model.slo),
+                  .slo_ms = model.SloMs(),
                   .latency = model.latency,
                   .memory_bytes = model.memory_bytes,
                   .row_bytes = model.row_bytes,

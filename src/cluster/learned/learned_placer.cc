@@ -69,7 +69,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, R
       if (gpu < stages.gpus().size() && stages.CanTake(demand, gpu)) return gpu;
     }
   }
-  if (rule != Rule::kLeastNeed) return AskNetwork(stages, demand);
+  if (rule != Rule::kLeastNeed && options_.networks) return AskNetwork(stages, demand);
   std::optional<std::size_t> least;
   for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
     if (!stages.CanTake(demand, gpu)) continue;
@@ -80,7 +80,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, R
 
 GpuShares LearnedPlacer::Share(const Stages& stages, const GpuState& gpu) const {
   GpuShares guess = stages.GuessedShares(gpu);
-  if (gpu.members.size() > kSlots) return guess;
+  if (gpu.members.size() > kSlots || !options_.networks) return guess;
   const learn::ShareState state = stages.LocalState(gpu);
   const learn::Matrix raw = networks_.local.Forward(AsRow(state.features)) + AsRow(state.offsets);
   const learn::Matrix action = learn::Squash(raw, AsRow(state.present));
@@ -123,7 +123,7 @@ LearnedPlacer::Decision LearnedPlacer::Decide(const PlacementView& view,
 
 Assignment LearnedPlacer::Place(const PlacementView& view) {
   const std::vector<Demand> demands = DemandsOf(view, options_.interference);
-  Decision best = Decide(view, demands, Rule::kNetwork);
+  Decision best = Decide(view, demands, options_.networks ? Rule::kNetwork : Rule::kLeastNeed);
   if (options_.guarded) {
     for (const Rule rule : {Rule::kStay, Rule::kLeastNeed}) {
       if (rule == Rule::kStay && view.current.replicas.empty()) continue;
@@ -157,14 +157,17 @@ void SplitByCapacity(const PlacementView& view, Assignment* assignment) {
 }
 
 Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name) {
-  const std::string_view bytes = BuiltInWeights(name);
+  const bool bare = name == "inss-net", guess = name == "inss-guess";
+  const std::string_view bytes = BuiltInWeights(bare || guess ? "inss" : name);
   if (bytes.empty()) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there are no weights '{}'; there are inss, inss-ni", name));
   }
   LAGOON_ASSIGN_OR_RETURN(PlacementNetworks networks, DecodeNetworks(std::string(name), bytes));
-  return std::make_unique<LearnedPlacer>(std::string(name), std::move(networks),
-                                         LearnedPlacer::Options{.interference = name == "inss"});
+  return std::make_unique<LearnedPlacer>(
+      std::string(name), std::move(networks),
+      LearnedPlacer::Options{
+          .interference = name != "inss-ni", .guarded = !bare, .networks = !guess});
 }
 
 }  // namespace lagoon

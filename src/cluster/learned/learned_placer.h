@@ -37,6 +37,8 @@ class LearnedPlacer final : public Placer {
     /// need. On each GPU, the local stage's first guess is tried too. Of all these the one counts
     /// whose forecast is best.
     bool guarded = true;
+    /// false: only the simpler decisions are tried, with the first guess of each GPU.
+    bool networks = true;
   };
 
   LearnedPlacer(std::string name, PlacementNetworks networks, Options options);
@@ -63,7 +65,8 @@ class LearnedPlacer final : public Placer {
 /// What a replica costs that leaves its GPU: as much as 1 % of violations.
 inline constexpr double kMoveCost = 0.01;
 
-/// The weights that the program was built with: of "inss" or "inss-ni".
+/// With the weights that the program was built with, of "inss" or "inss-ni"; "inss-net" has those
+/// of inss and no guard, "inss-guess" is inss without its networks.
 Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name);
 
 /// Makes the fractions of each model's replicas proportional to their throughput alone.

@@ -45,7 +45,7 @@ const GpuDemand& FleetPlan::DemandOf(std::size_t model, std::size_t gpu) {
   const ModelView& view = view_.models[model];
   demand = WithTimes({.table = tables_[model][kinds_[gpu]],
                       .rate = view.rate / static_cast<double>(counts_[model]),
-                      .slo_ms = ToMilliseconds(view.slo)});
+                      .slo_ms = view.SloMs()});
   return demand;
 }
 

@@ -20,6 +20,8 @@ Status CheckModel(const ModelView& model) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("rate", model.rate, {0, kMostRate}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("rate_error", model.rate_error, {0, kMostRate}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("queued", model.queued, {0, kMostRate}));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("slowdown", model.slowdown, {0.01, 100}));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("measured_ms", model.measured_ms, {0, 1e9}));
   const auto memory = static_cast<double>(model.memory_bytes);
   LAGOON_RETURN_IF_ERROR(CheckBounds("memory_bytes", memory, {0, 1e15}));
   const auto row = static_cast<double>(model.row_bytes);

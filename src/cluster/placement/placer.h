@@ -24,9 +24,16 @@ struct ModelView {
   double rate_error = 0;  // standard error of `rate`, 0 or more
   double queued = 0;      // rows that wait
   const LatencyModel* latency = nullptr;  // borrowed as long as the placer lives
-  std::int64_t memory_bytes = 0;          // of each replica, with a batch of one row
-  std::int64_t row_bytes = 0;             // more for each further row
-  std::int64_t most_rows = 32;            // of a batch, 1 to 1024
+  /// By which factor batches take longer than `latency` says, as measured; 0.01 to 100.
+  double slowdown = 1;
+  /// Mean time of a batch, as measured; 0: not known.
+  double measured_ms = 0;
+  std::int64_t memory_bytes = 0;  // of each replica, with a batch of one row
+  std::int64_t row_bytes = 0;     // more for each further row
+  std::int64_t most_rows = 32;    // of a batch, 1 to 1024
+
+  /// What times by `latency` must keep: `slo`, less what batches take longer than that.
+  double SloMs() const { return ToMilliseconds(slo) / slowdown; }
 };
 
 struct GpuView {

@@ -156,6 +156,12 @@ TEST(CheckView, NamesWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(message([](auto& v) { v.models[0].slo = Nanoseconds(0); }).find("slo in ms is 0"),
             std::string::npos);
+  for (const double slowdown : {0.0, -1.0, kNan}) {
+    EXPECT_NE(message([&](auto& v) { v.models[0].slowdown = slowdown; }).find("slowdown is "),
+              std::string::npos);
+  }
+  EXPECT_NE(message([](auto& v) { v.models[0].measured_ms = kNan; }).find("measured_ms is nan"),
+            std::string::npos);
   EXPECT_NE(message([](auto& v) { v.models[0].latency = nullptr; }).find("no latency model"),
             std::string::npos);
   EXPECT_NE(message([](auto& v) { v.gpus[0].granules = 0; }).find("GPU 0: granules is 0"),

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <span>
@@ -33,6 +34,7 @@ struct SimTask {
   std::vector<std::uint32_t> part_ends = {};
   UnitRange units = {};  // QueueOptions::units
   double weight = 1;
+  std::vector<std::uint32_t> cut_ops = {};  // Plan::cut_ops
 };
 
 inline Nanoseconds FigureTime(double units) {
@@ -53,6 +55,7 @@ inline std::shared_ptr<const LoadedPlan> PlanOf(const SimTask& task, Device& dev
       ChainPlan(static_cast<std::uint32_t>(task.kernels.size()), 1));
   const std::uint32_t units = device.info().units;
   loaded->plan.part_ends = task.part_ends;
+  loaded->plan.cut_ops = task.cut_ops;
   for (std::size_t i = 0; i < task.kernels.size(); ++i) {
     const auto [blocks, time] = task.kernels[i];
     const Nanoseconds block = FigureTime(time);
@@ -61,6 +64,13 @@ inline std::shared_ptr<const LoadedPlan> PlanOf(const SimTask& task, Device& dev
     op.kernel = *device.Load({op.name, nullptr}, {0, {.time = block}});
     op.blocks = blocks;
     op.cost = {block * ((blocks + units - 1) / units), block};
+    // What follows ops of cuts depends on what is before them too.
+    const auto is_cut = [&](std::size_t index) {
+      return std::ranges::count(task.cut_ops, static_cast<std::uint32_t>(index)) > 0;
+    };
+    for (std::size_t before = i; before-- > 0 && is_cut(before);) {
+      if (before > 0) op.deps.push_back(static_cast<std::uint32_t>(before - 1));
+    }
   }
   return loaded;
 }

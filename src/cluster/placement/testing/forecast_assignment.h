@@ -29,7 +29,7 @@ inline double ViolationsOf(const PlacementView& view, const Assignment& assignme
                         .rows = replica.rows,
                         .batch_ms = model.latency->LatencyMs(replica.rows, share, others),
                         .single_ms = model.latency->LatencyMs(1, share, others),
-                        .slo_ms = ToMilliseconds(model.slo)});
+                        .slo_ms = model.SloMs()});
 }
 
 /// What the latency models say of an assignment. Models that are not placed lose all. `assignment`

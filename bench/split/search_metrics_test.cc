@@ -1,0 +1,42 @@
+#include "bench/split/search_metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lagoon::bench {
+namespace {
+
+// SPLIT Figure 5: some ten generations are enough, also from a random start.
+TEST(SearchMetrics, ARandomStartFindsTheOptimumWithinThePapersGenerations) {
+  for (const char* name : {"resnet50", "vgg19"}) {
+    const SplitModel model = SplitModelOfList(*MakeSimModel("nano", name));
+    for (const std::uint32_t parts : {2, 3, 4}) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(parts));
+      const auto json = GenerationsOf(name, model, parts);
+      ASSERT_TRUE(json) << json.error().message;
+      EXPECT_EQ(json->at("random").size(), 15u);
+      EXPECT_EQ(json->at("even").size(), 15u);
+      auto within = json->at("random_within_1_percent").get<std::vector<int>>();
+      ASSERT_EQ(within.size(), 10u);
+      for (int& generation : within) {
+        EXPECT_GT(generation, 0) << "not within 15 generations";
+      }
+      std::ranges::sort(within);
+      EXPECT_LE(within[5], 12);
+      double before = -1e300;
+      for (const auto& best : json->at("random")) {
+        EXPECT_GE(best.at("fitness").get<double>(), before) << "the best is kept";
+        before = best.at("fitness");
+      }
+    }
+  }
+}
+
+TEST(SearchMetrics, MorePartsThanKernelsAreRefused) {
+  EXPECT_FALSE(
+      GenerationsOf("resnet50", SplitModelOfList(*MakeSimModel("nano", "resnet50")), 9999));
+}
+
+}  // namespace
+}  // namespace lagoon::bench
