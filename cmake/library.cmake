@@ -1,7 +1,7 @@
 # liblagoon, for programs of users: include/lagoon/lagoon.h. Included by src/capi/CMakeLists.txt.
 # - lagoon_shared: liblagoon.so, which exports the functions of lagoon.h and nothing else
 # - lagoon_static: liblagoon.a, all layers in one archive
-# Component library, of `./run wheel` and of packages: both, the header, CMake's package config and pkg-config's file.
+# Component library, of `./run package`: both, the header, CMake's package config and pkg-config's file.
 
 # All of the code lies in static libraries: the linker takes what the exported functions need.
 set(lagoon_exports ${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
@@ -13,8 +13,8 @@ target_include_directories(lagoon_shared INTERFACE ${PROJECT_SOURCE_DIR}/include
 # nodelete: threads of the library must not lose their code where a program closes it.
 target_link_options(lagoon_shared PRIVATE -Wl,--version-script=${lagoon_exports} -Wl,-z,nodelete -Wl,-Bsymbolic
                     -Wl,--as-needed -Wl,--gc-sections -Wl,--disable-new-dtags)
-set_target_properties(lagoon_shared PROPERTIES OUTPUT_NAME lagoon VERSION ${PROJECT_VERSION} SOVERSION 1
-                      LINK_DEPENDS ${lagoon_exports} INSTALL_RPATH "$ORIGIN:$ORIGIN/lagoon")
+set_target_properties(lagoon_shared PROPERTIES OUTPUT_NAME lagoon VERSION 1 SOVERSION 1
+                      LINK_DEPENDS ${lagoon_exports} INSTALL_RPATH "$ORIGIN/lib:$ORIGIN/lagoon")
 
 # The archive: what `ar` joins.
 set(lagoon_archives capi local trace policies sched program graph engine kernels_cuda kernels plan device base)
