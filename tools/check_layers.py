@@ -83,6 +83,7 @@ FOLDERS = {
     "program/profile": "base device plan kernels/cpu_level.h kernels/peak.h program program/link program/split",
     "program/split": "base plan",
     "sched": "base device plan sched/minimum",
+    "sched/caller": "base device plan sched",
     "sched/minimum": "base device plan sched",
     "sched/programs": "base device plan sched",
     "policies": "base sched",

@@ -6,7 +6,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 LIBRARY = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] + [
     f"src/device/{name}.cc"
-    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_loop", "cpu/worker_pool", "host/host_memory",
+    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_help", "cpu/worker_loop", "cpu/worker_pool", "host/host_memory",
                  "host/machine", "host/copy_range", "host/shares")]
 
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
@@ -41,9 +41,11 @@ GROUPS = {
                     "src/device/host/copy_range.cc", "src/device/host/shares.cc", "src/base/check.cc",
                     "src/base/status.cc"],
     "listener": ["src/device/host/listener_slot_test.cc"],
+    "unit-place": ["src/device/cpu/unit_place_test.cc"],
+    "caller": ["src/sched/caller/caller_run_test.cc", "src/sched/caller/caller_run.cc"] + sorted(set(LIBRARY + SCHEDULING)),
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("order", "revocation", "limits", "listener", "counts", "progress", "stress", "share")] +
+                    for name in ("order", "revocation", "limits", "listener", "counts", "progress", "stress", "share", "help")] +
                    ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
     "cpu-device": ["src/device/cpu/cpu_device_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
     "background": ["src/device/cpu/background_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
@@ -173,6 +175,8 @@ IN_FLIGHT = "src/device/host/in_flight.h"
 DEVICE = "src/device/cpu/worker_device.cc"
 POOL = "src/device/cpu/worker_pool.cc"
 LOOP = "src/device/cpu/worker_loop.cc"
+HELP = "src/device/cpu/worker_help.cc"
+UNIT_PLACE = "src/device/cpu/unit_place.h"
 CLOCK = "src/device/cpu/unit_clock.h"
 SHARES = "src/device/host/shares.cc"
 SHARE_KEEPER = "src/serving/shares/share_keeper.cc"
@@ -570,8 +574,8 @@ MUTANTS = [
     ("lend-nothing", "no launch goes beyond its share", TABLE,
      "      visitors = visitors || entry.beyond_share;\n", "", ["table", "conformance"]),
     ("lend-all", "launches go beyond their share that must not", TABLE,
-     "    if (!entry.beyond_share || shares_.Has(entry.share, unit)) continue;",
-     "    if (shares_.Has(entry.share, unit)) continue;", ["table"]),
+     "    if (!entry.beyond_share || entry.level > level || shares_.Has(entry.share, unit)) continue;",
+     "    if (entry.level > level || shares_.Has(entry.share, unit)) continue;", ["table"]),
     ("lend-by-rank", "a unit is kept from its owner while the visitor's rank is better", TABLE,
      "    if (at_home && !smaller) break;", "    if (!smaller) break;", ["table", "conformance"]),
     ("lend-not-given-back", "a worker asks only about ranks before it goes on beyond the share", LOOP,
@@ -615,7 +619,34 @@ MUTANTS = [
      "    if (job_ == nullptr || over) BeginTurn(view);", "    if (job_ == nullptr) BeginTurn(view);",
      ["share-schedulers"]),
     ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
-     "  return table_.HasBetter(work, worker.unit);", "  return false;", ["conformance"]),
+     "  return table_.HasBetter(work, worker.unit, LevelOf(worker));", "  return false;", ["conformance"]),
+    ("helper-takes-worse", "a thread that waits for a real-time job runs best-effort blocks", TABLE,
+     "    if (entry.level > level) continue;\n", "", ["table", "conformance"]),
+    ("helper-not-alone", "a small job wakes units although its caller runs it", TABLE,
+     "  return slots_[newest].help.alone ? 0 : tiles - 1;", "  return tiles;", ["table"]),
+    ("alone-without-helper", "what a caller left wakes no unit", TABLE,
+     "!(slot.help.alone && HasHelper(slot))", "!slot.help.alone", ["table", "conformance"]),
+    ("helper-of-another-loan", "a launch takes another thread for its helper", TABLE,
+     "  return lent_[unit] == slot.help.helper && ", "  return lent_[unit] != kNoUnit && ", ["table"]),
+    ("unit-given-back-asleep", "what became runnable while a unit was lent waits", HELP,
+     "    if (table_.HasRunnable()) {", "    if (false) {", ["conformance"]),
+    ("helper-goes-on", "a caller runs on after its job is over", LOOP,
+     "        return yields || (worker.until", "        return yields || (false && worker.until", ["conformance"]),
+    ("helper-keeps-news", "a caller that works keeps what it has finished from the listener", HELP,
+     "    DeliverNews();\n    const auto over", "    const auto over", ["conformance"]),
+    ("lent-unit-woken", "the worker goes on with a unit that is lent", UNIT_PLACE,
+     "  bool EndIdle() { return Change(kIdle, kAtWork); }", "  bool EndIdle() { return state_.exchange(kAtWork, std::memory_order_seq_cst) != kAtWork; }",
+     ["unit-place"]),
+    ("sleeper-not-counted", "a unit that was given back is not woken", UNIT_PLACE,
+     "  void GiveBack() {\n    sleepers_.fetch_add(1, std::memory_order_seq_cst);\n", "  void GiveBack() {\n", ["unit-place"]),
+    ("timer-of-a-waiting-caller", "the timer wakes for a caller that waits", POST,
+     "caller_waits && leaves == deadline;", "false;", ["caller"]),
+    ("job-not-renewed", "a caller's job keeps what its last run left", POST,
+     "  Renew(job);\n", "", ["caller"]),
+    ("cancelled-before-it-came", "a run that is cancelled while it is posted runs", MECHANISM,
+     "  if (job.cancelled != nullptr && job.cancelled->load()) {", "  if (false) {", ["caller"]),
+    ("caller-without-deadline", "a caller does not end its job at the deadline", "src/sched/caller/caller_run.cc",
+     "  dispatcher_.EnforceDeadlines();\n", "", ["caller"]),
     ("news-not-delivered", "the listener is not called by an idle worker", LOOP,
      "      DeliverNews();\n      AwaitChange(worker);", "      AwaitChange(worker);", ["conformance"]),
     ("scratch-not-grown", "a body gets less scratch than its kernel asked for", POOL,
@@ -733,7 +764,7 @@ MUTANTS = [
     ("job-of-nothing-hangs", "a job without kernels and copies waits for a launch to end", MECHANISM,
      "  if (HasNothingToRun(job)) {", "  if (false) {", ["sched"]),
     ("waits-without-limit", "a job waits longer than its queue allows", POST,
-     "    job->leaves = job->waits_until = posted + max_wait;\n", "", ["sched"]),
+     "    job.leaves = job.waits_until = posted + max_wait;\n", "", ["sched"]),
     ("started-job-given-up", "a job that has begun ends because it had waited", MECHANISM,
      "  if (job.leaves != job.deadline) {", "  if (false) {", ["sched"]),
     ("move-waits-for-plan", "a share moves only when no plan is being added", PLANS,

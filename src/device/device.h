@@ -5,6 +5,7 @@
 // Every device passes the suite in device/conformance.
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -51,6 +52,8 @@ struct DeviceInfo {
   /// If false, blocks do not run on host threads. No observer sees them, and bodies must not use
   /// thread-local state or scratch memory of the host.
   bool blocks_on_host = true;
+  /// BorrowUnit() may return a unit.
+  bool takes_help = false;
   /// If false, the host reaches memory of kind kDevice only by Upload() and copies.
   bool memory_on_host = true;
 };
@@ -154,6 +157,21 @@ struct UnitRange {
 /// The share of launches that may run on every unit. It is always there, and cannot be moved.
 inline constexpr ShareId kAllUnits{0};
 
+/// A compute unit that a thread has taken over: Device::BorrowUnit(). kNoUnit: none.
+enum class BorrowedUnit : std::uint32_t {};
+inline constexpr BorrowedUnit kNoUnit{0};
+
+/// Who runs a launch or copy, if threads help the device (Device::Help). Other devices ignore this.
+struct HelpTerms {
+  /// A helping thread runs launches of its own level and of smaller ones: 0 is for real-time work.
+  std::uint8_t level = 0;
+  /// The unit of the thread that waits for this launch. As long as the thread has that unit, one
+  /// sleeping unit less is woken for the launch.
+  BorrowedUnit helper = kNoUnit;
+  /// While `helper` is there, no other unit is woken for the launch.
+  bool alone = false;
+};
+
 /// The smaller rank runs first. Of equal ranks, the launch that was submitted first.
 using Rank = std::uint64_t;
 
@@ -174,6 +192,7 @@ struct Launch {
   /// Above 0: the device reports kProgress whenever so many further blocks have begun, and so many
   /// further ones are done (see ProgressStep()). Not in the background. 0: it does not.
   std::uint32_t tell_every = 0;
+  HelpTerms help = {};
   ShareId share = kAllUnits;  // its blocks start on units of this share only
   /// Its blocks may also start on units outside of the share, wherever no launch whose share has
   /// the unit has a block to start, whatever the ranks. When such a launch comes, the unit's next
@@ -220,6 +239,7 @@ struct Copy {
   Progress* progress = nullptr;
   std::span<const Dep> deps = {};
   bool background = false;  // Launch::background
+  HelpTerms help = {};
   /// If a guard is raised before the first chunk begins, the copy retires incomplete and copies
   /// nothing. Later a guard has no effect: Guard::only_before_start is implied.
   Guard guards[kGuardsPerLaunch] = {};
@@ -393,9 +413,28 @@ struct UnitTimes {
   Nanoseconds off_core{0};
 };
 
+/// The bit that ends Device::Help().
+inline constexpr std::uint32_t kHelpDone = 1;
+
+/// Until when a thread helps, and with what.
+struct HelpUntil {
+  const std::atomic<std::uint32_t>* word = nullptr;  // until it has kHelpDone
+  TimePoint time = kNoDeadline;                      // of the device's clock
+  std::uint8_t level = 0;                            // HelpTerms::level
+};
+
 /// A device: control, queue and accounting of one accelerator.
 class Device : public DeviceControl, public DeviceQueue {
  public:
+  /// Any thread, without a lock that the listener takes. The calling thread takes the place of a
+  /// unit of `share` that has no work and whose worker waits. kNoUnit: there is none, or blocks do
+  /// not run on threads of the host. Help() must follow at once, apart from submissions.
+  virtual BorrowedUnit BorrowUnit(ShareId /*share*/) { return kNoUnit; }
+  /// On the thread that borrowed `unit`. Runs blocks as the unit's worker would, and calls the
+  /// listener as the worker would. Looks at `until` after every block. Gives the unit back and
+  /// returns when the end is reached, or when there was nothing to run for 100 us. The thread's
+  /// floating-point control is afterwards as before.
+  virtual void Help(BorrowedUnit /*unit*/, const HelpUntil& /*until*/) {}
   /// Sum over units. Any thread.
   virtual UnitTimes Times() const = 0;
   /// `held`: there is runnable work that the scheduler does not let run. Under the dispatcher's

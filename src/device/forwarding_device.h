@@ -51,6 +51,8 @@ class ForwardingDevice : public Device {
     device_.WaitForMany(until, launches);
   }
   void Wake() override { device_.Wake(); }
+  BorrowedUnit BorrowUnit(ShareId share) override { return device_.BorrowUnit(share); }
+  void Help(BorrowedUnit unit, const HelpUntil& until) override { device_.Help(unit, until); }
   UnitTimes Times() const override { return device_.Times(); }
   void SetWorkHeld(bool held) override { device_.SetWorkHeld(held); }
   void SetObserver(DeviceObserver* observer) override { device_.SetObserver(observer); }

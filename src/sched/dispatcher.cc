@@ -175,9 +175,10 @@ bool Dispatcher::Deliver(Answers& answers) {
   if (answers.empty() && !lost_.load(std::memory_order_relaxed)) return false;
   Calling calling(*this);
   while (!answers.finished.empty()) {
-    const std::unique_ptr<Job> job(&answers.finished.front());
+    Job& job = answers.finished.front();
     answers.finished.pop_front();
-    job->client->Finished(job->result);
+    const std::unique_ptr<Job> owned(job.callers ? nullptr : &job);
+    job.client->Finished(job.result);
     if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_all();
   }
   TellLoss();
@@ -255,13 +256,13 @@ void Dispatcher::TakePosted(FinishedJobs& finished) {
     if (holds_back) {
       Hold(*oldest, finished);
     } else {
-      mechanism_.Admit(std::unique_ptr<Job>(oldest), finished);
+      mechanism_.Admit(*oldest, finished);
     }
     oldest = next;
   }
 }
 
-// While a change of the scheduler is under way. Takes ownership. If a queue of kNewestWins is full,
+// While a change of the scheduler is under way. If a queue of kNewestWins is full,
 // its oldest job that has not started is superseded. Post has already refused jobs beyond the room
 // of other queues.
 void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
@@ -276,11 +277,12 @@ void Dispatcher::Hold(Job& job, FinishedJobs& finished) {
   mechanism_.Refuse(Release(*oldest), Outcome::kSuperseded, finished);
 }
 
-std::unique_ptr<Job> Dispatcher::Release(Job& job) {
+// Returns `job`.
+Job& Dispatcher::Release(Job& job) {
   held_.erase(held_.iterator_to(job));
   if (job.leaves_hook.is_linked()) held_leaves_.erase(held_leaves_.iterator_to(job));
   --job.queue->held;
-  return std::unique_ptr<Job>(&job);
+  return job;
 }
 
 // A switch lasts until all earlier jobs have finished: longer than the deadlines of held jobs,

@@ -111,6 +111,25 @@ class Dispatcher final : private DeviceListener {
   /// - kInvalidArgument when the spec does not fit its plan, or the plan is not of the queue.
   Result<JobId> Post(const JobSpec& spec);
 
+  // A job that its caller owns and posts again and again, without allocation. Most callers want
+  // CallerRun (sched/caller/caller_run.h).
+
+  /// Any thread. Fills in what Post(Job&) posts: all of `spec` but the deadline. Allocates. The
+  /// errors are those of Post(JobSpec).
+  Status Prepare(const JobSpec& spec, Job& job) const;
+  /// Any thread. An id for the next run, which Cancel() takes as soon as the job is posted.
+  JobId NextId() { return JobId{next_id_.fetch_add(1, std::memory_order_relaxed)}; }
+  /// As Post(JobSpec), for a job that Prepare() filled in and that no run is using. The dispatcher
+  /// uses the job until it calls Finished(), and not any more then. Allocates nothing. False, with
+  /// nothing changed: the queue is full, as FullError() says. `caller_waits`: the caller will call
+  /// EnforceDeadlines() at the deadline, so that no other thread need wake for that.
+  bool Post(Job& job, JobId id, TimePoint deadline, bool caller_waits);
+  /// kUnavailable, naming the queue and its limit.
+  Error FullError(QueueId queue) const;
+  /// Any thread. Ends the jobs whose deadline has passed, as the dispatcher's own thread would.
+  void EnforceDeadlines() { Step(); }
+  Device& device() const { return device_; }
+
   /// Any thread, while the queue is there. Expected time of what such a job runs, alone on the
   /// device: that of the profile, refined by observation. 0: not known.
   Nanoseconds ExpectedTime(const JobSpec& spec) const;
@@ -148,7 +167,7 @@ class Dispatcher final : private DeviceListener {
     bool empty() const { return finished.empty() && changes.empty(); }
   };
 
-  void Push(std::unique_ptr<Job> owned);
+  void Push(Job& job, JobId id, TimePoint posted);
   void Step();
   bool Work(Answers& answers);
   bool Deliver(Answers& answers);
@@ -157,7 +176,7 @@ class Dispatcher final : private DeviceListener {
   void TakeNews(FinishedJobs& finished) REQUIRES(mutex_);
   void TakePosted(FinishedJobs& finished) REQUIRES(mutex_);
   void Hold(Job& job, FinishedJobs& finished) REQUIRES(mutex_);
-  std::unique_ptr<Job> Release(Job& job) REQUIRES(mutex_);
+  Job& Release(Job& job) REQUIRES(mutex_);
   void ExpireHeld(FinishedJobs& finished) REQUIRES(mutex_);
   void ApplyCancels(FinishedJobs& finished) REQUIRES(mutex_);
   void TellLoss();

@@ -76,71 +76,129 @@ Status Check(const JobSpec& spec, const JobQueue& queue) {
                           spec.inputs.size(), spec.outputs.size()));
 }
 
-// Counts a job that will wait for an instance, if there is room for one more.
-Status TakePlace(JobQueue& queue) {
-  const QueueOptions& options = queue.options;
+// Most jobs of the queue that may be posted and not started.
+std::size_t MostPending(const QueueOptions& options) {
   const bool newest_wins = options.overflow == Overflow::kNewestWins;
-  const std::size_t most = options.max_pending + (newest_wins ? Dispatcher::kMaxUnadmitted : 0);
-  const std::size_t waiting = queue.pending.fetch_add(1, std::memory_order_relaxed);
-  if (waiting < most) return {};
-  queue.pending.fetch_sub(1, std::memory_order_relaxed);
-  if (!newest_wins) {
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("queue '{}' is full: {} requests are waiting", options.name, waiting));
-  }
-  return Fail(ErrorCode::kUnavailable,
-              fmt::format("queue '{}' is full: {} requests came before the dispatcher could drop "
-                          "all but the newest {}; try again",
-                          options.name, waiting, options.max_pending));
+  return options.max_pending + (newest_wins ? Dispatcher::kMaxUnadmitted : 0);
 }
 
-std::unique_ptr<Job> MakeJob(const JobSpec& spec, JobQueue& queue, JobId id, TimePoint posted) {
-  auto job = std::make_unique<Job>();
-  job->id = id;
-  job->queue_id = spec.queue;
-  job->tenant = spec.tenant;
-  job->job_class = queue.options.job_class;
-  job->arrival = posted;
-  job->deadline = job->leaves = spec.deadline;
-  const Nanoseconds max_wait = queue.options.max_wait;
-  if (max_wait > Nanoseconds(0) && max_wait < spec.deadline - posted) {
-    job->leaves = job->waits_until = posted + max_wait;
+// Counts a job that will wait for an instance, if there is room for one more.
+bool TakePlace(JobQueue& queue) {
+  const std::size_t waiting = queue.pending.fetch_add(1, std::memory_order_relaxed);
+  if (waiting < MostPending(queue.options)) return true;
+  queue.pending.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+Error IsFull(const QueueOptions& options) {
+  if (options.overflow != Overflow::kNewestWins) {
+    return {ErrorCode::kUnavailable, fmt::format("queue '{}' is full: {} requests are waiting",
+                                                 options.name, MostPending(options))};
   }
-  job->queue = &queue;
-  job->client = spec.client;
-  job->inputs.assign(spec.inputs.begin(), spec.inputs.end());
-  job->outputs.assign(spec.outputs.begin(), spec.outputs.end());
-  job->parts = spec.parts;
-  job->continues = spec.continues;
-  job->continued = spec.continued;
-  job->ahead = spec.ahead;
-  job->instance = spec.instance;
-  if (spec.instance == nullptr) {
-    job->plan = spec.plan != nullptr ? spec.plan : queue.first.get();
+  return {ErrorCode::kUnavailable,
+          fmt::format("queue '{}' is full: {} requests came before the dispatcher could drop "
+                      "all but the newest {}; try again",
+                      options.name, MostPending(options), options.max_pending)};
+}
+
+// What remains of a job from run to run, without the vectors.
+void CopySpec(const Job& from, Job& to) {
+  to.queue_id = from.queue_id;
+  to.tenant = from.tenant;
+  to.job_class = from.job_class;
+  to.queue = from.queue;
+  to.client = from.client;
+  to.callers = from.callers;
+  to.help = from.help;
+  to.cancelled = from.cancelled;
+  to.parts = from.parts;
+  to.continues = from.continues;
+  to.continued = from.continued;
+  to.ahead = from.ahead;
+  to.plan = from.plan;
+  to.costs = from.costs;
+  if (from.plan == nullptr) to.instance = from.instance;  // else it is the last run's
+}
+
+// Makes a job that has finished as if it had never run.
+void Renew(Job& job) {
+  Job fresh;
+  CopySpec(job, fresh);
+  fresh.inputs = std::move(job.inputs);
+  fresh.outputs = std::move(job.outputs);
+  job = std::move(fresh);
+}
+
+// When the job has to end. It may not be posted yet.
+void SetEnd(Job& job, TimePoint posted, TimePoint deadline) {
+  job.deadline = job.leaves = deadline;
+  const Nanoseconds max_wait = job.queue->options.max_wait;
+  if (max_wait > Nanoseconds(0) && max_wait < deadline - posted) {
+    job.leaves = job.waits_until = posted + max_wait;
   }
-  job->costs = spec.instance != nullptr ? spec.costs : &job->plan->costs();
-  job->result.posted = posted;
-  return job;
 }
 
 }  // namespace
 
-Result<JobId> Dispatcher::Post(const JobSpec& spec) {
-  const TimePoint posted = device_.Now();
-  JobQueue* queue = queues_.Find(spec.queue);
+Status Dispatcher::Prepare(const JobSpec& spec, Job& job) const {
+  JobQueue* const queue = queues_.Find(spec.queue);
   if (queue == nullptr) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(spec.queue)));
   }
   LAGOON_RETURN_IF_ERROR(Check(spec, *queue));
-  const JobId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
+  job.queue_id = spec.queue;
+  job.tenant = spec.tenant;
+  job.job_class = queue->options.job_class;
+  job.queue = queue;
+  job.client = spec.client;
+  job.help.level = job.job_class == JobClass::kRealTime ? 0 : 1;
+  job.inputs.assign(spec.inputs.begin(), spec.inputs.end());
+  job.outputs.assign(spec.outputs.begin(), spec.outputs.end());
+  job.parts = spec.parts;
+  job.continues = spec.continues;
+  job.continued = spec.continued;
+  job.ahead = spec.ahead;
+  job.instance = spec.instance;
+  job.plan = nullptr;
+  if (spec.instance == nullptr) {
+    job.plan = spec.plan != nullptr ? spec.plan : queue->first.get();
+  }
+  job.costs = spec.instance != nullptr ? spec.costs : &job.plan->costs();
+  return {};
+}
+
+Result<JobId> Dispatcher::Post(const JobSpec& spec) {
+  const TimePoint posted = device_.Now();
   // Before a place is taken: where memory runs out here, no place is lost.
-  std::unique_ptr<Job> job = MakeJob(spec, *queue, id, posted);
-  LAGOON_RETURN_IF_ERROR(TakePlace(*queue));
+  auto job = std::make_unique<Job>();
+  LAGOON_RETURN_IF_ERROR(Prepare(spec, *job));
+  const JobId id = NextId();
+  if (!TakePlace(*job->queue)) return tl::unexpected<Error>(IsFull(job->queue->options));
+  SetEnd(*job, posted, spec.deadline);
   const TimePoint leaves = job->leaves;  // the job may be over once it is pushed
-  Push(std::move(job));
+  Push(*job.release(), id, posted);
   Step();
   if (leaves != kNoDeadline) WakeTimerFor(leaves);
   return id;
+}
+
+bool Dispatcher::Post(Job& job, JobId id, TimePoint deadline, bool caller_waits) {
+  const TimePoint posted = device_.Now();
+  if (!TakePlace(*job.queue)) return false;
+  Renew(job);
+  SetEnd(job, posted, deadline);
+  const TimePoint leaves = job.leaves;
+  Push(job, id, posted);
+  Step();
+  const bool callers_turn = caller_waits && leaves == deadline;
+  if (leaves != kNoDeadline && !callers_turn) WakeTimerFor(leaves);
+  return true;
+}
+
+Error Dispatcher::FullError(QueueId id) const {
+  const JobQueue* const queue = queues_.Find(id);
+  LAGOON_CHECK(queue != nullptr);
+  return IsFull(queue->options);
 }
 
 Nanoseconds Dispatcher::ExpectedTime(const JobSpec& spec) const {
@@ -151,12 +209,13 @@ Nanoseconds Dispatcher::ExpectedTime(const JobSpec& spec) const {
   return first ? queue->first->costs().total() : Nanoseconds(0);
 }
 
-void Dispatcher::Push(std::unique_ptr<Job> owned) {
-  Job* const job = owned.release();  // owned by the inbox, then by the mechanism
+void Dispatcher::Push(Job& job, JobId id, TimePoint posted) {
+  job.id = id;
+  job.arrival = job.result.posted = posted;
   unfinished_.fetch_add(1);
-  job->next_in_inbox = inbox_.load(std::memory_order_relaxed);
+  job.next_in_inbox = inbox_.load(std::memory_order_relaxed);
   // release: the thread that drains the stack sees the job's fields.
-  while (!inbox_.compare_exchange_weak(job->next_in_inbox, job, std::memory_order_release,
+  while (!inbox_.compare_exchange_weak(job.next_in_inbox, &job, std::memory_order_release,
                                        std::memory_order_relaxed)) {
   }
 }

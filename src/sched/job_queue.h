@@ -37,8 +37,8 @@ class PartGap {
   Nanoseconds estimate_ = kMostHold;
 };
 
-/// One job. Created by Post on the caller's thread, then owned by the mechanism until the job is
-/// finished.
+/// One job. Created by Post on the caller's thread and owned by the dispatcher until the job is
+/// finished, or owned by its caller (Dispatcher::Prepare).
 ///
 ///   waiting -> active -> finished             an instance became free; all outputs are copied
 ///   waiting -> finished                       cancelled, expired, superseded
@@ -55,6 +55,10 @@ struct Job : ScheduledJob {
   TimePoint late_from = kNoDeadline;    // begun later, it would end behind its deadline
   JobQueue* queue = nullptr;
   JobClient* client = nullptr;
+  bool callers = false;  // the caller owns it: nothing touches it once Finished() is called
+  HelpTerms help = {};   // of its launches
+  /// If it is true when the job comes, the job ends as kCancelled. Null: the job runs.
+  const std::atomic<bool>* cancelled = nullptr;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   bool continues = false;           // JobSpec::continues
@@ -127,7 +131,8 @@ template <intrusive::list_member_hook<> Job::*Hook>
 using JobList =
     intrusive::list<Job, intrusive::member_hook<Job, intrusive::list_member_hook<>, Hook>>;
 
-/// Jobs whose outcome is known. The owner of the list calls Finished and deletes the jobs.
+/// Jobs whose outcome is known. The owner of the list calls Finished and deletes the jobs, except
+/// those of callers.
 using FinishedJobs = JobList<&Job::finished_hook>;
 
 /// Jobs that hold an instance.
@@ -197,7 +202,8 @@ struct JobQueue {
   std::unique_ptr<QueuePlan> first;     // what the instances were created with; may be null
   std::atomic<std::size_t> pending{0};  // posted and not started; changed by any thread
   StreamId stream = kUnordered;
-  ShareId share = kAllUnits;  // of its launches; options.units are the share's units
+  /// Of its launches; options.units are the share's units. Changed under the dispatcher's lock.
+  std::atomic<ShareId> share{kAllUnits};
   /// One per instance; behind those, slots whose guards an earlier queue of this place had.
   std::vector<Slot> slots;
   std::vector<std::size_t> free_slots;

@@ -163,14 +163,17 @@ void Mechanism::UseShare(JobQueue& queue, ShareId share, UnitRange units) {
   queue.options.units = units;
 }
 
-void Mechanism::Admit(std::unique_ptr<Job> owned, FinishedJobs& finished) {
-  Job& job = *owned.release();  // the indexes own it now, until Finish hands it out
+void Mechanism::Admit(Job& job, FinishedJobs& finished) {
+  // seq_cst: whoever sets the flag and then cancels comes before this look, or finds the job.
+  if (job.cancelled != nullptr && job.cancelled->load()) {
+    return Refuse(job, Outcome::kCancelled, finished);
+  }
   const std::uint32_t units = device_.info().units;
   job.costs->UseUnits(UnitsOf(*job.queue, units), units);
   job.weight = job.queue->options.weight;
   job.total = job.remaining = job.unsubmitted = job.costs->total();
   if (config_.admit_by_deadline && WouldBeLate(job)) {
-    return Refuse(std::unique_ptr<Job>(&job), Outcome::kTooLate, finished);
+    return Refuse(job, Outcome::kTooLate, finished);
   }
   job.total += job.ahead;
   job.remaining += job.ahead;
@@ -232,8 +235,7 @@ bool Mechanism::SideBySide(const Job& a, const Job& b) const {
                                             : !config_.preempt_by_rank;
 }
 
-void Mechanism::Refuse(std::unique_ptr<Job> owned, Outcome outcome, FinishedJobs& finished) {
-  Job& job = *owned.release();
+void Mechanism::Refuse(Job& job, Outcome outcome, FinishedJobs& finished) {
   if (observer_ != nullptr) TellJob(SchedEvent::Kind::kArrived, job, job.arrival);
   job.queue->pending.fetch_sub(1, std::memory_order_relaxed);
   End(job, outcome, finished);

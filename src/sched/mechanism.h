@@ -42,10 +42,11 @@ class Mechanism {
   // Jobs whose outcome is known are moved to `finished`. The owner of that list delivers and
   // deletes them.
 
-  /// Takes ownership. The job must already be counted in the queue's `pending`.
-  void Admit(std::unique_ptr<Job> job, FinishedJobs& finished);
-  /// Ends a job that was never admitted. Takes ownership.
-  void Refuse(std::unique_ptr<Job> job, Outcome outcome, FinishedJobs& finished);
+  /// The job stays where it is until it is in `finished`. It must already be counted in the queue's
+  /// `pending`.
+  void Admit(Job& job, FinishedJobs& finished);
+  /// Ends a job that was never admitted.
+  void Refuse(Job& job, Outcome outcome, FinishedJobs& finished);
   /// Ends the oldest job of the queue that waits for an instance. False: no job waits.
   bool SupersedeOldest(JobQueue& queue, FinishedJobs& finished);
   /// Unknown ids (finished jobs) are ignored.

@@ -406,6 +406,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   SetGuards(job, room, spared, launch);
   launch.tell_every = TellsBlocks() ? config_.block_events : 0;
   launch.share = job.queue->share;
+  launch.help = job.help;
   launch.beyond_share = config_.lend_units && !spared;
   launch.id = launches_.Add(
       {.job = &job,
@@ -460,6 +461,7 @@ bool Mechanism::SubmitCopy(Job& job, Copy copy, JobLaunch::Kind kind, std::size_
   copy.id = launches_.Add({.job = &job, .kind = kind, .index = static_cast<std::uint32_t>(index)});
   copy.stream = job.stream;
   copy.background = job.background;
+  copy.help = job.help;
   copy.rank = RankOf(job, kind);
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Transfer(copy), copy.id, job)) return false;

@@ -212,6 +212,13 @@ class LosableDevice final : public Device {
   void Wake() override {
     if (const auto workers = Workers(); workers != nullptr) workers->Wake();
   }
+  BorrowedUnit BorrowUnit(ShareId share) override {
+    const auto workers = Workers();
+    return workers == nullptr ? kNoUnit : workers->BorrowUnit(share);
+  }
+  void Help(BorrowedUnit unit, const HelpUntil& until) override {
+    if (const auto workers = Workers(); workers != nullptr) workers->Help(unit, until);
+  }
   UnitTimes Times() const override {
     const auto workers = Workers();
     return workers == nullptr ? times_ : workers->Times();

@@ -23,7 +23,9 @@ LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const S
       shares_(shares),
       slots_(limits.launches, limits.streams),
       events_(limits.events),
-      told_(limits.launches) {
+      told_(limits.launches),
+      lent_(limits.units, kNoUnit) {
+  LAGOON_CHECK(limits.units <= kMostUnits);
   order_.reserve(limits.launches);
   naming_.reserve(limits.launches);
 }
@@ -62,7 +64,8 @@ std::uint32_t LaunchTable::UnlinkStream(Slot& slot) {
 void LaunchTable::MakeEligible(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.eligible = true;
-  const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.beyond_share, slot.progress};
+  const Entry entry{slot.rank,         slot.sequence,   index,        slot.share,
+                    slot.beyond_share, slot.help.level, slot.progress};
   order_.insert(std::upper_bound(order_.begin(), order_.end(), entry), entry);
 }
 
@@ -71,9 +74,10 @@ bool LaunchTable::MayRun(const Slot& slot) {
          slot.progress->HasUnclaimed() && !slot.Left() && DepsMet(slot.deps);
 }
 
-std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit) {
+std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit, std::uint8_t level) {
   bool visitors = false;  // launches of other shares that may use this unit
   for (const Entry& entry : order_) {
+    if (entry.level > level) continue;
     if (!shares_.Has(entry.share, unit)) {
       visitors = visitors || entry.beyond_share;
     } else if (std::optional<Assignment> claimed = Claim(entry)) {
@@ -82,10 +86,30 @@ std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit) {
   }
   if (!visitors) return std::nullopt;
   for (const Entry& entry : order_) {
-    if (!entry.beyond_share || shares_.Has(entry.share, unit)) continue;
+    if (!entry.beyond_share || entry.level > level || shares_.Has(entry.share, unit)) continue;
     if (std::optional<Assignment> claimed = Claim(entry)) return claimed;
   }
   return std::nullopt;
+}
+
+// The number of the loan lies above the unit, so that a launch does not take a later loan of the
+// unit for its helper. It is never kNoUnit.
+BorrowedUnit LaunchTable::Lend(std::uint32_t unit) {
+  loans_ = loans_ % (~std::uint32_t{0} / kMostUnits) + 1;
+  return lent_[unit] = BorrowedUnit{loans_ * kMostUnits + unit};
+}
+
+// Whether the thread that waits for the launch has a unit that may run it.
+bool LaunchTable::HasHelper(const Slot& slot) const {
+  if (slot.help.helper == kNoUnit || lent_.empty()) return false;
+  const std::uint32_t unit = UnitOf(slot.help.helper);
+  return lent_[unit] == slot.help.helper && (slot.beyond_share || shares_.Has(slot.share, unit));
+}
+
+std::uint64_t LaunchTable::WantedByNewest(std::uint64_t tiles) const {
+  const std::uint32_t newest = slots_.newest();
+  if (newest == kNoIndex || !HasHelper(slots_[newest])) return tiles;
+  return slots_[newest].help.alone ? 0 : tiles - 1;
 }
 
 std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry) {
@@ -153,21 +177,24 @@ void LaunchTable::SettleAll() {
   }
 }
 
-bool LaunchTable::HasBetter(const Assignment& present, std::uint32_t unit) const {
+bool LaunchTable::HasBetter(const Assignment& present, std::uint32_t unit,
+                            std::uint8_t level) const {
   const bool at_home = shares_.Has(present.share, unit);
   for (const Entry& entry : order_) {
     const bool smaller = entry.rank < present.rank;
     if (at_home && !smaller) break;  // those behind have no smaller rank either
     const bool better =
         shares_.Has(entry.share, unit) || (!at_home && smaller && entry.beyond_share);
-    if (better && MayRun(slots_[entry.slot])) return true;
+    if (better && entry.level <= level && MayRun(slots_[entry.slot])) return true;
   }
   return false;
 }
 
 bool LaunchTable::HasRunnable() const {
-  return std::any_of(order_.begin(), order_.end(),
-                     [this](const Entry& entry) { return MayRun(slots_[entry.slot]); });
+  return std::any_of(order_.begin(), order_.end(), [this](const Entry& entry) {
+    const Slot& slot = slots_[entry.slot];
+    return MayRun(slot) && !(slot.help.alone && HasHelper(slot));
+  });
 }
 
 bool LaunchTable::NewestMayRun() const {
@@ -213,7 +240,7 @@ std::uint32_t LaunchTable::Retire(std::uint32_t index) {
   Slot& slot = slots_[index];
   Report(slot, DeviceEvent::Kind::kRetired, Now());
   if (slot.eligible) {
-    const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.beyond_share, nullptr};
+    const Entry entry{slot.rank, slot.sequence, index, slot.share, slot.beyond_share, 0, nullptr};
     order_.erase(std::lower_bound(order_.begin(), order_.end(), entry));
   }
   const std::uint32_t first = slot.in_order ? UnlinkStream(slot) : kNoIndex;

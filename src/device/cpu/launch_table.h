@@ -25,7 +25,10 @@ class LaunchTable {
     std::uint32_t launches = 512;
     std::uint32_t streams = 1024;  // ordered streams
     std::size_t events = 4096;
+    std::uint32_t units = 0;  // that may be lent
   };
+  /// Of a worker: it takes launches of every HelpTerms::level.
+  static constexpr std::uint8_t kAnyLevel = 255;
 
   /// The blocks of a launch of which kProgress tells. Its workers count them without the lock.
   class ToldBlocks {
@@ -84,8 +87,17 @@ class LaunchTable {
 
   /// Claims a tile of the best-ranked launch whose share has `unit`, or else of the best-ranked one
   /// that may go beyond its share. Reports kPlaced if it is the first tile of that launch. Nothing:
-  /// no tile is available to this unit until the table, a Progress or a share changes.
-  std::optional<Assignment> Pick(std::uint32_t unit);
+  /// no tile is available to this unit until the table, a Progress or a share changes. `level`: the
+  /// largest HelpTerms::level that it may take.
+  std::optional<Assignment> Pick(std::uint32_t unit, std::uint8_t level = kAnyLevel);
+
+  /// The unit is lent to a thread, for whose launches HelpTerms name it by the result.
+  BorrowedUnit Lend(std::uint32_t unit);
+  void TakeBack(std::uint32_t unit) { lent_[unit] = kNoUnit; }
+  /// The unit that was lent.
+  static std::uint32_t UnitOf(BorrowedUnit unit) {
+    return static_cast<std::uint32_t>(unit) % kMostUnits;
+  }
 
   /// Reports kProgress, unless the kernel is complete. When `work.told` says so.
   void Tell(const Assignment& work);
@@ -105,13 +117,18 @@ class LaunchTable {
   /// or after a partial done count changed that `watchers()` wait for.
   void SettleAll();
 
-  /// True if some launch may run, on whatever unit. Claims nothing.
+  /// True if some launch may run, on whatever unit, for which a sleeping unit is to be woken
+  /// (HelpTerms::alone). Claims nothing.
   bool HasRunnable() const;
   /// True if another launch goes before `present`, which runs on `unit`: one of a smaller rank, or,
   /// if the unit is not of its share, any one whose share has the unit. Claims nothing.
-  bool HasBetter(const Assignment& present, std::uint32_t unit) const;
+  /// `level`: as for Pick().
+  bool HasBetter(const Assignment& present, std::uint32_t unit,
+                 std::uint8_t level = kAnyLevel) const;
   /// True if the launch added last may run. An Add() can make no other launch runnable.
   bool NewestMayRun() const;
+  /// How many sleeping units are to be woken for the launch added last, which has `tiles` tiles.
+  std::uint64_t WantedByNewest(std::uint64_t tiles) const;
 
   /// Smallest rank of the eligible launches: those first in their stream or in no stream. The
   /// largest Rank if there are none.
@@ -148,11 +165,14 @@ class LaunchTable {
     std::uint32_t slot;
     ShareId share;
     bool beyond_share;
+    std::uint8_t level;
     const Progress* progress;
     bool operator<(const Entry& other) const {
       return rank != other.rank ? rank < other.rank : sequence < other.sequence;
     }
   };
+
+  static constexpr std::uint32_t kMostUnits = 4096;
 
   SubmitResult Insert(Slot* slot, Body body);
   std::optional<Assignment> Claim(const Entry& entry);
@@ -160,6 +180,7 @@ class LaunchTable {
   void MakeEligible(std::uint32_t index);
 
   static bool MayRun(const Slot& slot);
+  bool HasHelper(const Slot& slot) const;
   static bool Retirable(const Slot& slot);
 
   void Settle(std::uint32_t index);
@@ -174,7 +195,10 @@ class LaunchTable {
   std::uint32_t bound_ = 0;   // launches in flight that have a share
   std::vector<Entry> order_;  // eligible launches only, sorted
   EventRing events_;
-  std::vector<ToldBlocks> told_;       // by slot
+  std::vector<ToldBlocks> told_;  // by slot
+  // By unit: who has it. kNoUnit: its worker.
+  std::vector<BorrowedUnit> lent_;
+  std::uint32_t loans_ = 0;
   std::vector<std::uint32_t> naming_;  // scratch memory of SettleNaming
   bool news_ = false;
 };

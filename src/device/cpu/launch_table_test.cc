@@ -60,7 +60,8 @@ class LaunchTableTest : public ::testing::Test {
     return info;
   }();
   Shares shares_{info_};
-  LaunchTable table_{{.launches = 4, .streams = 2, .events = 16}, guards_, shares_};
+  LaunchTable table_{
+      {.launches = 4, .streams = 2, .events = 16, .units = 4}, guards_, shares_};
   Launch launch_;
 };
 
@@ -238,6 +239,70 @@ TEST_F(LaunchTableTest, HasBetterSeesOnlyRunnableLaunchesOfSmallerRank) {
   EXPECT_FALSE(table_.HasBetter({.rank = 5}, 0)) << "an equal rank does not take over";
   on.progress.Commit();
   EXPECT_TRUE(table_.HasBetter({.rank = 5}, 0));
+}
+
+TEST_F(LaunchTableTest, AThreadThatHelpsTakesLaunchesOfItsLevelAndBetterOnes) {
+  Record best_effort(2), real_time(1);
+  launch_.help.level = 1;
+  Add(1, best_effort, 1);
+  EXPECT_FALSE(table_.Pick(0, 0));
+  launch_.help.level = 0;
+  Add(2, real_time, 5);
+  EXPECT_TRUE(table_.HasBetter({.rank = 5}, 0));
+  EXPECT_FALSE(table_.HasBetter({.rank = 5}, 0, 0)) << "the better launch is not for the thread";
+  EXPECT_EQ(table_.Pick(0, 0)->progress, &real_time.progress);
+  EXPECT_FALSE(table_.Pick(0, 0));
+  EXPECT_EQ(table_.Pick(0, 1)->progress, &best_effort.progress);
+  EXPECT_EQ(table_.Pick(0)->progress, &best_effort.progress);
+}
+
+TEST_F(LaunchTableTest, ALevelHoldsBeyondSharesToo) {
+  Record visitor(1);
+  launch_.share = shares_.Create("left", {0, 1}).value();
+  launch_.beyond_share = true;
+  launch_.help.level = 1;
+  Add(1, visitor);
+  EXPECT_FALSE(table_.Pick(1, 0));
+  EXPECT_TRUE(table_.Pick(1, 1));
+}
+
+TEST_F(LaunchTableTest, NoUnitIsWokenForALaunchWhoseHelperIsAlone) {
+  Record record(3);
+  launch_.help = {.helper = table_.Lend(2), .alone = true};
+  Add(1, record);
+  EXPECT_TRUE(table_.NewestMayRun());
+  EXPECT_EQ(table_.WantedByNewest(3), 0u);
+  EXPECT_FALSE(table_.HasRunnable());
+  table_.TakeBack(2);
+  EXPECT_EQ(table_.WantedByNewest(3), 3u) << "the helper has gone";
+  EXPECT_TRUE(table_.HasRunnable());
+  const BorrowedUnit later = table_.Lend(2);
+  EXPECT_EQ(LaunchTable::UnitOf(later), 2u);
+  EXPECT_EQ(table_.WantedByNewest(3), 3u) << "another thread has the unit";
+  EXPECT_TRUE(table_.HasRunnable());
+}
+
+TEST_F(LaunchTableTest, OneUnitLessIsWokenForALaunchWithAHelper) {
+  Record record(3);
+  launch_.help = {.helper = table_.Lend(0)};
+  Add(1, record);
+  EXPECT_EQ(table_.WantedByNewest(3), 2u);
+  EXPECT_TRUE(table_.HasRunnable());
+}
+
+TEST_F(LaunchTableTest, AHelperOutsideOfTheShareIsNone) {
+  const ShareId share = shares_.Create("mine", {1, 2}).value();
+  Record bound(2), visitor(2);
+  launch_.help = {.helper = table_.Lend(1), .alone = true};
+  launch_.share = share;
+  Add(1, bound);
+  EXPECT_FALSE(table_.HasRunnable());
+  shares_.Move(share, {2, 2});
+  EXPECT_TRUE(table_.HasRunnable());
+  EXPECT_EQ(table_.WantedByNewest(2), 2u);
+  launch_.beyond_share = true;
+  Add(2, visitor);
+  EXPECT_EQ(table_.WantedByNewest(2), 0u);
 }
 
 TEST_F(LaunchTableTest, OnlyUnitsOfItsSharePickALaunch) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/thread.h"
 #include "device/host/busy_lock.h"
+#include "device/host/float_control.h"
 #include "device/host/machine.h"
 
 namespace lagoon {
@@ -52,6 +53,7 @@ WorkerDevice::WorkerDevice(std::uint32_t workers, const CpuDeviceOptions& option
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
   info_.tells_blocks = !options.all_background;
+  info_.takes_help = !options.all_background;
 }
 
 WorkerDevice::~WorkerDevice() {
@@ -234,6 +236,12 @@ void WorkerDevice::CarryNews() {
     listener_.Tell();
     NotifyWaiters();
   }
+}
+
+void WorkerDevice::Help(BorrowedUnit unit, const HelpUntil& until) {
+  if (unit == kNoUnit) return;
+  const FloatControl control;
+  front_.Help(unit, until);
 }
 
 UnitTimes WorkerDevice::Times() const {

@@ -59,6 +59,10 @@ class WorkerDevice final : public Device {
   }
   void Wake() override;
 
+  BorrowedUnit BorrowUnit(ShareId share) override {
+    return all_background_ ? kNoUnit : front_.Borrow(share);
+  }
+  void Help(BorrowedUnit unit, const HelpUntil& until) override;
   UnitTimes Times() const override;
   void SetWorkHeld(bool held) override { PoolOf(/*background=*/false).SetWorkHeld(held); }
   void SetObserver(DeviceObserver* observer) override;

@@ -9,13 +9,6 @@
 namespace lagoon {
 namespace {
 
-// How long a worker without work keeps looking before it sleeps. At a kernel's tail one worker
-// waits for the other's last block, up to one block (20-100 us). If the worker slept then, almost
-// every kernel would cost a futex wake-up (5-50 us). Longer spinning would take the core from the
-// threads that bring requests: with two cores there is no other.
-constexpr Nanoseconds kIdleSpin = std::chrono::microseconds(100);
-constexpr int kPausesPerClock = 16;
-
 // How long a background worker that has work keeps its news. To deliver them another thread wakes
 // up on the same core, which costs about 10 us.
 constexpr Nanoseconds kMostDefer = std::chrono::microseconds(300);
@@ -76,7 +69,7 @@ bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
     if (last != nullptr) may_run = table_.Finish(*last, worker.why, worker.left_at);
     if (stopping_.load(std::memory_order_relaxed)) return false;
     ReadLetters();
-    worker.work = table_.Pick(worker.unit);
+    worker.work = table_.Pick(worker.unit, LevelOf(worker));
     Publish(may_run);
     worker.few_left = table_.live() <= workers_.size();
     worker.seen_epoch = epoch_.load(std::memory_order_acquire);
@@ -127,7 +120,11 @@ void WorkerPool::RunWork(Worker& worker) {
     return committed;
   };
   worker.why = RunBlocks(
-      *work.progress, work.deps, work.guards, run, [&] { return ShouldYield(worker); },
+      *work.progress, work.deps, work.guards, run,
+      [&] {
+        const bool yields = ShouldYield(worker);  // first: it tells others of the last block
+        return yields || (worker.until != nullptr && Over(*worker.until, worker.left_at));
+      },
       std::optional(work.tile));
   worker.left_at = lagoon::Now();
 }
@@ -156,7 +153,7 @@ bool WorkerPool::ShouldYield(Worker& worker) {
     ReadLetters();
     Publish(/*may_run=*/false);
   }
-  return table_.HasBetter(work, worker.unit);
+  return table_.HasBetter(work, worker.unit, LevelOf(worker));
 }
 
 void WorkerPool::TellProgress(const Assignment& work) {
@@ -183,25 +180,18 @@ void WorkerPool::SettleAll() {
 void WorkerPool::AwaitChange(Worker& worker) {
   // The pool's end comes without the lock. A worker that did not see it when it looked for work may
   // have seen the epoch that came with it.
-  if (stopping_.load(std::memory_order_relaxed) || SpinForChange(worker)) return;
-  // seq_cst, as in Publish(): whoever changes the epoch sees this sleeper, or this worker sees the
-  // new epoch and does not sleep.
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  if (pending() != 0) on_news_();  // a waiter that hoped for more events learns that none comes
-  epoch_.wait(worker.seen_epoch, std::memory_order_seq_cst);
-  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-bool WorkerPool::SpinForChange(const Worker& worker) const {
-  const TimePoint until = lagoon::Now() + kIdleSpin;
-  do {
-    for (int i = 0; i < kPausesPerClock; ++i) {
-      if (epoch_.load(std::memory_order_relaxed) != worker.seen_epoch) return true;
-      if (undelivered_news_.load(std::memory_order_relaxed)) return true;
-      CpuPause();
-    }
-  } while (lagoon::Now() < until);
-  return false;
+  if (stopping_.load(std::memory_order_relaxed)) return;
+  const std::uint32_t seen = worker.seen_epoch;  // a thread that borrows the unit changes it
+  UnitPlace& place = worker.place;
+  place.BeginIdle();
+  if (SpinForChange(seen, [&](TimePoint) { return !place.idle(); }) && place.EndIdle()) return;
+  if (place.FallAsleep()) {
+    if (pending() != 0) on_news_();  // a waiter that hoped for more events learns that none comes
+    // After FallAsleep(), as UnitPlace says. relaxed: the epoch of the end comes after its flag.
+    const bool changed = epoch_.load(std::memory_order_seq_cst) != seen;
+    if ((changed || stopping_.load(std::memory_order_relaxed)) && place.WakeItself()) return;
+  }
+  place.AwaitTurn();
 }
 
 void WorkerPool::DeliverNews() {

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/thread.h"
 #include "device/host/busy_lock.h"
+#include "device/host/float_control.h"
 #include "device/host/machine.h"
 
 namespace lagoon {
@@ -16,6 +17,7 @@ namespace {
 LaunchTable::Limits LimitsOf(const WorkerPool::Options& options) {
   LaunchTable::Limits limits;
   if (options.background) limits.launches = WorkerPool::kBackgroundLaunches;
+  if (!options.background) limits.units = options.workers;
   LAGOON_CHECK(limits.events >= std::size_t{kEventsPerLaunch} * limits.launches);
   return limits;
 }
@@ -31,7 +33,7 @@ WorkerPool::WorkerPool(Options options, const GuardWords& guards, const Shares& 
       table_events_(table_.events()) {
   if (options_.background) mailbox_ = std::make_unique<Mailbox>(kBackgroundLaunches);
   for (std::uint32_t i = 0; i < options_.workers; ++i) {
-    workers_.push_back(std::make_unique<Worker>(i, /*idle_in=*/options_.background));
+    workers_.push_back(std::make_unique<Worker>(i, /*idle_in=*/options_.background, sleepers_));
   }
 }
 
@@ -39,7 +41,7 @@ WorkerPool::~WorkerPool() {
   stopping_.store(true, std::memory_order_relaxed);
   // release: a worker that sees this epoch sees the end.
   epoch_.fetch_add(1, std::memory_order_seq_cst);
-  epoch_.notify_all();
+  for (const auto& worker : workers_) worker->place.End();
   Hurry(true);
   workers_.clear();
 }
@@ -48,6 +50,7 @@ Status WorkerPool::Start(std::span<const int> cores) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = *workers_[i];
     worker.thread = std::jthread([this, &worker, i] {
+      const FloatControl control;  // a new thread has that of its creator
       NameThisThread(options_.name + "-" + std::to_string(i));
       worker.thread_id.store(::gettid(), std::memory_order_release);
       if (options_.gives_way) GiveWay(::gettid());
@@ -105,7 +108,8 @@ SubmitResult WorkerPool::Add(const Work& work, std::uint64_t tiles, Code... code
     table_.TakeNews();  // whoever submits polls
     Publish(/*may_run=*/true);
     if (table_.NewestMayRun()) wake = sleepers_.load(std::memory_order_seq_cst);
-    wanted = Wanted(tiles);
+    const std::uint64_t own = table_.WantedByNewest(tiles);
+    wanted = own == 0 ? 0 : Wanted(own);
   }
   WakeWorkers(wanted, wake);
   return SubmitResult::kOk;
@@ -239,8 +243,10 @@ std::uint64_t WorkerPool::Wanted(std::uint64_t tiles) const {
 
 void WorkerPool::WakeWorkers(std::uint64_t count, std::uint32_t sleepers) {
   if (sleepers == 0) return;
-  if (count >= sleepers) return epoch_.notify_all();
-  for (; count > 0; --count) epoch_.notify_one();
+  for (const auto& worker : workers_) {
+    if (count == 0) return;
+    if (worker->place.Wake()) --count;
+  }
 }
 
 }  // namespace lagoon

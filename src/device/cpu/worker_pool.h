@@ -17,8 +17,10 @@
 #include "device/cpu/launch_table.h"
 #include "device/cpu/mailbox.h"
 #include "device/cpu/unit_clock.h"
+#include "device/cpu/unit_place.h"
 #include "device/cpu/watchers.h"
 #include "device/device.h"
+#include "device/host/busy_lock.h"
 #include "device/host/guard_words.h"
 #include "device/host/shares.h"
 
@@ -32,7 +34,7 @@ namespace lagoon {
 /// The workers of a background pool are of the operating system's idle class: any of them may lose
 /// its core for a long time, at any instruction. So nobody else may wait for them. A caller does
 /// not take the pool's lock but sends letters (mailbox.h), which the workers read under the lock;
-/// events come back through a ring without a lock; and workers sleep on an atomic word.
+/// events come back through a ring without a lock; and workers sleep on atomic words.
 class WorkerPool {
  public:
   struct Options {
@@ -69,6 +71,10 @@ class WorkerPool {
   /// DeviceQueue::HurryBackground().
   void Hurry(bool hurry);
 
+  // Any thread. Not of a background pool. Device::BorrowUnit() and Device::Help().
+  BorrowedUnit Borrow(ShareId share);
+  void Help(BorrowedUnit unit, const HelpUntil& until);
+
   /// Number of events to poll. Any thread.
   std::size_t pending() const { return table_events_.size(); }
   /// Number of launches whose retirement is to be polled. Any thread.
@@ -93,11 +99,20 @@ class WorkerPool {
  private:
   using Assignment = LaunchTable::Assignment;
 
+  // How long a worker without work keeps looking before it sleeps. At a kernel's tail one worker
+  // waits for the other's last block, up to one block (20-100 us). If the worker slept then, almost
+  // every kernel would cost a futex wake-up (5-50 us). Longer spinning would take the core from the
+  // threads that bring requests: with two cores there is no other.
+  static constexpr Nanoseconds kIdleSpin = std::chrono::microseconds(100);
+
   struct Worker {
-    Worker(std::uint32_t unit_in, bool idle_in) : unit(unit_in), idle(idle_in) {}
+    Worker(std::uint32_t unit_in, bool idle_in, UnitPlace::Count& sleepers)
+        : unit(unit_in), place(sleepers), idle(idle_in) {}
 
     const std::uint32_t unit;
-    // Used by the worker's thread only.
+    UnitPlace place;
+    // Used by the thread that has the unit: its worker, or one that has borrowed it.
+    const HelpUntil* until = nullptr;  // of a thread that has borrowed the unit
     std::optional<Assignment> work;
     Leave why = Leave::kExhausted;  // how `work` ended
     TimePoint left_at;              // when its last block ended
@@ -122,7 +137,15 @@ class WorkerPool {
   bool ShouldYield(Worker& worker);
   bool MayDefer(const Worker& worker, const Assignment& last) const;
   void AwaitChange(Worker& worker);
-  bool SpinForChange(const Worker& worker) const;
+  template <typename Stop>
+  bool SpinForChange(std::uint32_t seen_epoch, Stop stop) const;
+  // Of threads that help (worker_help.cc).
+  void FinishWork(Worker& worker);
+  void GiveBack(Worker& worker);
+  static bool Over(const HelpUntil& until, TimePoint now);
+  static std::uint8_t LevelOf(const Worker& worker) {
+    return worker.until == nullptr ? LaunchTable::kAnyLevel : worker.until->level;
+  }
   std::int64_t IdleUnits() const;
 
   // After any change of the table: makes it visible to workers, and updates the copies of the
@@ -132,7 +155,8 @@ class WorkerPool {
   /// that wakes may not be allowed to take a tile; so all wake. (The one worker would wake all when
   /// it finds nothing, but that takes one wake-up longer.)
   std::uint64_t Wanted(std::uint64_t tiles) const REQUIRES(mutex_);
-  /// Wakes up to `count` of `sleepers`. Call without the lock.
+  /// Wakes up to `count` of the workers that sleep; `sleepers` is their number. Call without the
+  /// lock.
   void WakeWorkers(std::uint64_t count, std::uint32_t sleepers);
   template <typename Work, typename... Code>
   SubmitResult Add(const Work& work, std::uint64_t tiles, Code... code);
@@ -162,9 +186,9 @@ class WorkerPool {
   std::uint32_t in_flight_ = 0;      // used only by the caller: submitted, retirement not polled
 
   // Written under the lock, read without it.
-  // Incremented when something may have become runnable. Workers sleep on it.
+  // Incremented when something may have become runnable. Workers look at it before they sleep.
   alignas(64) std::atomic<std::uint32_t> epoch_{0};
-  std::atomic<std::uint32_t> sleepers_{0};  // not under the lock
+  std::atomic<std::uint32_t> sleepers_{0};  // UnitPlace's; not under the lock
   std::atomic<Rank> best_rank_{~Rank{0}};   // best rank in the table; read after epoch_
   std::atomic<bool> any_bound_{false};      // LaunchTable::any_bound()
   std::atomic<bool> stopping_{false};
@@ -174,5 +198,22 @@ class WorkerPool {
   // Last: the threads are joined before the other members are destroyed.
   std::vector<std::unique_ptr<Worker>> workers_;
 };
+
+/// Returns true when the epoch is not `seen_epoch` any more, when there is news to deliver, or when
+/// `stop`, called with the time now and then, says so. False: none came for kIdleSpin.
+template <typename Stop>
+bool WorkerPool::SpinForChange(std::uint32_t seen_epoch, Stop stop) const {
+  constexpr int kPausesPerClock = 16;
+  const TimePoint until = lagoon::Now() + kIdleSpin;
+  for (TimePoint now; (now = lagoon::Now()) < until;) {
+    if (stop(now)) return true;
+    for (int i = 0; i < kPausesPerClock; ++i) {
+      if (epoch_.load(std::memory_order_relaxed) != seen_epoch) return true;
+      if (undelivered_news_.load(std::memory_order_relaxed)) return true;
+      CpuPause();
+    }
+  }
+  return false;
+}
 
 }  // namespace lagoon

@@ -1,21 +1,9 @@
 #pragma once
 
 #include "base/mutex.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "base/thread.h"
 
 namespace lagoon {
-
-/// A hint to the core that this is a spin loop.
-inline void CpuPause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// Like MutexLock, but tries for a moment before it sleeps. The device's lock is held for well
 /// under a microsecond; a futex sleep and wake-up between two kernels would cost many microseconds.

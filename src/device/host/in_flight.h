@@ -29,6 +29,7 @@ struct InFlight {
   StreamId stream = kUnordered;
   ShareId share = kAllUnits;
   bool beyond_share = false;  // Launch::beyond_share, of a launch that has a share
+  HelpTerms help = {};
   Rank rank = 0;
   std::uint64_t sequence = 0;  // number in order of submission
   const void* args = nullptr;
@@ -199,6 +200,7 @@ class InFlightSlots {
     slot.deps = launch.deps;
     slot.max_claimants = launch.max_claimants;
     slot.share = launch.share;
+    slot.help = launch.help;
     slot.beyond_share = launch.beyond_share && launch.share != kAllUnits;
     std::copy(std::begin(launch.guards), std::end(launch.guards), slot.guards.begin());
   }
@@ -211,6 +213,7 @@ class InFlightSlots {
     slot.rank = copy.rank;
     slot.progress = copy.progress;
     slot.deps = copy.deps;
+    slot.help = copy.help;
     slot.guards = CopyGuards(copy);
     slot.is_copy = true;
     slot.copy = copy;

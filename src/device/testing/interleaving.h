@@ -308,6 +308,10 @@ struct ModelAtomics {
     T exchange(T value, std::memory_order) {
       return Step([value](T) { return value; });
     }
+    bool compare_exchange_strong(T& expected, T value, std::memory_order) {
+      const T before = Step([=](T now) { return now == expected ? value : now; });
+      return std::exchange(expected, before) == before;
+    }
     T fetch_and(T value, std::memory_order) {
       return Step([value](T now) { return static_cast<T>(now & value); });
     }
