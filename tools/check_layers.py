@@ -99,7 +99,7 @@ FOLDERS = {
     "sim/learn": "base learn",
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
     "trace": "base device plan sched",
-    "local": "base device engine graph plan policies program program/profile sched trace local/plans",
+    "local": "base device engine graph plan policies program program/profile sched sched/caller trace local/plans",
     "capi": "base local plan sched",
     "local/plans": "base device plan program program/profile sched",
     "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/late serving/model "

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "local/futex.h"
+#include "base/thread.h"
 
 namespace lagoon::capi {
 
@@ -15,14 +15,14 @@ bool Gate::Enter() {
 
 void Gate::Leave() {
   const std::atomic<std::uint32_t>* const word = &word_;
-  if ((word_.fetch_sub(1, std::memory_order_acq_rel) & kClosed) != 0) FutexWakeAll(word);
+  if ((word_.fetch_sub(1, std::memory_order_acq_rel) & kClosed) != 0) WakeWord(word);
 }
 
 void Gate::AwaitEmpty(TimePoint until) const {
   while (true) {
     const std::uint32_t word = word_.load(std::memory_order_acquire);
     if (word == kClosed || (until != kNoDeadline && Now() >= until)) return;
-    FutexWait(word_, word, until);
+    WaitOnWord(word_, word, until);
   }
 }
 

@@ -59,7 +59,7 @@ Run::Run(LocalModel& model)
       contents_(model.inputs().size()),
       bound_(model.inputs().size()),
       outputs_(model.outputs().size()),
-      slot_(model.device().dispatcher(), cancelled_) {
+      slot_(std::make_unique<CallerRun>(model.device().dispatcher(), &cancelled_)) {
   for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].type = model.outputs()[i].type;
 }
 
@@ -295,15 +295,15 @@ Status Run::BindPart() {
     spec.outputs = out;
     spec.continues = links.next.has_value();
     spec.continued = inputs_.has_value();
-    slot_.Prepare(spec);
+    LAGOON_RETURN_IF_ERROR(slot_->Prepare(spec));
     slot_for_ = part_.on;
   }
-  const std::span<const void*> in = slot_.inputs();
+  const std::span<const void*> in = slot_->inputs();
   for (std::size_t i = 0; i < in.size(); ++i) {
     const std::size_t input = served.inputs[i];
     in[i] = inputs_ ? (*inputs_)[input].bytes.data() : contents_[input].data();
   }
-  const std::span<void*> out = slot_.outputs();
+  const std::span<void*> out = slot_->outputs();
   part_run_.outputs.resize(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t bytes = plan.outputs[i].spec.bytes();

@@ -15,11 +15,11 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "local/job_slot.h"
 #include "local/local_model.h"
 #include "local/run_code.h"
 #include "plan/tensor.h"
 #include "program/parts.h"
+#include "sched/caller/caller_run.h"
 #include "sched/job.h"
 
 namespace lagoon {
@@ -185,6 +185,7 @@ class Run final : private JobClient {
   void GoOn();
   void End(RunCode code, const JobResult* job, std::optional<Error> error = std::nullopt);
   void Tell();
+  CallerOptions Caller() const;
   WhyLate Why(const RunResult& result) const;
 
   LocalModel& model_;
@@ -219,7 +220,7 @@ class Run final : private JobClient {
   std::atomic<bool> cancelled_{false};
   std::atomic<std::uint32_t> state_{0};
   std::atomic<std::uint32_t> calling_{0};  // calls of Done that have not returned
-  JobSlot slot_;
+  std::unique_ptr<CallerRun> slot_;        // not freed in a forked child
 };
 
 }  // namespace lagoon

@@ -7,7 +7,7 @@
 
 #include "base/guard.h"
 #include "base/log.h"
-#include "local/futex.h"
+#include "base/thread.h"
 #include "local/run.h"
 #include "local/run_guard.h"
 
@@ -23,7 +23,10 @@ bool Run::in_done() const { return telling == this; }
 bool Run::AnyInDone() { return telling != nullptr; }
 
 Run::~Run() {
-  if (!model_.device().usable()) return;
+  if (!model_.device().usable()) {
+    (void)slot_.release();  // its job may have been under way when the process was forked
+    return;
+  }
   Cancel();
   Wait(kNoDeadline);
 }
@@ -34,13 +37,21 @@ Status Run::BecomeQuiet() {
     return tl::unexpected<Error>(
         Invalid("this run is under way: wait for its end, or make another run of the model"));
   }
-  if (telling != this && (calling_.load(std::memory_order_acquire) != 0 || !slot_.done())) {
+  if (telling != this && (calling_.load(std::memory_order_acquire) != 0 || !slot_->done())) {
     Wait(kNoDeadline);
   }
   return {};
 }
 
 // ---- The start
+
+/// How the thread of the caller waits.
+CallerOptions Run::Caller() const {
+  CallerOptions options;
+  options.works = job_class_ == JobClass::kRealTime;
+  options.spin = model_.device().options().spin;
+  return options;
+}
 
 Status Run::Begin(std::optional<TimePoint> due) {
   const TimePoint called = model_.device().device().Now();
@@ -77,8 +88,10 @@ RunCode Run::Sync(std::optional<TimePoint> due) {
   model_.device().CountStart();
   const Status ended = WithoutExceptions([&]() -> Status {
     while (true) {
-      LAGOON_RETURN_IF_ERROR(slot_.Run(running_.due, model_.device().options().spin));
-      if (EndPart(slot_.result()) == Next::kEnded) return {};
+      if (!slot_->Run(running_.due, Caller())) {
+        return tl::unexpected<Error>(model_.device().dispatcher().FullError(part_.queue));
+      }
+      if (EndPart(slot_->result()) == Next::kEnded) return {};
       LAGOON_RETURN_IF_ERROR(FindNextPart());
     }
   });
@@ -95,10 +108,10 @@ RunCode Run::Start(std::optional<TimePoint> due, Done done, void* argument) {
   state_.store(kUnderWay, std::memory_order_release);
   model_.device().CountStart();
   // Behind this call the run may be over, and started anew.
-  Status posted = WithoutExceptions([&] { return slot_.Start(running_.due, this); });
-  if (posted) return RunCode::kOk;
-  const RunCode code = CodeOf(posted.error().code);
-  End(code, nullptr, std::move(posted).error());
+  if (slot_->Start(running_.due, this)) return RunCode::kOk;
+  Error full = model_.device().dispatcher().FullError(part_.queue);
+  const RunCode code = CodeOf(full.code);
+  End(code, nullptr, std::move(full));
   done_ = nullptr;
   Tell();
   return code;
@@ -109,7 +122,7 @@ void Run::Cancel() {
   cancelled_.store(true);
   if (!model_.device().usable()) return;
   const Status cancelled = WithoutExceptions([&]() -> Status {
-    slot_.Cancel();
+    slot_->Cancel();
     return {};
   });
   if (!cancelled) spdlog::warn("a run is not cancelled: {}", cancelled.error().message);
@@ -118,26 +131,25 @@ void Run::Cancel() {
 RunCode Run::Wait(TimePoint until) {
   if (!model_.device().usable()) return Refuse(LocalDevice::ForkedError());
   if (telling == this) return Refuse(Invalid("Wait() within the callback of its own run"));
-  const Nanoseconds spin = model_.device().options().spin;
   const auto late = [&] { return until != kNoDeadline && Now() >= until; };
   while (true) {
     // With one part the run is over when its job is.
     const bool one_part = one_part_.load(std::memory_order_relaxed);
-    if (one_part && !slot_.Wait(until, spin)) return RunCode::kDeadlineExceeded;
+    if (one_part && !slot_->Wait(until, Caller())) return RunCode::kDeadlineExceeded;
     std::uint32_t state = state_.load(std::memory_order_acquire);
     if ((state & kUnderWay) != 0) {
       if (late()) return RunCode::kDeadlineExceeded;
       if ((state & kSleeps) == 0 && !state_.compare_exchange_weak(state, state | kSleeps)) continue;
-      FutexWait(state_, kUnderWay | kSleeps, until);
+      WaitOnWord(state_, kUnderWay | kSleeps, until);
       continue;
     }
     if (const std::uint32_t calling = calling_.load(std::memory_order_acquire); calling != 0) {
       if (late()) return RunCode::kDeadlineExceeded;
-      FutexWait(calling_, calling, until);
+      WaitOnWord(calling_, calling, until);
       continue;
     }
-    if (!slot_.done()) {
-      if (!slot_.Wait(until, spin)) return RunCode::kDeadlineExceeded;
+    if (!slot_->done()) {
+      if (!slot_->Wait(until, Caller())) return RunCode::kDeadlineExceeded;
       continue;
     }
     return result_.code;
@@ -162,10 +174,11 @@ void Run::Finished(const JobResult& result) {
 
 /// On the thread for later parts.
 void Run::GoOn() {
-  while (!slot_.done()) slot_.Wait(kNoDeadline, Nanoseconds(0));  // the part before is all over
+  slot_->Wait(kNoDeadline, {.works = false});  // until the part before is all over
   Status posted = WithoutExceptions([&]() -> Status {
     LAGOON_RETURN_IF_ERROR(FindNextPart());
-    return slot_.Start(running_.due, this);
+    if (slot_->Start(running_.due, this)) return {};
+    return tl::unexpected<Error>(model_.device().dispatcher().FullError(part_.queue));
   });
   if (posted) return;
   End(CodeOf(posted.error().code), nullptr, std::move(posted).error());
@@ -285,7 +298,7 @@ void Run::Tell() {
   void* const argument = argument_;
   if (done != nullptr) calling_.fetch_add(1, std::memory_order_relaxed);
   const std::atomic<std::uint32_t>* const state = &state_;
-  if ((state_.exchange(0, std::memory_order_acq_rel) & kSleeps) != 0) FutexWakeAll(state);
+  if ((state_.exchange(0, std::memory_order_acq_rel) & kSleeps) != 0) WakeWord(state);
   if (done == nullptr) return;
   const Run* const outer = std::exchange(telling, this);
   try {
@@ -298,7 +311,7 @@ void Run::Tell() {
   telling = outer;
   const std::atomic<std::uint32_t>* const calling = &calling_;
   calling_.fetch_sub(1, std::memory_order_acq_rel);
-  FutexWakeAll(calling);
+  WakeWord(calling);
 }
 
 WhyLate Run::Why(const RunResult& result) const {
