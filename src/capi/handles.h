@@ -47,8 +47,8 @@ class Gate {
 /// A device until all handles of it and of its models and runs are freed.
 class KeptDevice {
  public:
-  KeptDevice(std::unique_ptr<HostLog> log, std::unique_ptr<LocalDevice> device)
-      : log(std::move(log)), device(std::move(device)) {}
+  KeptDevice(std::unique_ptr<HostLog> log_in, std::unique_ptr<LocalDevice> device_in)
+      : log(std::move(log_in)), device(std::move(device_in)) {}
 
   /// Its models' runs are cancelled, and have ended, or `until` has come.
   void Close(TimePoint until);
@@ -68,8 +68,8 @@ class KeptDevice {
 /// A model until all handles of it and of its runs are freed.
 class KeptModel : public std::enable_shared_from_this<KeptModel> {
  public:
-  KeptModel(std::shared_ptr<KeptDevice> device, std::unique_ptr<LocalModel> model)
-      : device(std::move(device)), model(std::move(model)) {}
+  KeptModel(std::shared_ptr<KeptDevice> device_in, std::unique_ptr<LocalModel> model_in)
+      : device(std::move(device_in)), model(std::move(model_in)) {}
   ~KeptModel() { device->Remove(*this); }
 
   void CancelAll();

@@ -180,7 +180,7 @@ TEST_F(LocalDeviceTest, TracesAreWrittenWhileTheDeviceIsOpen) {
   Open(options);
   LocalModelOptions named;
   named.name = "traced-model";
-  const auto model = Load(AddsWeights(), named);
+  auto model = Load(AddsWeights(), named);
   const TempFolder folder;
   for (const char* name : {"first.json", "second.json"}) {
     ASSERT_EQ(RunOnce(*model), RunCode::kOk);
@@ -190,6 +190,7 @@ TEST_F(LocalDeviceTest, TracesAreWrittenWhileTheDeviceIsOpen) {
   }
   EXPECT_GT(TextOf(folder / "second.json").size(), TextOf(folder / "first.json").size());
   EXPECT_FALSE(device_->WriteTrace("/nowhere/trace.json"));
+  model.reset();
   Open();
   EXPECT_THAT(device_->WriteTrace(folder / "third.json").error().message,
               HasSubstr("without a trace"));

@@ -105,7 +105,7 @@ TEST_F(RunTest, AnOutputOfUnknownSizeIsInMemoryOfTheRun) {
   std::vector<std::int64_t> place(8);
   ASSERT_EQ(run.SetOutput(0, TensorOf(place, {}, DataType::kInt64)), RunCode::kOk);
   EXPECT_EQ(run.Sync(), RunCode::kUnimplemented);
-  EXPECT_THAT(run.message(), HasSubstr("output \"where\""));
+  EXPECT_THAT(run.message(), HasSubstr("output 'where'"));
 }
 
 TEST_F(RunTest, RunsModelsInParts) {
@@ -144,7 +144,7 @@ TEST_F(RunTest, RefusesTensorsThatDoNotFit) {
     EXPECT_EQ(run.code(), RunCode::kInvalidArgument);
   };
   EXPECT_EQ(run.Sync(), RunCode::kInvalidArgument);
-  EXPECT_THAT(run.message(), HasSubstr("input \"x\" is not bound"));
+  EXPECT_THAT(run.message(), HasSubstr("input 'x' is not bound"));
   const Dims good = {2, 4}, rank = {8}, columns = {2, 3}, negative = {-1, 4};
   const Dims huge = {std::int64_t{1} << 62, 4};
   refused({DataType::kInt32, good, x.data(), 32}, "has type INT32, the model takes FP32");
