@@ -235,8 +235,8 @@ typedef struct {
 LAGOON_API lagoon_code lagoon_run_result(const lagoon_run* run, lagoon_result* result);
 /* Why the last call for this run, or the run itself, failed. */
 LAGOON_API void lagoon_run_error(const lagoon_run* run, lagoon_error* error);
-/* The output's dims: once prepared, or after the run where they depend on data. NULL: not known. Valid until the next
- * call for this run that binds, prepares or starts. */
+/* The output's dims: once prepared, or from the end of a run to the next call that prepares or starts where they depend on
+ * data. NULL: not known. Valid until the next call for this run that binds, prepares or starts. */
 LAGOON_API const int64_t* lagoon_run_output_dims(const lagoon_run* run, size_t index, uint32_t* rank);
 /* The output after a run, in the caller's memory or the run's own. NULL: no elements, or the run failed. `bytes` may be
  * NULL. Valid as the dims. */

@@ -178,7 +178,7 @@ void lagoon_run_error(const lagoon_run* run, lagoon_error* error) {
 const int64_t* lagoon_run_output_dims(const lagoon_run* run, size_t index, uint32_t* rank) {
   if (rank != nullptr) *rank = 0;
   if (run == nullptr || index >= run->run->output_count()) return nullptr;
-  if (!run->run->dims_known(index) && run->run->result().code != RunCode::kOk) return nullptr;
+  if (!run->run->has_dims(index)) return nullptr;
   const auto dims = run->run->OutputDims(index);
   if (rank != nullptr) *rank = static_cast<uint32_t>(dims.size());
   static constexpr int64_t kScalar = 0;

@@ -163,6 +163,7 @@ RunCode Run::Prepare() {
   return Guarded([&]() -> Status {
     LAGOON_RETURN_IF_ERROR(BecomeQuiet());
     if (!Prepared()) LAGOON_RETURN_IF_ERROR(FindPlan());
+    ForgetOutputs();
     return {};
   });
 }
@@ -171,6 +172,7 @@ RunCode Run::Reserve() {
   return Guarded([&]() -> Status {
     LAGOON_RETURN_IF_ERROR(BecomeQuiet());
     if (!Prepared()) LAGOON_RETURN_IF_ERROR(FindPlan());
+    ForgetOutputs();
     part_ = first_;
     before_ = nullptr;
     inputs_.reset();
@@ -213,13 +215,20 @@ Status Run::FindPlan() {
   return {};
 }
 
-void Run::NoteOutputs() {
+/// Those of the last run are not valid any more.
+void Run::ForgetOutputs() {
   for (Output& output : outputs_) {
-    output.known = false;
-    output.dims.clear();
+    output.present = false;
     output.at = nullptr;
+    if (output.known) continue;
+    output.dims.clear();
     output.size = 0;
   }
+}
+
+void Run::NoteOutputs() {
+  for (Output& output : outputs_) output.known = false;
+  ForgetOutputs();
   const PartLinks& links = first_.plan->links;
   const Plan& plan = first_.on->plan();
   for (std::size_t i = 0; i < links.results.size(); ++i) {

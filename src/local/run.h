@@ -104,6 +104,10 @@ class Run final : private JobClient {
   /// After Prepare(): whether the output's dims follow from the shapes of the inputs. If not, they
   /// are known after each run, in memory of the run.
   bool dims_known(std::size_t output) const { return outputs_[output].known; }
+  /// Whether OutputDims() has the dims now.
+  bool has_dims(std::size_t output) const {
+    return outputs_[output].known || outputs_[output].present;
+  }
   /// After Prepare() if dims_known(), else after a run. Valid until the next call that sets,
   /// prepares or starts. Empty for an output that there is not.
   std::span<const std::int64_t> OutputDims(std::size_t output) const;
@@ -151,7 +155,8 @@ class Run final : private JobClient {
     std::optional<Dims> bound_dims;
     // Of the plan, or of the last run.
     DataType type = DataType::kFloat32;
-    bool known = false;
+    bool known = false;    // from the plan
+    bool present = false;  // of the last run, and dims are those
     Dims dims;
     const void* at = nullptr;
     std::size_t size = 0;
@@ -171,6 +176,7 @@ class Run final : private JobClient {
                      const RunTensor& tensor) const;
   bool Prepared() const;
   Status FindPlan();
+  void ForgetOutputs();
   void NoteOutputs();
   Status CheckOutputs() const;
   Status BindPart();

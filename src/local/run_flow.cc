@@ -71,6 +71,7 @@ Status Run::Begin(std::optional<TimePoint> due) {
     running_.compiling = first_.compiling;
   }
   LAGOON_RETURN_IF_ERROR(CheckOutputs());
+  ForgetOutputs();
   part_ = first_;
   before_ = nullptr;
   inputs_.reset();
@@ -223,6 +224,7 @@ Status Run::TakeOutputs(const JobResult& job) {
   for (std::size_t i = 0; i < links.results.size(); ++i) {
     Output& output = outputs_[links.results[i]];
     const TensorSpec& spec = plan.outputs[i].spec;
+    output.present = true;
     if (plan.outputs[i].made || links.sizes[i]) {
       LAGOON_ASSIGN_OR_RETURN(const HostTensor tensor, PartOutput(links, plan, part_run_, i));
       output.dims = tensor.dims;
@@ -283,9 +285,7 @@ void Run::End(RunCode code, const JobResult* job, std::optional<Error> error) {
   if (error_ && !error_->message.starts_with("model '")) {
     error_->message.insert(0, fmt::format("model '{}': ", model_.name()));
   }
-  if (code != RunCode::kOk) {
-    for (Output& output : outputs_) output.at = nullptr;
-  }
+  if (code != RunCode::kOk) ForgetOutputs();
   const bool late = running_.why != WhyLate::kNot;
   model_.Count({code, late, running_.first_block - running_.called, finished - running_.first_block,
                 running_.revocations});
@@ -343,6 +343,10 @@ std::string Run::message() const {
   };
   switch (result_.code) {
     case RunCode::kDeadlineExceeded:
+      if (result_.why == WhyLate::kCaller) {
+        return of_model(fmt::format("the run was started {:.3f} ms behind its due time",
+                                    ToMilliseconds(result_.called - result_.due)));
+      }
       return of_model(fmt::format(
           "the run did not end by its due time, {:.3f} ms after its start; most of that time: {}",
           ToMilliseconds(result_.due - result_.called), Name(result_.why)));

@@ -102,6 +102,9 @@ TEST_F(RunTest, AnOutputOfUnknownSizeIsInMemoryOfTheRun) {
   ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
   EXPECT_THAT(run.OutputDims(0), ElementsAre(1, 4));
   EXPECT_THAT(ValuesOf<std::int64_t>(run, 0), ElementsAre(1, 3, 4, 7));
+  EXPECT_TRUE(run.has_dims(0));
+  ASSERT_EQ(run.Prepare(), RunCode::kOk);
+  EXPECT_FALSE(run.has_dims(0)) << "those of the next run may be others";
   std::vector<std::int64_t> place(8);
   ASSERT_EQ(run.SetOutput(0, TensorOf(place, {}, DataType::kInt64)), RunCode::kOk);
   EXPECT_EQ(run.Sync(), RunCode::kUnimplemented);
