@@ -47,8 +47,8 @@ def adds():
 
 
 def slow():
-    """Hundreds of milliseconds of best-effort work."""
-    nodes = [helper.make_node("Sin", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 399 else f"v{i}"]) for i in range(400)]
+    """Some hundred milliseconds of work."""
+    nodes = [helper.make_node("Sin", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 99 else f"v{i}"]) for i in range(100)]
     return model_of(nodes, [floats("x", [256, 1024])], [floats("y", [256, 1024])])
 
 
