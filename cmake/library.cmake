@@ -28,7 +28,7 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/join.mri CONTENT "${lagoon_scri
 add_custom_command(
   OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/liblagoon.a
   COMMAND ${CMAKE_COMMAND} -E rm -f ${CMAKE_CURRENT_BINARY_DIR}/liblagoon.a
-  COMMAND ${CMAKE_AR} -M < ${CMAKE_CURRENT_BINARY_DIR}/join.mri
+  COMMAND sh -c "exec \"$1\" -M <\"$2\"" sh ${CMAKE_AR} ${CMAKE_CURRENT_BINARY_DIR}/join.mri
   DEPENDS ${lagoon_targets} ${CMAKE_CURRENT_BINARY_DIR}/join.mri
   VERBATIM)
 add_custom_target(lagoon_static DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/liblagoon.a)

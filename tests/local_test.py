@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from lagoon import Device, local  # noqa: E402
 
 DIGITS_FILE = DIGITS / "1" / "model.onnx"
-pytestmark = pytest.mark.skipif(not os.path.exists(local.library_path()), reason="LAGOON_LIBRARY names no liblagoon.so")
+pytestmark = pytest.mark.skipif(not os.path.exists(local.library_path()), reason="there is no liblagoon.so: LAGOON_LIBRARY")
 
 
 @pytest.fixture(name="device")

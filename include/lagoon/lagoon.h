@@ -58,15 +58,16 @@ typedef struct lagoon_device lagoon_device;
 
 typedef struct {
   size_t size;
-  const char* device;      /* NULL: "cpu"; or "cuda:0" */
-  uint32_t workers;        /* threads of "cpu"; 0: one per core, of `cores` or of the process */
-  const int* cores;        /* the cores that workers run on; NULL: those of the calling thread */
-  size_t core_count;       /* how many `cores` there are */
-  const char* scheduler;   /* NULL: "reset"; `lagoon schedulers` lists them */
-  int worker_nice;         /* added to the nice value of the calling thread */
-  int worker_fifo;         /* above 0: the priority of SCHED_FIFO for workers */
-  uint32_t spin_us;        /* how long a waiting thread looks before it sleeps; 0: 20; LAGOON_NO_SPIN: not at all */
-  uint32_t trace_events;   /* how many events a trace keeps; 0: no trace */
+  const char* device;    /* NULL: "cpu"; or "cuda:0" */
+  uint32_t workers;      /* threads of "cpu"; 0: one per core, of `cores` or of the process */
+  const int* cores;      /* the cores that workers run on; NULL: those of the calling thread */
+  size_t core_count;     /* how many `cores` there are */
+  const char* scheduler; /* NULL: "reset"; `lagoon schedulers` lists them */
+  int worker_nice;       /* added to the nice value of the calling thread */
+  int worker_fifo;       /* above 0: the priority of SCHED_FIFO for workers */
+  uint32_t
+      spin_us; /* how long a waiting thread looks before it sleeps; 0: 20; LAGOON_NO_SPIN: not at all */
+  uint32_t trace_events; /* how many events a trace keeps; 0: no trace */
   /* Called with messages of the library, on any thread; must not call the library. `level`: 0 debug, 1 information,
    * 2 warning, 3 error. NULL: none. */
   void (*log)(void* log_arg, int level, const char* message);
@@ -74,16 +75,18 @@ typedef struct {
 } lagoon_device_options;
 
 #define LAGOON_NO_SPIN UINT32_MAX
-#define LAGOON_DEVICE_OPTIONS_INIT {sizeof(lagoon_device_options), NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, NULL}
+#define LAGOON_DEVICE_OPTIONS_INIT \
+  { sizeof(lagoon_device_options), NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, NULL }
 
 /* `options` may be NULL. The caller frees the device with lagoon_device_close(). */
-LAGOON_API lagoon_code lagoon_device_open(const lagoon_device_options* options, lagoon_device** device,
-                                          lagoon_error* error);
+LAGOON_API lagoon_code lagoon_device_open(const lagoon_device_options* options,
+                                          lagoon_device** device, lagoon_error* error);
 /* Cancels all runs, waits for their ends, frees the device. Models should be freed before; those that are not stay
  * handles to be freed, whose calls return LAGOON_UNAVAILABLE. Not within `done` of a run. NULL does nothing. */
 LAGOON_API void lagoon_device_close(lagoon_device* device);
 /* Changes the scheduler: waits for the runs under way, while later ones wait. Not within `done` of a run. */
-LAGOON_API lagoon_code lagoon_device_scheduler(lagoon_device* device, const char* scheduler, lagoon_error* error);
+LAGOON_API lagoon_code lagoon_device_scheduler(lagoon_device* device, const char* scheduler,
+                                               lagoon_error* error);
 
 /* ---- Tensors: dense, row-major, aligned to their elements, in the caller's memory */
 
@@ -127,16 +130,14 @@ typedef struct {
   int shape_known;     /* 0: any rank and any dims */
 } lagoon_tensor_info;
 
-#define LAGOON_TENSOR_INFO_INIT {sizeof(lagoon_tensor_info), NULL, LAGOON_FLOAT32, 0, NULL, 0}
+#define LAGOON_TENSOR_INFO_INIT \
+  { sizeof(lagoon_tensor_info), NULL, LAGOON_FLOAT32, 0, NULL, 0 }
 
 /* ---- A model */
 
 typedef struct lagoon_model lagoon_model;
 
-typedef enum {
-  LAGOON_REAL_TIME = 1,
-  LAGOON_BEST_EFFORT = 2
-} lagoon_class;
+typedef enum { LAGOON_REAL_TIME = 1, LAGOON_BEST_EFFORT = 2 } lagoon_class;
 
 typedef struct {
   size_t size;
@@ -150,19 +151,20 @@ typedef struct {
   int newest_wins;        /* not 0: instead, the oldest one that waits ends as LAGOON_SUPERSEDED */
   const char* precision;  /* NULL: "fp32"; or "bf16" */
   int profile_runs;       /* measures each kernel in so many runs at load; 0: estimates */
-  const char* engine;     /* path of ONNX Runtime's library, for ops that Lagoon lacks; NULL: none */
+  const char* engine; /* path of ONNX Runtime's library, for ops that Lagoon lacks; NULL: none */
 } lagoon_model_options;
 
 #define LAGOON_MODEL_OPTIONS_INIT \
-  {sizeof(lagoon_model_options), NULL, (lagoon_class)0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL}
+  { sizeof(lagoon_model_options), NULL, (lagoon_class)0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL }
 
 /* Reads an ONNX file and packs its weights. `options` may be NULL. */
 LAGOON_API lagoon_code lagoon_model_load_file(lagoon_device* device, const char* path,
-                                              const lagoon_model_options* options, lagoon_model** model,
-                                              lagoon_error* error);
+                                              const lagoon_model_options* options,
+                                              lagoon_model** model, lagoon_error* error);
 /* The same for `size` bytes, which are copied. `folder`: where external weights lie; NULL: there are none. */
-LAGOON_API lagoon_code lagoon_model_load_bytes(lagoon_device* device, const void* bytes, size_t size,
-                                               const char* folder, const lagoon_model_options* options,
+LAGOON_API lagoon_code lagoon_model_load_bytes(lagoon_device* device, const void* bytes,
+                                               size_t size, const char* folder,
+                                               const lagoon_model_options* options,
                                                lagoon_model** model, lagoon_error* error);
 /* Waits for the runs under way. Runs should be freed before; those that are not stay handles to be freed, whose calls
  * return LAGOON_UNAVAILABLE. Not within `done` of a run. NULL does nothing. */
@@ -170,21 +172,26 @@ LAGOON_API void lagoon_model_free(lagoon_model* model);
 
 LAGOON_API size_t lagoon_model_input_count(const lagoon_model* model);
 LAGOON_API size_t lagoon_model_output_count(const lagoon_model* model);
-LAGOON_API lagoon_code lagoon_model_input(const lagoon_model* model, size_t index, lagoon_tensor_info* info);
-LAGOON_API lagoon_code lagoon_model_output(const lagoon_model* model, size_t index, lagoon_tensor_info* info);
+LAGOON_API lagoon_code lagoon_model_input(const lagoon_model* model, size_t index,
+                                          lagoon_tensor_info* info);
+LAGOON_API lagoon_code lagoon_model_output(const lagoon_model* model, size_t index,
+                                           lagoon_tensor_info* info);
 /* Changes a setting for runs that start from now on: "class" ("real-time", "best-effort"), "deadline_us", "weight",
  * "share". LAGOON_NOT_FOUND: there is no such key. */
-LAGOON_API lagoon_code lagoon_model_set(lagoon_model* model, const char* key, const char* value, lagoon_error* error);
+LAGOON_API lagoon_code lagoon_model_set(lagoon_model* model, const char* key, const char* value,
+                                        lagoon_error* error);
 
 /* ---- Runs: tensors are bound once, and run again and again */
 
 typedef struct lagoon_run lagoon_run;
 
-LAGOON_API lagoon_code lagoon_run_create(lagoon_model* model, lagoon_run** run, lagoon_error* error);
+LAGOON_API lagoon_code lagoon_run_create(lagoon_model* model, lagoon_run** run,
+                                         lagoon_error* error);
 /* Binds a tensor. Other memory of the same shape may be bound before each run. An output that is not bound, or bound
  * with data NULL, gets memory of the run's own. A code that is not LAGOON_OK: lagoon_run_error() has the reason. */
 LAGOON_API lagoon_code lagoon_run_input(lagoon_run* run, size_t index, const lagoon_tensor* tensor);
-LAGOON_API lagoon_code lagoon_run_output(lagoon_run* run, size_t index, const lagoon_tensor* tensor);
+LAGOON_API lagoon_code lagoon_run_output(lagoon_run* run, size_t index,
+                                         const lagoon_tensor* tensor);
 /* Makes the plan for the shapes that are bound (milliseconds) and memory for outputs that are not. Afterwards, runs of
  * these shapes allocate nothing and make no system call but futex. Without this call the first run does it. */
 LAGOON_API lagoon_code lagoon_run_prepare(lagoon_run* run, lagoon_error* error);
@@ -194,8 +201,8 @@ LAGOON_API lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns);
 /* The same without waiting. `done` (may be NULL) is called once, on any thread, when the run has ended: it must be short
  * and must not block; it may start this run again, or others; it must not free this run, its model or its device. It is
  * not called where this function returns an error. */
-LAGOON_API lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns, void (*done)(void* arg, lagoon_run* run),
-                                        void* arg);
+LAGOON_API lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns,
+                                        void (*done)(void* arg, lagoon_run* run), void* arg);
 /* Waits for the end of a started run, `done` included, and returns its code. LAGOON_DEADLINE_EXCEEDED and a result
  * with `under_way`: the run is not over at `until_ns`. 0: waits for ever. */
 LAGOON_API lagoon_code lagoon_run_wait(lagoon_run* run, int64_t until_ns);
@@ -220,24 +227,27 @@ typedef struct {
   size_t size;
   lagoon_code code;
   int under_way; /* not 0: the run is not over, and the other members are of the run before */
-  int64_t called_ns, posted_ns, started_ns, first_block_ns, inputs_copied_ns, computed_ns, finished_ns;
+  int64_t called_ns, posted_ns, started_ns, first_block_ns, inputs_copied_ns, computed_ns,
+      finished_ns;
   int64_t due_ns; /* LAGOON_NEVER: none */
   uint32_t revocations;
-  uint32_t parts;         /* of a model whose shapes depend on data; else 1 */
+  uint32_t parts;          /* of a model whose shapes depend on data; else 1 */
   uint64_t resumed_blocks; /* done before a revocation, and not again */
   int64_t compiling_ns;
   lagoon_why why;
   const char* why_name; /* "queued"; static storage */
 } lagoon_result;
 
-#define LAGOON_RESULT_INIT {sizeof(lagoon_result), LAGOON_OK, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, LAGOON_NOT_LATE, NULL}
+#define LAGOON_RESULT_INIT \
+  { sizeof(lagoon_result), LAGOON_OK, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, LAGOON_NOT_LATE, NULL }
 
 LAGOON_API lagoon_code lagoon_run_result(const lagoon_run* run, lagoon_result* result);
 /* Why the last call for this run, or the run itself, failed. */
 LAGOON_API void lagoon_run_error(const lagoon_run* run, lagoon_error* error);
 /* The output's dims: once prepared, or from the end of a run to the next call that prepares or starts where they depend on
  * data. NULL: not known. Valid until the next call for this run that binds, prepares or starts. */
-LAGOON_API const int64_t* lagoon_run_output_dims(const lagoon_run* run, size_t index, uint32_t* rank);
+LAGOON_API const int64_t* lagoon_run_output_dims(const lagoon_run* run, size_t index,
+                                                 uint32_t* rank);
 /* The output after a run, in the caller's memory or the run's own. NULL: no elements, or the run failed. `bytes` may be
  * NULL. Valid as the dims. */
 LAGOON_API const void* lagoon_run_made_output(const lagoon_run* run, size_t index, size_t* bytes);
@@ -252,21 +262,25 @@ typedef struct {
   uint64_t done, expired, cancelled, superseded, too_late, failed;
   uint64_t late; /* ended behind their due time, or not at all because of it */
   uint64_t revocations;
-  uint64_t compiled;              /* plans that were made */
-  int64_t queued_ns, computed_ns; /* sums over the runs that are done: before their first block, and from there */
-  uint64_t pending;               /* wait now */
+  uint64_t compiled; /* plans that were made */
+  int64_t queued_ns,
+      computed_ns;  /* sums over the runs that are done: before their first block, and from there */
+  uint64_t pending; /* wait now */
   /* Of the device. */
   uint64_t device_revocations, launches;
   uint64_t under_way; /* runs now */
   uint32_t workers;
 } lagoon_stats;
 
-#define LAGOON_STATS_INIT {sizeof(lagoon_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define LAGOON_STATS_INIT \
+  { sizeof(lagoon_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-LAGOON_API lagoon_code lagoon_statistics(lagoon_device* device, lagoon_model* model_or_null, lagoon_stats* stats);
-/* Writes what the device did lately, for https://ui.perfetto.dev: waits for the runs under way, while later ones wait.
- * Not within `done` of a run. */
-LAGOON_API lagoon_code lagoon_trace_write(lagoon_device* device, const char* path, lagoon_error* error);
+LAGOON_API lagoon_code lagoon_statistics(lagoon_device* device, lagoon_model* model_or_null,
+                                         lagoon_stats* stats);
+/* Writes what the device did lately, for https://ui.perfetto.dev. Waits for the runs under way,
+ * while later ones wait. Not within `done` of a run. */
+LAGOON_API lagoon_code lagoon_trace_write(lagoon_device* device, const char* path,
+                                          lagoon_error* error);
 
 #ifdef __cplusplus
 }

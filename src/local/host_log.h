@@ -10,9 +10,9 @@ namespace lagoon {
 /// `level`: 0 debug, 1 information, 2 warning, 3 error. Called on any thread; must not log.
 using HostLogFunction = void (*)(void* argument, int level, const char* message);
 
-/// While it lives, the function gets all messages of the library. Messages are of the process, not of
-/// a device: several functions all get them. From the first one on, nothing is written to stderr.
-/// Any thread.
+/// While it lives, the function gets all messages of the library. Messages are of the process, not
+/// of a device: several functions all get them. From the first one on, nothing is written to
+/// stderr. Any thread.
 class HostLog {
  public:
   HostLog(HostLogFunction function, void* argument);

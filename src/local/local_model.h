@@ -103,8 +103,8 @@ class LocalModel {
     QueueId queue{};
     Nanoseconds compiling{0};  // time that it took to make the plan; 0: it was there
   };
-  /// Finds or makes the plan. `before`: the plan of the part before; null: the first part. `inputs`:
-  /// the contents of all inputs of the model or part. May take milliseconds. Any thread.
+  /// Finds or makes the plan: milliseconds. `before`: the plan of the part before; null: the first
+  /// part. `inputs`: the contents of all inputs of the model or part. Any thread.
   Result<BoundPlan> PlanFor(std::shared_ptr<ServedPlan> before, const std::vector<Dims>& dims,
                             std::span<const std::span<const std::byte>> inputs, JobClass job_class);
   /// A run that has ended.

@@ -59,9 +59,9 @@ struct RunResult {
 };
 
 /// Used by one thread at a time; only Cancel() may come from another. The model outlives the run.
-/// Once a run of the same shapes has ended, these calls allocate nothing: SetInput() and SetOutput()
-/// of other memory for the same shapes, Start(), Sync(), Wait(), Cancel(), result(). Models in parts
-/// and outputs whose dims are not known before the run are exceptions.
+/// Once a run of the same shapes has ended, these calls allocate nothing: SetInput() and
+/// SetOutput() of other memory for the same shapes, Start(), Sync(), Wait(), Cancel(), result().
+/// Exceptions: models in parts, and outputs whose dims are not known before the run.
 ///
 /// Calls return a code; message() says what the last one that failed was about.
 ///

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);           \
-      exit(1);                                                                          \
-    }                                                                                   \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
 static int64_t now_ns(void) {

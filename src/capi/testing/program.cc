@@ -1,5 +1,6 @@
-// A program in C++11 that uses liblagoon: program MODEL HOW. HOW: "threads": many threads load, run and free models;
-// "exit": the process exits while runs are under way; "throw": `done` throws. Exits with 0 if all is right.
+// A program in C++11 that uses liblagoon: program MODEL HOW. HOW: "threads": many threads load,
+// run and free models; "exit": the process exits while runs are under way; "throw": `done` throws.
+// Exits with 0 if all is right.
 
 #include <lagoon/lagoon.h>
 
