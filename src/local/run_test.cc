@@ -1,0 +1,362 @@
+// Runs: what is bound, plans that are found and made, parts, and ends.
+
+#include "local/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/testing/allocations.h"
+#include "local/testing/local_fixture.h"
+
+namespace lagoon {
+namespace {
+
+using namespace lagoon::testing;
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RunTest : public LocalTest {};
+
+TEST_F(RunTest, RunsAPlainModelInTheCallersMemory) {
+  Open();
+  const auto model = Load(AddsWeights());
+  ModelRun run(*model);
+  std::vector<float> x = {1, 1, 1, 1}, y(4);
+  ASSERT_EQ(run.SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  ASSERT_EQ(run.Prepare(), RunCode::kOk) << run.message();
+  EXPECT_TRUE(run.dims_known(0));
+  EXPECT_THAT(run.OutputDims(0), ElementsAre(1, 4));
+  ASSERT_EQ(run.SetOutput(0, TensorOf(y, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  EXPECT_THAT(y, ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(run.OutputData(0), y.data());
+  x[0] = 10;
+  ASSERT_EQ(run.Sync(), RunCode::kOk);
+  EXPECT_EQ(y[0], 11);
+  const RunResult& result = run.result();
+  EXPECT_EQ(result.parts, 1u);
+  EXPECT_EQ(result.why, WhyLate::kNot);
+  EXPECT_EQ(result.due, kNoDeadline);
+  EXPECT_LE(result.called, result.posted);
+  EXPECT_LE(result.posted, result.started);
+  EXPECT_LE(result.first_block, result.computed);
+  EXPECT_LE(result.computed, result.finished);
+  EXPECT_EQ(model->Statistics().done, 2u);
+}
+
+TEST_F(RunTest, MakesAPlanForEachShapeOnce) {
+  Open();
+  const auto model = Load(AddsWeights());
+  const std::uint64_t at_load = model->Statistics().compiled;
+  ModelRun run(*model);
+  for (const std::int64_t rows : {3, 5, 3, 5}) {
+    std::vector<float> x(static_cast<std::size_t>(rows) * 4, 1);
+    ASSERT_EQ(run.SetInput(0, TensorOf(x, {rows, 4}, DataType::kFloat32)), RunCode::kOk);
+    ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+    EXPECT_THAT(run.OutputDims(0), ElementsAre(rows, 4));
+    EXPECT_EQ(ValuesOf<float>(run, 0).size(), x.size());
+    EXPECT_EQ(ValuesOf<float>(run, 0).back(), 5);
+  }
+  EXPECT_EQ(model->Statistics().compiled, at_load + 2);
+  EXPECT_EQ(run.result().compiling, Nanoseconds(0));
+}
+
+TEST_F(RunTest, ContentsThatDecideShapesAreReadAtEachRun) {
+  Open();
+  ModelBuilder builder;
+  for (const char* input : {"from", "to", "step"}) {
+    builder.Input(input, {}, onnx::TensorProto::INT64);
+  }
+  builder.Add("Range", {"from", "to", "step"}, {"numbers"});
+  builder.Add("Neg", {"numbers"}, {"y"});
+  builder.Output("y");
+  builder.graph().mutable_output(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::INT64);
+  const auto model = Load(builder);
+  ModelRun run(*model);
+  std::vector<std::int64_t> from = {0}, to = {3}, step = {1};
+  ASSERT_EQ(run.SetInput(0, TensorOf(from, {}, DataType::kInt64)), RunCode::kOk);
+  ASSERT_EQ(run.SetInput(1, TensorOf(to, {}, DataType::kInt64)), RunCode::kOk);
+  ASSERT_EQ(run.SetInput(2, TensorOf(step, {}, DataType::kInt64)), RunCode::kOk);
+  ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  EXPECT_THAT(ValuesOf<std::int64_t>(run, 0), ElementsAre(0, -1, -2));
+  to[0] = 2;  // in the same memory
+  ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  EXPECT_THAT(ValuesOf<std::int64_t>(run, 0), ElementsAre(0, -1));
+  EXPECT_GT(run.result().compiling, Nanoseconds(0));
+}
+
+TEST_F(RunTest, AnOutputOfUnknownSizeIsInMemoryOfTheRun) {
+  Open();
+  const auto model = Load(Finds());
+  ModelRun run(*model);
+  BindHeld(run);
+  ASSERT_EQ(run.Prepare(), RunCode::kOk) << run.message();
+  EXPECT_FALSE(run.dims_known(0));
+  ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  EXPECT_THAT(run.OutputDims(0), ElementsAre(1, 4));
+  EXPECT_THAT(ValuesOf<std::int64_t>(run, 0), ElementsAre(1, 3, 4, 7));
+  EXPECT_TRUE(run.has_dims(0));
+  ASSERT_EQ(run.Prepare(), RunCode::kOk);
+  EXPECT_FALSE(run.has_dims(0)) << "those of the next run may be others";
+  std::vector<std::int64_t> place(8);
+  ASSERT_EQ(run.SetOutput(0, TensorOf(place, {}, DataType::kInt64)), RunCode::kOk);
+  EXPECT_EQ(run.Sync(), RunCode::kUnimplemented);
+  EXPECT_THAT(run.message(), HasSubstr("output 'where'"));
+}
+
+TEST_F(RunTest, RunsModelsInParts) {
+  Open();
+  const auto model = Load(Picks());
+  ModelRun run(*model);
+  BindHeld(run);
+  std::vector<float> all(8);
+  ASSERT_EQ(run.SetOutput(1, TensorOf(all, {8}, DataType::kFloat32)), RunCode::kOk);
+  for (int times = 0; times < 3; ++times) {
+    if (times == 1) {
+      ASSERT_EQ(run.Start(std::nullopt), RunCode::kOk);
+      ASSERT_EQ(run.Wait(), RunCode::kOk) << run.message();
+    } else {
+      ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+    }
+    EXPECT_EQ(run.result().parts, 2u);
+    EXPECT_THAT(run.OutputDims(0), ElementsAre(4));
+    EXPECT_THAT(ValuesOf<float>(run, 0), ElementsAre(2, 6, 8, 14));
+    EXPECT_EQ(all[7], -7);
+    all[7] = 0;
+  }
+  eight_.assign(8, 0);
+  ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  EXPECT_THAT(run.OutputDims(0), ElementsAre(0));
+}
+
+TEST_F(RunTest, RefusesTensorsThatDoNotFit) {
+  Open();
+  const auto model = Load(AddsWeights());
+  ModelRun run(*model);
+  std::vector<float> x(9);
+  const auto refused = [&](const RunTensor& tensor, const std::string& why) {
+    EXPECT_EQ(run.SetInput(0, tensor), RunCode::kInvalidArgument);
+    EXPECT_THAT(run.message(), HasSubstr(why));
+    EXPECT_EQ(run.code(), RunCode::kInvalidArgument);
+  };
+  EXPECT_EQ(run.Sync(), RunCode::kInvalidArgument);
+  EXPECT_THAT(run.message(), HasSubstr("input 'x' is not bound"));
+  const Dims good = {2, 4}, rank = {8}, columns = {2, 3}, negative = {-1, 4};
+  const Dims huge = {std::int64_t{1} << 62, 4};
+  refused({DataType::kInt32, good, x.data(), 32}, "has type INT32, the model takes FP32");
+  refused({DataType::kFloat32, rank, x.data(), 32}, "has shape [8], the model takes [-1,4]");
+  refused({DataType::kFloat32, columns, x.data(), 24}, "[2,3]");
+  refused({DataType::kFloat32, negative, x.data(), 32}, "[-1,4]");
+  refused({DataType::kFloat32, huge, x.data(), 32}, "has shape");
+  refused({DataType::kFloat32, good, x.data(), 31}, "has 32 bytes, the given memory 31");
+  refused({DataType::kFloat32, good, nullptr, 32}, "has no memory");
+  refused({DataType::kFloat32, good, reinterpret_cast<char*>(x.data()) + 1, 32},
+          "not a multiple of 4");
+  EXPECT_EQ(run.SetInput(1, {DataType::kFloat32, good, x.data(), 32}), RunCode::kInvalidArgument);
+  EXPECT_THAT(run.message(), HasSubstr("there is no input 1: the model has 1"));
+  EXPECT_EQ(run.SetOutput(1, {}), RunCode::kInvalidArgument);
+  ASSERT_EQ(run.SetInput(0, {DataType::kFloat32, good, x.data(), 32}), RunCode::kOk);
+  const auto wrong_output = [&](const RunTensor& tensor, const std::string& why) {
+    ASSERT_EQ(run.SetOutput(0, tensor), RunCode::kOk);
+    EXPECT_EQ(run.Sync(), RunCode::kInvalidArgument);
+    EXPECT_THAT(run.message(), HasSubstr(why));
+  };
+  std::vector<float> y(8);
+  wrong_output({DataType::kFloat32, {}, y.data(), 28}, "has 32 bytes, the given memory 28");
+  wrong_output({DataType::kFloat32, rank, y.data(), 32}, "has shape [2,4] for these inputs");
+  wrong_output({DataType::kInt32, {}, y.data(), 32}, "has type FP32, the given memory INT32");
+  EXPECT_EQ(run.SetOutput(0, {DataType::kFloat32, {}, reinterpret_cast<char*>(y.data()) + 2, 32}),
+            RunCode::kInvalidArgument);
+  ASSERT_EQ(run.SetOutput(0, TensorOf(y, good, DataType::kFloat32)), RunCode::kOk);
+  EXPECT_EQ(run.Sync(), RunCode::kOk) << run.message();
+}
+
+// ---- Starts and ends
+
+TEST_F(RunTest, ACallbackMayStartTheRunAgain) {
+  Open();
+  const auto model = Load(AddsWeights());
+  ModelRun run(*model);
+  std::vector<float> x(4);
+  ASSERT_EQ(run.SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  struct Chain {
+    std::atomic<int> left{200};
+    std::atomic<int> refused{0};
+    static void Next(void* argument, ModelRun& run) {
+      auto& chain = *static_cast<Chain*>(argument);
+      if (chain.left.fetch_sub(1) <= 1) return;
+      if (run.Start(std::nullopt, &Next, argument) != RunCode::kOk) ++chain.refused;
+    }
+  } chain;
+  ASSERT_EQ(run.Start(std::nullopt, &Chain::Next, &chain), RunCode::kOk);
+  while (chain.left > 0) run.Wait();
+  EXPECT_EQ(run.Wait(), RunCode::kOk);
+  EXPECT_EQ(chain.refused, 0);
+  EXPECT_EQ(model->Statistics().done, 200u);
+}
+
+TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
+  Open();
+  const auto model = Load(AddsWeights());
+  std::vector<float> x(4);
+  std::atomic<bool> goes_on{false};
+  ModelRun throws(*model), blocks(*model), other(*model);
+  for (ModelRun* run : {&throws, &blocks, &other}) {
+    ASSERT_EQ(run->SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  }
+  const auto throw_it = [](void*, ModelRun&) { throw std::runtime_error("from a callback"); };
+  ASSERT_EQ(throws.Start(std::nullopt, throw_it, nullptr), RunCode::kOk);
+  EXPECT_EQ(throws.Wait(), RunCode::kOk);
+  const auto block = [](void* argument, ModelRun&) {
+    while (!*static_cast<std::atomic<bool>*>(argument)) std::this_thread::yield();
+  };
+  ASSERT_EQ(blocks.Start(std::nullopt, block, &goes_on), RunCode::kOk);
+  EXPECT_EQ(blocks.Wait(Now() + milliseconds(20)), RunCode::kDeadlineExceeded);
+  EXPECT_EQ(other.Sync(), RunCode::kOk);
+  goes_on = true;
+  EXPECT_EQ(blocks.Wait(), RunCode::kOk);
+}
+
+TEST_F(RunTest, CancelEndsARunThatRunsAndOneThatWaits) {
+  Open();
+  const auto model = LoadHeld();
+  ModelRun first(*model), second(*model);
+  BindHeld(first);
+  BindHeld(second);
+  ASSERT_EQ(first.Start(std::nullopt), RunCode::kOk);
+  AwaitHeld();
+  ASSERT_EQ(second.Start(std::nullopt), RunCode::kOk);
+  EXPECT_EQ(first.Start(std::nullopt), RunCode::kInvalidArgument);
+  EXPECT_THAT(first.message(), HasSubstr("under way"));
+  EXPECT_EQ(second.Wait(Now() + milliseconds(1)), RunCode::kDeadlineExceeded);
+  EXPECT_TRUE(second.under_way());
+  second.Cancel();
+  EXPECT_EQ(second.Wait(), RunCode::kCancelled);
+  EXPECT_THAT(second.message(), HasSubstr("cancelled"));
+  first.Cancel();
+  EXPECT_EQ(first.Wait(), RunCode::kCancelled);
+  EXPECT_EQ(first.OutputData(0), nullptr);
+  EXPECT_EQ(model->Statistics().cancelled, 2u);
+  gates_->blocks.Open();
+  EXPECT_EQ(first.Sync(), RunCode::kOk) << "a cancellation is of one run only";
+}
+
+TEST_F(RunTest, AMissedDeadlineSaysWhy) {
+  Open();
+  LocalModelOptions options;
+  options.deadline = milliseconds(20);
+  const auto model = LoadHeld(options);
+  ModelRun running(*model), waiting(*model);
+  BindHeld(running);
+  BindHeld(waiting);
+  ASSERT_EQ(running.Start(std::nullopt), RunCode::kOk);
+  AwaitHeld();
+  EXPECT_EQ(waiting.Sync(Now() + milliseconds(5)), RunCode::kDeadlineExceeded);
+  EXPECT_EQ(waiting.result().why, WhyLate::kQueued);
+  EXPECT_THAT(waiting.message(), HasSubstr("queued"));
+  EXPECT_EQ(running.Wait(), RunCode::kDeadlineExceeded);
+  EXPECT_EQ(running.result().why, WhyLate::kComputing);
+  EXPECT_EQ(waiting.Sync(Now() - milliseconds(1)), RunCode::kDeadlineExceeded);
+  EXPECT_EQ(waiting.result().why, WhyLate::kCaller);
+  EXPECT_EQ(model->Statistics().late, 3u);
+  EXPECT_EQ(model->Statistics().expired, 3u);
+}
+
+TEST_F(RunTest, TheNewestRunTakesThePlaceOfTheOldest) {
+  Open();
+  LocalModelOptions options;
+  options.max_pending = 1;
+  options.newest_wins = true;
+  const auto model = LoadHeld(options);
+  ModelRun running(*model), old(*model), newest(*model);
+  for (ModelRun* run : {&running, &old, &newest}) BindHeld(*run);
+  ASSERT_EQ(running.Start(std::nullopt), RunCode::kOk);
+  AwaitHeld();
+  ASSERT_EQ(old.Start(std::nullopt), RunCode::kOk);
+  ASSERT_EQ(newest.Start(std::nullopt), RunCode::kOk);
+  EXPECT_EQ(old.Wait(), RunCode::kSuperseded);
+  gates_->blocks.Open();
+  EXPECT_EQ(newest.Wait(), RunCode::kOk);
+  EXPECT_EQ(running.Wait(), RunCode::kOk);
+}
+
+TEST_F(RunTest, AFullQueueRefuses) {
+  Open();
+  LocalModelOptions options;
+  options.max_pending = 1;
+  const auto model = LoadHeld(options);
+  ModelRun running(*model), waiting(*model), refused(*model);
+  for (ModelRun* run : {&running, &waiting, &refused}) BindHeld(*run);
+  ASSERT_EQ(running.Start(std::nullopt), RunCode::kOk);
+  AwaitHeld();
+  ASSERT_EQ(waiting.Start(std::nullopt), RunCode::kOk);
+  const auto never = [](void*, ModelRun&) {
+    ADD_FAILURE() << "a run that did not start has no end";
+  };
+  EXPECT_EQ(refused.Start(std::nullopt, never, nullptr), RunCode::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("model 'm'"));
+  EXPECT_EQ(refused.Sync(), RunCode::kUnavailable);
+  EXPECT_FALSE(refused.under_way());
+}
+
+TEST_F(RunTest, RealTimeRunsTakeTheDeviceFromOthers) {
+  Open();
+  LocalModelOptions options;
+  options.name = "urgent";
+  options.job_class = JobClass::kRealTime;
+  const auto urgent = Load(AddsWeights(), options);
+  const auto held = LoadHeld();
+  ModelRun slow(*held), fast(*urgent);
+  BindHeld(slow);
+  std::vector<float> x(4);
+  ASSERT_EQ(fast.SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  ASSERT_EQ(slow.Start(std::nullopt), RunCode::kOk);
+  AwaitHeld();
+  EXPECT_EQ(fast.Sync(), RunCode::kOk);  // the held kernel has both workers
+  gates_->blocks.Open();
+  EXPECT_EQ(slow.Wait(), RunCode::kOk);
+  EXPECT_GE(slow.result().revocations, 1u);
+  fast.SetClass(JobClass::kBestEffort);
+  EXPECT_EQ(fast.Sync(), RunCode::kOk) << fast.message();
+}
+
+#ifdef LAGOON_COUNTS_ALLOCATIONS
+TEST_F(RunTest, PreparedRunsAllocateNothing) {
+  Open();
+  LocalModelOptions options;
+  options.job_class = JobClass::kRealTime;
+  const auto model = Load(AddsWeights(), options);
+  ModelRun run(*model);
+  std::vector<float> x(4), other(4), y(4);
+  const Dims dims = {1, 4};
+  const auto once = [&](std::vector<float>& input, TimePoint due) {
+    RunCode code = run.SetInput(0, TensorOf(input, dims, DataType::kFloat32));
+    if (code == RunCode::kOk) code = run.SetOutput(0, TensorOf(y, dims, DataType::kFloat32));
+    if (code == RunCode::kOk) code = run.Sync(due);
+    return code;
+  };
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(once(i % 2 == 0 ? x : other, kNoDeadline), RunCode::kOk);
+  const std::uint64_t before = allocations.load();
+  int wrong = 0, late = 0;
+  for (int i = 0; i < 10000; ++i) {
+    // Deadlines that are missed count too.
+    const bool misses = i % 100 == 99;
+    const RunCode code = once(i % 2 == 0 ? x : other, misses ? Now() : kNoDeadline);
+    if (misses && code == RunCode::kDeadlineExceeded) ++late;
+    if (!misses && code != RunCode::kOk) ++wrong;
+  }
+  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(late, 0);
+}
+#endif
+
+}  // namespace
+}  // namespace lagoon
