@@ -1,0 +1,104 @@
+#include "ort/host.h"
+
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace lagoon::ort {
+namespace {
+
+struct Host {
+  Mutex mutex;
+  LocalDevice* device GUARDED_BY(mutex) = nullptr;
+  ProcessSettings settings GUARDED_BY(mutex);
+};
+
+// Never destroyed: sessions may run while static objects are destroyed.
+Host& TheHost() {
+  static Host& host = *new Host;
+  return host;
+}
+
+std::atomic<LocalDevice*> open_device{nullptr};
+std::atomic<bool> ending{false};
+std::atomic<std::int32_t> inside{0};
+
+// At the end of the process static objects go. Runs must not be in the midst of using them.
+void End() {
+  ending.store(true);
+  const TimePoint until = Now() + std::chrono::seconds(1);
+  LocalDevice* device = open_device.load();
+  if (device == nullptr || !device->usable()) return;
+  while (inside.load() > 0 && Now() < until) std::this_thread::yield();
+}
+
+// The program's own output stays its own: messages of the core go nowhere, unless
+// LAGOON_ORT_LOG=debug (info, warning, error) sends them to stderr.
+void SetUpHostLog() {
+  const char* level = std::getenv("LAGOON_ORT_LOG");
+  if (level == nullptr) {
+    spdlog::set_default_logger(spdlog::null_logger_mt("lagoon"));
+    return;
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("lagoon"));
+  SetUpLog();
+  spdlog::set_level(spdlog::level::from_str(level));
+}
+
+}  // namespace
+
+Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
+  Host& host = TheHost();
+  const MutexLock lock(host.mutex);
+  if (host.device != nullptr) {
+    if (!host.device->usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+    LAGOON_RETURN_IF_ERROR(CheckAgree(host.settings, wanted));
+    return host.device;
+  }
+  LAGOON_ASSIGN_OR_RETURN(const ProcessSettings environment,
+                          ReadEnvironment([](const char* name) -> const char* {
+                            return std::getenv(name);
+                          }));
+  const LocalDeviceOptions defaults;
+  ProcessSettings settings = Either(wanted, environment);
+  settings = Either(settings, {.workers = defaults.device.workers,
+                               .scheduler = defaults.scheduler,
+                               .spin_us = static_cast<std::uint32_t>(
+                                   std::chrono::duration_cast<std::chrono::microseconds>(
+                                       defaults.spin)
+                                       .count()),
+                               .trace_events = static_cast<std::uint32_t>(defaults.trace_events)});
+  LocalDeviceOptions options;
+  options.device.workers = *settings.workers;
+  options.scheduler = *settings.scheduler;
+  options.spin = std::chrono::microseconds(*settings.spin_us);
+  options.trace_events = *settings.trace_events;
+  SetUpHostLog();
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<LocalDevice> device, LocalDevice::Open(options));
+  host.device = device.release();
+  host.settings = std::move(settings);
+  open_device.store(host.device);
+  std::atexit(End);  // after the static objects of the core were made: called before they go
+  return host.device;
+}
+
+LocalDevice* DeviceOfProcess() { return open_device.load(); }
+
+InsideRun::InsideRun() { inside.fetch_add(1); }
+InsideRun::~InsideRun() { inside.fetch_sub(1); }
+
+lagoon::Status InsideRun::Check(const LocalDevice& device) const {
+  if (!device.usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+  if (ending.load()) return Fail(ErrorCode::kUnavailable, "the process ends");
+  return {};
+}
+
+}  // namespace lagoon::ort
