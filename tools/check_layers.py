@@ -98,18 +98,19 @@ FOLDERS = {
     "sim/learn": "base learn",
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
     "trace": "base device plan sched",
+    "local": "base device engine graph plan policies program program/profile sched trace local/plans",
+    "local/plans": "base device plan program program/profile sched",
     "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/late serving/model "
-               "serving/plans serving/python serving/request serving/shares",
+               "local/plans serving/python serving/request serving/shares",
     "serving/config": "base cluster plan sched",
     "serving/core": "base cluster device plan policies sched",
     "serving/late": "base sched serving/core trace",
     "serving/batch": "base cluster serving/config serving/core",
     "serving/python": "base plan serving/core",
-    "serving/plans": "base device plan program program/profile sched",
     "serving/model": "base cluster device engine plan program program/profile program/split sched sched/programs serving/batch "
-                     "serving/config serving/core serving/plans serving/python",
+                     "serving/config serving/core local/plans serving/python",
     "serving/request": "base cluster plan program sched serving/batch serving/config serving/core serving/late "
-                       "serving/model serving/plans serving/python serving/shares",
+                       "serving/model local/plans serving/python serving/shares",
     "serving/shares": "base cluster device device/host serving/config serving/core trace",
     "serving/fleet": "base base/net cluster cluster/interference cluster/placement policies program serving serving/config serving/core "
                      "serving/fleet/routes serving/model",

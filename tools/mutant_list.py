@@ -58,8 +58,8 @@ GROUPS = {
                    "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
                   sources_of("sim/device"),
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "plan-cache": ["src/serving/plans/plan_cache_test.cc", "src/serving/plans/plan_cache.cc",
-                   "src/serving/plans/failed_plans.cc", "src/sched/cost_table.cc",
+    "plan-cache": ["src/local/plans/plan_cache_test.cc", "src/local/plans/plan_cache.cc",
+                   "src/local/plans/failed_plans.cc", "src/sched/cost_table.cc",
                    "src/sched/queue_plan.cc"] +
                   sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
@@ -194,9 +194,9 @@ ESTIMATE = "src/sched/programs/program_estimate.cc"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
-PLAN_CACHE = "src/serving/plans/plan_cache.cc"
+PLAN_CACHE = "src/local/plans/plan_cache.cc"
 WANTED_ROWS = "src/serving/batch/wanted_rows.h"
-FAILED_PLANS = "src/serving/plans/failed_plans.cc"
+FAILED_PLANS = "src/local/plans/failed_plans.cc"
 PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
@@ -1231,7 +1231,7 @@ MUTANTS = [
      "!AnySet(context.trace) || ", "", ["telemetry"]),
     ("traceparent-longer", "a text behind a traceparent of version 0 is ignored", "src/server/telemetry/traceparent.cc",
      "(version == 0 || text[kBytesOfVersion0] != '-')", "text[kBytesOfVersion0] != '-'", ["telemetry"]),
-    ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/serving/plans/failed_plans.cc",
+    ("world-failed-plan-tried-at-once", "a shape that does not compile is compiled again and again", "src/local/plans/failed_plans.cc",
      "found == failed_.end() || found->until <= now ?", "found == failed_.end() || found->until != now ?", ["world"]),
     ("world-held-deadline-lost", "deadlines do not hold while a switch waits for a held kernel", DISPATCHER,
      "  ExpireHeld(answers.finished);\n", "", ["world"]),

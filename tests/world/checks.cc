@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "local/plans/failed_plans.h"
 #include "serving/config/model_config.pb.h"
 #include "serving/core/scheduler_control.h"
 #include "serving/core/share_control.h"
 #include "serving/core_options.h"
-#include "serving/plans/failed_plans.h"
 #include "world/allocations.h"
 #include "world/city.h"
 #include "world/log.h"

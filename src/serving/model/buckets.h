@@ -11,9 +11,9 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "local/plans/model_plans.h"
 #include "serving/core/request.h"
 #include "serving/model/request_check.h"
-#include "serving/plans/model_plans.h"
 
 namespace lagoon {
 

@@ -8,12 +8,12 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "local/plans/parts_alone.h"
 #include "plan/element.h"
 #include "plan/strings.h"
 #include "program/compile.h"
 #include "program/run.h"
 #include "serving/model/buckets.h"
-#include "serving/plans/parts_alone.h"
 
 namespace lagoon {
 namespace {

@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "engine/engine_host.h"
+#include "local/plans/model_plans.h"
+#include "local/plans/parts_alone.h"
 #include "plan/instance.h"
 #include "program/open_device.h"
 #include "sched/dispatcher.h"
@@ -26,8 +28,6 @@
 #include "serving/model/load_recorder.h"
 #include "serving/model/sequence_plan.h"
 #include "serving/model/signature.h"
-#include "serving/plans/model_plans.h"
-#include "serving/plans/parts_alone.h"
 #include "serving/python/instance.h"
 
 namespace lagoon {

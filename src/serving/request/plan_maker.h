@@ -14,8 +14,8 @@
 
 #include "base/mutex.h"
 #include "base/time.h"
+#include "local/plans/failed_plans.h"
 #include "sched/dispatcher.h"
-#include "serving/plans/failed_plans.h"
 #include "serving/request/flight.h"
 
 namespace lagoon {

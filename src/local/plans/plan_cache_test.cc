@@ -1,4 +1,4 @@
-#include "serving/plans/plan_cache.h"
+#include "local/plans/plan_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/plans/failed_plans.h"
+#include "local/plans/failed_plans.h"
 
 namespace lagoon {
 namespace {

@@ -1,4 +1,4 @@
-#include "serving/plans/plan_cache.h"
+#include "local/plans/plan_cache.h"
 
 #include <algorithm>
 #include <utility>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "serving/plans/model_plans.h"
+#include "local/plans/model_plans.h"
 #include "serving/testing/core_fixture.h"
 
 namespace lagoon {

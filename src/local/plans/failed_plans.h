@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "serving/plans/plan_cache.h"
+#include "local/plans/plan_cache.h"
 
 namespace lagoon {
 

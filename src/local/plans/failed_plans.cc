@@ -1,4 +1,4 @@
-#include "serving/plans/failed_plans.h"
+#include "local/plans/failed_plans.h"
 
 #include <algorithm>
 

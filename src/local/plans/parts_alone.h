@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "device/device.h"
-#include "serving/plans/model_plans.h"
+#include "local/plans/model_plans.h"
 
 namespace lagoon {
 

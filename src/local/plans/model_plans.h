@@ -13,10 +13,10 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "local/plans/plan_cache.h"
 #include "plan/plan.h"
 #include "program/compile.h"
 #include "program/profile/profile_file.h"
-#include "serving/plans/plan_cache.h"
 
 namespace lagoon {
 

@@ -1,4 +1,4 @@
-#include "serving/plans/parts_alone.h"
+#include "local/plans/parts_alone.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "serving/plans/model_plans.h"
+#include "local/plans/model_plans.h"
 
 #include <fmt/format.h>
 
