@@ -10,10 +10,10 @@
 #include "base/status.h"
 #include "ort/ort_abi.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
-/// An error on its way to the border (Guarded). Exceptions stay inside this layer: a function of the
-/// ABI calls ONNX Runtime dozens of times, each may fail, and memory may run out.
+/// An error on its way to the border (Guarded). Exceptions stay inside this layer: a function of
+/// the ABI calls ONNX Runtime dozens of times, each call may fail, and memory may run out.
 struct Failed {
   StatusCode code = kFail;
   std::string message;
@@ -84,4 +84,4 @@ Status* Guarded(F&& f) noexcept {
   }
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -11,7 +11,7 @@
 #include "ort/memory_file.h"
 #include "ort/partition.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 /// Most parts of a model that is claimed. A later part is imported with made-up shapes.
@@ -136,4 +136,4 @@ Claim ChooseNodes(const Graph* graph, const SessionSettings& settings) {
   return claim;
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -9,7 +9,7 @@
 #include "ort/options.h"
 #include "ort/ort_abi.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// Nodes to claim, each list as one model, and why it is not all of them.
 struct Claim {
@@ -28,4 +28,4 @@ lagoon::Status CanRun(const std::string& model);
 /// Loop or Scan: bodies come with their node. Throws Failed.
 Claim ChooseNodes(const Graph* graph, const SessionSettings& settings);
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

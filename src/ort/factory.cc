@@ -9,7 +9,7 @@
 #include "ort/host.h"
 #include "ort/provider.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 Api& TheApi() {
   static Api& api = *new Api;
@@ -85,23 +85,24 @@ Status* Refuse(const ApiBase& base, const std::string& why) {
 
 std::string TooOld(const ApiBase& base) {
   const char* version = base.version == nullptr ? nullptr : base.version();
-  return fmt::format("the plug-in needs version {} of the ABI of ONNX Runtime, which 1.{} and newer "
-                     "have; this is ONNX Runtime {}",
-                     kAbiVersion, kAbiVersion, version == nullptr ? "of unknown version" : version);
+  return fmt::format(
+      "the plug-in needs version {} of the ABI of ONNX Runtime, which 1.{} and newer "
+      "have; this is ONNX Runtime {}",
+      kAbiVersion, kAbiVersion, version == nullptr ? "of unknown version" : version);
 }
 
 }  // namespace
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin
 
-using lagoon::ort::ApiBase;
-using lagoon::ort::Factory;
-using lagoon::ort::Status;
+using lagoon::plugin::ApiBase;
+using lagoon::plugin::Factory;
+using lagoon::plugin::Status;
 
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" __attribute__((visibility("default"))) Status* CreateEpFactories(
-    const char* /*registered_as*/, const ApiBase* base, const lagoon::ort::Logger* /*logger*/,
+    const char* /*registered_as*/, const ApiBase* base, const lagoon::plugin::Logger* /*logger*/,
     Factory** factories, std::size_t most, std::size_t* made) {
-  using namespace lagoon::ort;
+  using namespace lagoon::plugin;
   *made = 0;
   const void* const* table = base->get_api(kAbiVersion);
   if (table == nullptr) return Refuse(*base, TooOld(*base));
@@ -126,13 +127,13 @@ extern "C" __attribute__((visibility("default"))) Status* CreateEpFactories(
 }
 
 extern "C" __attribute__((visibility("default"))) Status* ReleaseEpFactory(Factory* factory) {
-  lagoon::ort::factories_alive.fetch_sub(1);
+  lagoon::plugin::factories_alive.fetch_sub(1);
   delete factory;
   return nullptr;
 }
 
 extern "C" __attribute__((visibility("default"))) void LagoonOrtTotals(std::uint64_t totals[3]) {
-  const lagoon::LocalDevice* device = lagoon::ort::DeviceOfProcess();
+  const lagoon::LocalDevice* device = lagoon::plugin::DeviceOfProcess();
   totals[0] = totals[1] = totals[2] = 0;
   if (device == nullptr) return;
   const lagoon::LocalDeviceStatistics statistics = device->Statistics();

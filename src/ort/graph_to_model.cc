@@ -8,7 +8,7 @@
 
 #include "ort/api.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 /// One conversion. Counts the bytes of constants, those of bodies included.
@@ -233,4 +233,4 @@ ConvertedGraph ConvertGraph(const Graph* graph) {
   return converted;
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -8,7 +8,7 @@
 
 #include "ort/ort_abi.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// A serialised onnx::ModelProto, and the names that link it to the node that ONNX Runtime makes of
 /// the graph.
@@ -26,4 +26,4 @@ inline constexpr std::size_t kMostConstantBytes = std::size_t{1900} << 20;
 /// kMostConstantBytes), naming the value.
 ConvertedGraph ConvertGraph(const Graph* graph);
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 struct Host {
@@ -63,19 +63,17 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
     LAGOON_RETURN_IF_ERROR(CheckAgree(host.settings, wanted));
     return host.device;
   }
-  LAGOON_ASSIGN_OR_RETURN(const ProcessSettings environment,
-                          ReadEnvironment([](const char* name) -> const char* {
-                            return std::getenv(name);
-                          }));
+  LAGOON_ASSIGN_OR_RETURN(
+      const ProcessSettings environment,
+      ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); }));
   const LocalDeviceOptions defaults;
   ProcessSettings settings = Either(wanted, environment);
-  settings = Either(settings, {.workers = defaults.device.workers,
-                               .scheduler = defaults.scheduler,
-                               .spin_us = static_cast<std::uint32_t>(
-                                   std::chrono::duration_cast<std::chrono::microseconds>(
-                                       defaults.spin)
-                                       .count()),
-                               .trace_events = static_cast<std::uint32_t>(defaults.trace_events)});
+  settings = Either(
+      settings, {.workers = defaults.device.workers,
+                 .scheduler = defaults.scheduler,
+                 .spin_us = static_cast<std::uint32_t>(
+                     std::chrono::duration_cast<std::chrono::microseconds>(defaults.spin).count()),
+                 .trace_events = static_cast<std::uint32_t>(defaults.trace_events)});
   LocalDeviceOptions options;
   options.device.workers = *settings.workers;
   options.scheduler = *settings.scheduler;
@@ -101,4 +99,4 @@ lagoon::Status InsideRun::Check(const LocalDevice& device) const {
   return {};
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

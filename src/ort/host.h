@@ -6,7 +6,7 @@
 #include "local/local_device.h"
 #include "ort/options.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// Opens the device with the first call, whose settings decide; later calls must agree
 /// (CheckAgree). The device lives until the process ends: its workers may run when the last session
@@ -28,4 +28,4 @@ class InsideRun {
   lagoon::Status Check(const LocalDevice& device) const;
 };
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

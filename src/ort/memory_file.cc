@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 Result<MemoryFile> MemoryFile::Create(std::string_view bytes) {
   MemoryFile file(memfd_create("lagoon-ort", MFD_CLOEXEC));
@@ -32,4 +32,4 @@ MemoryFile::~MemoryFile() {
 
 std::string MemoryFile::path() const { return fmt::format("/proc/self/fd/{}", fd_); }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// Lives as long as the object. The path is valid in this process only.
 class MemoryFile {
@@ -26,4 +26,4 @@ class MemoryFile {
   int fd_;
 };
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 tl::unexpected<Error> BadValue(std::string_view key, std::string_view text,
@@ -23,7 +23,8 @@ Status Number(const Entry& entry, std::int64_t most, T& to) {
 }
 
 Status Switch(const Entry& entry, bool& to) {
-  if (entry.second != "0" && entry.second != "1") return BadValue(entry.first, entry.second, "0 or 1");
+  if (entry.second != "0" && entry.second != "1")
+    return BadValue(entry.first, entry.second, "0 or 1");
   to = entry.second == "1";
   return {};
 }
@@ -80,28 +81,21 @@ constexpr Option kOptions[] = {
        return {};
      }},
     {"profile",
-     [](const Entry& e, Settings& to) {
-       return Number(e, 1000, to.session.model.profile_runs);
-     }},
-    {"partition",
-     [](const Entry& e, Settings& to) { return Switch(e, to.session.partition); }},
+     [](const Entry& e, Settings& to) { return Number(e, 1000, to.session.model.profile_runs); }},
+    {"partition", [](const Entry& e, Settings& to) { return Switch(e, to.session.partition); }},
     {"min_nodes",
      [](const Entry& e, Settings& to) { return Number(e, 100'000, to.session.min_nodes); }},
     {"max_parts",
      [](const Entry& e, Settings& to) { return Number(e, 1000, to.session.max_parts); }},
-    {"workers",
-     [](const Entry& e, Settings& to) {
-       return Number(e, kMostWorkers, to.process.workers.emplace());
-     }},
+    {"workers", [](const Entry& e,
+                   Settings& to) { return Number(e, kMostWorkers, to.process.workers.emplace()); }},
     {"scheduler",
      [](const Entry& e, Settings& to) -> Status {
        to.process.scheduler = e.second;
        return {};
      }},
-    {"spin_us",
-     [](const Entry& e, Settings& to) {
-       return Number(e, kMostSpinUs, to.process.spin_us.emplace());
-     }},
+    {"spin_us", [](const Entry& e,
+                   Settings& to) { return Number(e, kMostSpinUs, to.process.spin_us.emplace()); }},
     {"trace_events",
      [](const Entry& e, Settings& to) {
        return Number(e, kMostTraceEvents, to.process.trace_events.emplace());
@@ -139,9 +133,9 @@ Result<Settings> ReadSettings(std::span<const Entry> entries) {
       LAGOON_RETURN_IF_ERROR(option.set(entry, settings));
     }
     if (!known) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("there is no option '{}'; the options are {}", entry.first,
-                              AllKeys()));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("there is no option '{}'; the options are {}", entry.first, AllKeys()));
     }
   }
   return settings;
@@ -201,4 +195,4 @@ Result<double> ReadPositive(std::string_view key, std::string_view text, double 
   return value;
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -15,7 +15,7 @@
 #include "base/time.h"
 #include "local/local_model.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// A key without the provider's prefix, and its value.
 using Entry = std::pair<std::string, std::string>;
@@ -25,8 +25,8 @@ inline constexpr std::string_view kSessionPrefix = "ep.lagoonexecutionprovider."
 
 /// What a session says about its models.
 struct SessionSettings {
-  LocalModelOptions model;  // name is empty
-  bool partition = true;    // false: the whole graph, or nothing
+  LocalModelOptions model;    // name is empty
+  bool partition = true;      // false: the whole graph, or nothing
   std::size_t min_nodes = 4;  // of a part of the graph; smaller parts stay with ONNX Runtime
   std::size_t max_parts = 8;  // of the graph: the largest ones
 };
@@ -100,4 +100,4 @@ Result<RunSettings> ReadRunSettings(const Lookup& lookup) {
   return settings;
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 using testing::HasSubstr;
@@ -13,8 +13,12 @@ using testing::HasSubstr;
 Result<Settings> Read(const std::vector<Entry>& entries) { return ReadSettings(entries); }
 
 TEST(OrtOptions, AreReadFromTexts) {
-  const auto read = Read({{"class", "real-time"}, {"deadline_us", "1500"}, {"workers", "3"},
-                          {"partition", "0"}, {"weight", "2.5"}, {"scheduler", "edf"}});
+  const auto read = Read({{"class", "real-time"},
+                          {"deadline_us", "1500"},
+                          {"workers", "3"},
+                          {"partition", "0"},
+                          {"weight", "2.5"},
+                          {"scheduler", "edf"}});
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->session.model.job_class, JobClass::kRealTime);
   EXPECT_EQ(read->session.model.deadline, std::chrono::microseconds(1500));
@@ -98,4 +102,4 @@ TEST(OrtOptions, OfARunAreReadByKey) {
 }
 
 }  // namespace
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

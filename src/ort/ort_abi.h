@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// The oldest version of the ABI that has all of it: ONNX Runtime 1.23's.
 inline constexpr std::uint32_t kAbiVersion = 23;
@@ -70,7 +70,8 @@ class Table {
 // Names are those of ONNX Runtime, without "Get" and the name of the object where they are long.
 // clang-format off
 
-// The main table. A Status that is not null is an error, and the caller's to release.
+// The main table. The caller releases a Status (one that is not null is an error), and what
+// GetTypeAndShape, GraphView, AttrTensor and SessionEntries return.
 using CreateStatus      = Function<0, Status* (*)(int code, const char* message)>;
 using GetErrorMessage   = Function<2, const char* (*)(const Status*)>;
 using GetTensorMutable  = Function<51, Status* (*)(Value*, void**)>;
@@ -110,7 +111,7 @@ using GraphInits        = Function<343, Status* (*)(const Graph*, const ValueInf
 using GraphNodeCount    = Function<344, Status* (*)(const Graph*, std::size_t*)>;
 using GraphNodes        = Function<345, Status* (*)(const Graph*, const Node**, std::size_t)>;
 using GraphParent       = Function<346, Status* (*)(const Graph*, const Node**)>;
-using GraphView         = Function<347, Status* (*)(const Graph*, const Node**, std::size_t, Graph**)>;  // the caller's to release
+using GraphView         = Function<347, Status* (*)(const Graph*, const Node**, std::size_t, Graph**)>;
 using NodeName          = Function<349, Status* (*)(const Node*, const char**)>;
 using NodeOp            = Function<350, Status* (*)(const Node*, const char**)>;
 using NodeDomain        = Function<351, Status* (*)(const Node*, const char**)>;
@@ -123,14 +124,14 @@ using NodeOuterCount    = Function<357, Status* (*)(const Node*, std::size_t*)>;
 using NodeOuters        = Function<358, Status* (*)(const Node*, const ValueInfo**, std::size_t)>;
 using NodeAttrCount     = Function<359, Status* (*)(const Node*, std::size_t*)>;
 using NodeAttrs         = Function<360, Status* (*)(const Node*, const Attribute**, std::size_t)>;
-using AttrTensor        = Function<362, Status* (*)(const Attribute*, Value**)>;  // the caller's to release
+using AttrTensor        = Function<362, Status* (*)(const Attribute*, Value**)>;
 using AttrType          = Function<363, Status* (*)(const Attribute*, int*)>;
 using AttrName          = Function<364, Status* (*)(const Attribute*, const char**)>;
 using NodeGraphCount    = Function<365, Status* (*)(const Node*, std::size_t*)>;
 using NodeGraphs        = Function<366, Status* (*)(const Node*, const Graph**, std::size_t, const char** names)>;
 using RunConfigEntry    = Function<373, const char* (*)(const RunOptions*, const char* key)>;
 using TensorData        = Function<378, Status* (*)(const Value*, const void**)>;
-using SessionEntries    = Function<379, Status* (*)(const SessionOptions*, KeyValues**)>;  // the caller's to release
+using SessionEntries    = Function<379, Status* (*)(const SessionOptions*, KeyValues**)>;
 
 // The table of execution providers.
 using CreateEpDevice    = Function<0, Status* (*)(Factory*, const HardwareDevice*, const KeyValues* metadata, const KeyValues* options, EpDevice**)>;
@@ -203,4 +204,4 @@ struct Factory {
   void* later[24] = {};
 };
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 /// The graph whose nodes are groups. A group of one node is that node, supported or not.
@@ -52,9 +52,9 @@ class Groups {
   }
 
  private:
-  std::vector<std::size_t> group_of_;               // by node
-  std::vector<std::vector<std::size_t>> members_;   // by group; empty: it has joined another
-  std::vector<std::set<std::size_t>> reads_;        // by group: nodes, its own included
+  std::vector<std::size_t> group_of_;              // by node
+  std::vector<std::vector<std::size_t>> members_;  // by group; empty: it has joined another
+  std::vector<std::set<std::size_t>> reads_;       // by group: nodes, its own included
 };
 
 }  // namespace
@@ -86,4 +86,4 @@ std::vector<std::vector<std::size_t>> Partition(std::span<const PartitionNode> n
   return found;
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -6,12 +6,12 @@
 #include <span>
 #include <vector>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// A node of a graph. Nodes are in topological order.
 struct PartitionNode {
-  bool supported = false;            // Lagoon runs it
-  std::vector<std::size_t> inputs;   // the nodes whose outputs it reads; repetitions are allowed
+  bool supported = false;           // Lagoon runs it
+  std::vector<std::size_t> inputs;  // the nodes whose outputs it reads; repetitions are allowed
 };
 
 struct PartitionLimits {
@@ -27,4 +27,4 @@ struct PartitionLimits {
 std::vector<std::vector<std::size_t>> Partition(std::span<const PartitionNode> nodes,
                                                 const PartitionLimits& limits);
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

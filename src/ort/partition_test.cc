@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 using testing::ElementsAre;
@@ -19,7 +19,8 @@ PartitionNode Runs(std::vector<std::size_t> inputs) { return {true, std::move(in
 PartitionNode Foreign(std::vector<std::size_t> inputs) { return {false, std::move(inputs)}; }
 
 TEST(OrtPartition, AChainWithAForeignNodeIsTwoGroups) {
-  const std::vector<PartitionNode> nodes = {Runs({}), Runs({0}), Foreign({1}), Runs({2}), Runs({3})};
+  const std::vector<PartitionNode> nodes = {Runs({}), Runs({0}), Foreign({1}), Runs({2}),
+                                            Runs({3})};
   EXPECT_THAT(Partition(nodes, kAll), ElementsAre(ElementsAre(0, 1), ElementsAre(3, 4)));
 }
 
@@ -104,4 +105,4 @@ TEST(OrtPartition, GroupsOfRandomGraphsAreSupportedAndHaveNoCircle) {
 }
 
 }  // namespace
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

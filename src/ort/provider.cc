@@ -11,11 +11,11 @@
 #include "ort/graph_to_model.h"
 #include "ort/host.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
-/// What OnRunStart() leaves for Compute(): ONNX Runtime calls both on one thread, unless the session
-/// executes in parallel.
+/// What OnRunStart() leaves for Compute(): ONNX Runtime calls both on one thread, unless the
+/// session executes in parallel.
 struct PresentRun {
   const Provider* provider = nullptr;
   RunSettings settings;
@@ -130,7 +130,7 @@ void Provider::Log(LogLevel level, const std::string& message) const {
 }
 
 void Provider::Claim(const Graph* graph, SupportInfo* info) {
-  const ort::Claim claim = ChooseNodes(graph, settings_);
+  const plugin::Claim claim = ChooseNodes(graph, settings_);
   const FusionOptions options;
   for (const std::vector<const Node*>& group : claim.groups) {
     TheApi().Check(TheEpApi().Call<AddNodesToFuse>(info, group.data(), group.size(),
@@ -139,8 +139,9 @@ void Provider::Claim(const Graph* graph, SupportInfo* info) {
   if (claim.missing.empty()) return;
   // Nodes that stay with ONNX Runtime run on the caller's thread, beside Lagoon's scheduler.
   Log(claim.claimed * 2 < claim.nodes ? kWarning : kInfo,
-      fmt::format("{} of {} nodes run on Lagoon, in {} parts; the others stay with ONNX Runtime: {}",
-                  claim.claimed, claim.nodes, claim.groups.size(), claim.missing));
+      fmt::format(
+          "{} of {} nodes run on Lagoon, in {} parts; the others stay with ONNX Runtime: {}",
+          claim.claimed, claim.nodes, claim.groups.size(), claim.missing));
 }
 
 std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fused) {
@@ -212,9 +213,8 @@ void Provider::Compute(Subgraph& subgraph, KernelContext* context) {
 
 void Provider::RunStarts(const RunOptions* options) {
   present_run = {};
-  auto settings = ReadRunSettings([&](const char* key) {
-    return TheApi().table().Call<RunConfigEntry>(options, key);
-  });
+  auto settings = ReadRunSettings(
+      [&](const char* key) { return TheApi().table().Call<RunConfigEntry>(options, key); });
   if (!settings) throw AsFailed(settings.error());
   if (!settings->due && settings->deadline.count() > 0) settings->due = Now() + settings->deadline;
   present_run = {this, std::move(*settings)};
@@ -241,4 +241,4 @@ Ep* CreateProvider(const SessionOptions* options, const Logger* logger) {
 
 void ReleaseProvider(Ep* ep) { delete static_cast<Provider*>(ep); }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -12,7 +12,7 @@
 #include "ort/ort_abi.h"
 #include "ort/subgraph.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// "LagoonExecutionProvider". Sessions choose the provider by this name.
 const char* ProviderName();
@@ -48,4 +48,4 @@ class Provider final : public Ep {
 Ep* CreateProvider(const SessionOptions* options, const Logger* logger);
 void ReleaseProvider(Ep* ep);
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -10,7 +10,7 @@
 #include "ort/host.h"
 #include "ort/tensor_types.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 namespace {
 
 /// The runs under way that have a tag. Never destroyed.
@@ -150,9 +150,9 @@ void Subgraph::Bind(Run& run, KernelContext* context) {
   const Api& api = TheApi();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     InputTensor input;
-    ReadInput(api.Get<KernelInput, const Value*>(static_cast<const KernelContext*>(context),
-                                                 inputs_[i]),
-              input);
+    ReadInput(
+        api.Get<KernelInput, const Value*>(static_cast<const KernelContext*>(context), inputs_[i]),
+        input);
     if (const RunCode code = run.SetInput(i, input.tensor); code != RunCode::kOk) Throw(run, code);
   }
   if (const RunCode code = run.Prepare(); code != RunCode::kOk) Throw(run, code);
@@ -205,4 +205,4 @@ void CancelRuns(const std::string& tag) {
   for (auto at = first; at != last; ++at) at->second->Cancel();
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -13,7 +13,7 @@
 #include "ort/options.h"
 #include "ort/ort_abi.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// Which run of the subgraph this is, and what holds for it.
 struct RunOrder {
@@ -55,4 +55,4 @@ class Subgraph {
 /// Cancels the runs under way that have this tag, in all sessions. Any thread.
 void CancelRuns(const std::string& tag);
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

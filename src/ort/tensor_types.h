@@ -6,7 +6,7 @@
 
 #include "plan/tensor.h"
 
-namespace lagoon::ort {
+namespace lagoon::plugin {
 
 /// `element`: ONNX's number of an element type. Nothing: Lagoon does not have the type.
 constexpr std::optional<DataType> TypeOfElement(int element) {
@@ -42,4 +42,4 @@ constexpr std::optional<DataType> TypeOfElement(int element) {
   }
 }
 
-}  // namespace lagoon::ort
+}  // namespace lagoon::plugin

@@ -1,7 +1,7 @@
-// The library that ONNX Runtime loads: liblagoon_ort.so. It depends on the C library only, and loads
-// liblagoon_ort_core.so from its own folder, with RTLD_DEEPBIND: the core and its libraries then use
-// one another's symbols, even if the program has a protobuf, fmt or spdlog of another version among
-// its global symbols. Both libraries stay loaded, because the core's threads run on.
+// The library that ONNX Runtime loads: liblagoon_ort.so. It depends on the C library only, and
+// loads liblagoon_ort_core.so from its own folder, with RTLD_DEEPBIND: the core and its libraries
+// then use one another's symbols, even if the program has a protobuf, fmt or spdlog of another
+// version among its global symbols. Both libraries stay loaded, because the core's threads run on.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -65,27 +65,27 @@ bool Loaded() {
 }
 
 // Without a library, only a function of ONNX Runtime's oldest table can say why.
-lagoon::ort::Status* Failure(const lagoon::ort::ApiBase& base) {
+lagoon::plugin::Status* Failure(const lagoon::plugin::ApiBase& base) {
   const void* const* oldest = base.get_api(1);
   if (oldest == nullptr) return nullptr;
   char text[1200];
   std::snprintf(text, sizeof text, "lagoon: cannot load %s: %s", kCore, core.error);
-  return lagoon::ort::Table(oldest).Call<lagoon::ort::CreateStatus>(
-      int{lagoon::ort::kFail}, static_cast<const char*>(text));
+  return lagoon::plugin::Table(oldest).Call<lagoon::plugin::CreateStatus>(int{lagoon::plugin::kFail},
+                                                                    static_cast<const char*>(text));
 }
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) lagoon::ort::Status* CreateEpFactories(
-    const char* registered_as, const lagoon::ort::ApiBase* base, const lagoon::ort::Logger* logger,
-    lagoon::ort::Factory** factories, std::size_t most, std::size_t* made) {
+extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* CreateEpFactories(
+    const char* registered_as, const lagoon::plugin::ApiBase* base, const lagoon::plugin::Logger* logger,
+    lagoon::plugin::Factory** factories, std::size_t most, std::size_t* made) {
   *made = 0;
   if (!Loaded()) return Failure(*base);
   return core.create(registered_as, base, logger, factories, most, made);
 }
 
-extern "C" __attribute__((visibility("default"))) lagoon::ort::Status* ReleaseEpFactory(
-    lagoon::ort::Factory* factory) {
+extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* ReleaseEpFactory(
+    lagoon::plugin::Factory* factory) {
   return Loaded() ? core.release(factory) : nullptr;
 }
 
