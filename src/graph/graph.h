@@ -235,6 +235,9 @@ struct ImportOptions {
   std::size_t max_bytes = std::size_t{8} << 30;
   /// Runs what Lagoon does not; null: that is refused.
   std::shared_ptr<EngineHost> engine = {};
+  /// External data lie in this folder. Nothing: in that of the file. Empty: there are none, and a
+  /// file that names some is refused.
+  std::optional<std::string> folder = {};
 };
 
 /// Reads an ONNX file (external data beside it), checks it, infers all shapes and evaluates the

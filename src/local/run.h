@@ -5,18 +5,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/status.h"
 #include "base/time.h"
+#include "local/job_slot.h"
 #include "local/local_model.h"
 #include "local/run_code.h"
+#include "plan/tensor.h"
 #include "program/parts.h"
 #include "sched/job.h"
 
@@ -27,14 +29,14 @@ namespace lagoon {
 struct RunTensor {
   DataType type = DataType::kFloat32;
   std::span<const std::int64_t> dims;  // copied
-  void* data = nullptr;                // borrowed until the run has ended; not written for inputs
+  void* data = nullptr;                // borrowed until the run has ended; of inputs only read
   std::size_t bytes = 0;               // of `data`
 };
 
 /// Why a run ended behind its due time: the largest part of its time.
 enum class WhyLate : std::uint8_t {
-  kNot,        // it did not, or has no due time
-  kCaller,     // it was called too late
+  kNot,        // it did not, or it has no due time
+  kCaller,     // it was started behind its due time
   kCompiling,  // a plan was made for its shapes
   kQueued,     // it waited for its turn
   kRevoking,   // better work took the device from it
@@ -44,9 +46,9 @@ enum class WhyLate : std::uint8_t {
 std::string_view Name(WhyLate why);  // "not late", "caller", "compiling", ...
 
 struct RunResult {
-  RunCode code = RunCode::kOk;
-  /// Stamps of the device's clock. Those that were never reached equal `finished`. Of a model in
-  /// parts: of the first part up to `inputs_copied`, then of the last one.
+  RunCode code = RunCode::kInvalidArgument;  // of a run that was never started
+  /// Stamps of the device's clock. Those of stages that were never reached equal `finished`. Of a
+  /// model in parts: of the first part up to `inputs_copied`, then of the last one.
   TimePoint called, posted, started, first_block, inputs_copied, computed, finished;
   TimePoint due = kNoDeadline;
   std::uint32_t revocations = 0;
@@ -57,81 +59,161 @@ struct RunResult {
 };
 
 /// Used by one thread at a time; only Cancel() may come from another. The model outlives the run.
-/// Every call but the first two of a shape allocates nothing: SetInput() of other memory of the
-/// same shape, SetOutput(), Start(), Sync(), Wait(), Cancel(), result(). Calls return a code;
-/// message() says what the last one that failed was about.
+/// Once a run of the same shapes has ended, these calls allocate nothing: SetInput() and SetOutput()
+/// of other memory for the same shapes, Start(), Sync(), Wait(), Cancel(), result(). Models in parts
+/// and outputs whose dims are not known before the run are exceptions.
 ///
-///   run.SetInput(...) for all; run.Prepare(); run.SetOutput(...) with memory of OutputDims(); Sync
+/// Calls return a code; message() says what the last one that failed was about.
+///
+///   run.SetInput(...) for all; run.Prepare(); run.SetOutput(...) with memory for OutputDims();
+///   run.Sync()
 class Run final : private JobClient {
  public:
-  /// `done` is called once per started run, on any thread, without a lock. Must be short and must
-  /// not block; may call Start() of this run and of others; must not destroy the run or the model.
-  /// What it throws is caught and logged.
+  /// Called once per started run, on any thread, without a lock, when the run has ended. Must be
+  /// short and must not block; may call Start() of this run and of others, result() and the
+  /// outputs; must not destroy the run or the model. What it throws is caught and logged.
   using Done = void (*)(void* argument, Run& run);
 
   explicit Run(LocalModel& model);
-  /// Cancels the run and waits for its end.
+  /// Cancels the run and waits for its end, its Done included.
   ~Run() override;
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   LocalModel& model() const { return model_; }
 
-  /// The class of this run; nothing: the model's. Takes effect at the next Prepare().
-  void SetClass(std::optional<JobClass> job_class);
+  /// The class of this run from the next Prepare(), Start() or Sync() on; nothing: the model's.
+  void SetClass(std::optional<JobClass> job_class) { own_class_ = job_class; }
   /// Binds an input. Its memory is read during each run. kInvalidArgument: there is no such input,
   /// or type, rank, dims, size or alignment do not fit.
   RunCode SetInput(std::size_t input, const RunTensor& tensor);
-  /// Binds an output. Null data: the run makes memory for it, as without this call. Dims are
-  /// checked where they are given (not empty) and known. kInvalidArgument as above. An output whose
-  /// dims are not known before the run cannot be bound: kUnimplemented (made_output() has it).
+  /// Binds an output. Null data: the run makes the memory, as without this call. kInvalidArgument
+  /// as above, as far as it is known; the rest is checked when a run starts: dims, where they are
+  /// given (not empty), and the size. An output whose dims are not known before the run cannot be
+  /// bound: then a run does not start, with kUnimplemented.
   RunCode SetOutput(std::size_t output, const RunTensor& tensor);
 
   /// Finds or makes the plan for the shapes, and for the contents that decide shapes, that are
-  /// bound now: milliseconds if it is made. All inputs must be bound. The outputs' dims are known
-  /// afterwards where dims_known().
+  /// bound now: milliseconds if it is made. All inputs must be bound. Afterwards the outputs' dims
+  /// are known where dims_known().
   RunCode Prepare();
-  /// Makes the memory of outputs that are not bound, so that the first run does not.
+  /// After Prepare(): makes the memory of outputs that are not bound, so that the first run does
+  /// not.
   RunCode Reserve();
 
-  /// After Prepare(): whether the output's dims follow from the inputs' shapes. If not, they are
-  /// known after each run, in memory of the run.
-  bool dims_known(std::size_t output) const;
-  /// The output's dims: after Prepare() if dims_known(), else after a run. Valid until the next
-  /// call of Prepare(), Start() or Sync().
+  /// After Prepare(): whether the output's dims follow from the shapes of the inputs. If not, they
+  /// are known after each run, in memory of the run.
+  bool dims_known(std::size_t output) const { return outputs_[output].known; }
+  /// After Prepare() if dims_known(), else after a run. Valid until the next call that sets,
+  /// prepares or starts. Empty for an output that there is not.
   std::span<const std::int64_t> OutputDims(std::size_t output) const;
-  DataType OutputType(std::size_t output) const;
-  /// After a run: the output, in the caller's memory or the run's own. Null: it has no elements or
-  /// there is none. Valid as OutputDims().
-  const void* OutputData(std::size_t output) const;
-  std::size_t OutputBytes(std::size_t output) const;
+  DataType OutputType(std::size_t output) const { return outputs_[output].type; }
+  /// After a run: the output, in the caller's memory or the run's own. Null: it has no elements, or
+  /// the run did not end as kOk. Valid as OutputDims().
+  const void* OutputData(std::size_t output) const { return outputs_[output].at; }
+  std::size_t OutputBytes(std::size_t output) const { return outputs_[output].size; }
+  std::size_t output_count() const { return outputs_.size(); }
 
   /// Runs and waits. `due`: when the run must have ended, else it ends as kDeadlineExceeded;
   /// kNoDeadline: never; nothing: the model's deadline from now on. Makes the plan if Prepare() was
-  /// not called for the present shapes, and for later parts.
+  /// not called for what is bound, and those of later parts. Not from within Done.
   RunCode Sync(std::optional<TimePoint> due = std::nullopt);
-  /// The same without waiting. After an error `done` is not called. kInvalidArgument while this run
-  /// is under way.
-  RunCode Start(std::optional<TimePoint> due, Done done, void* argument);
-  /// Waits for the end of a started run, and returns its code. kDeadlineExceeded with under_way():
-  /// it is not over at `until`.
+  /// The same without waiting; where the plan is to be made, it waits for that. After an error
+  /// `done` is not called. kInvalidArgument while this run is under way. Null: no call.
+  RunCode Start(std::optional<TimePoint> due, Done done = nullptr, void* argument = nullptr);
+  /// Waits for the end of a started run, its Done included, and returns its code. kDeadlineExceeded
+  /// and under_way(): it is not over at `until`. Not from within Done.
   RunCode Wait(TimePoint until = kNoDeadline);
-  /// Any thread. The run ends as kCancelled soon, unless it ends otherwise before. No effect if it
-  /// is not under way.
+  /// Any thread. The run ends as kCancelled soon, unless it ends otherwise before. No effect if no
+  /// run is under way.
   void Cancel();
-  bool under_way() const { return state_.load(std::memory_order_acquire) != kIdle; }
+  bool under_way() const { return (state_.load(std::memory_order_acquire) & kUnderWay) != 0; }
 
-  /// Of the last run. Its code is kInvalidArgument while the run is under way.
-  RunResult result() const;
+  /// Of the last run that has ended.
+  const RunResult& result() const { return result_; }
   std::string message() const;
 
  private:
-  enum State : std::uint32_t { kIdle = 0, kUnderWay = 1, kEnding = 2 };
+  static constexpr std::uint32_t kUnderWay = 1;
+  static constexpr std::uint32_t kSleeps = 2;  // a thread sleeps until the run is over
 
+  struct Output {
+    // As the caller has bound it.
+    void* bound = nullptr;
+    std::size_t bound_bytes = 0;
+    DataType bound_type = DataType::kFloat32;
+    std::optional<Dims> bound_dims;
+    // Of the plan, or of the last run.
+    DataType type = DataType::kFloat32;
+    bool known = false;
+    Dims dims;
+    const void* at = nullptr;
+    std::size_t size = 0;
+  };
+  struct Memory {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+  enum class Next : std::uint8_t { kEnded, kAnotherPart };
+
+  template <typename F>
+  RunCode Guarded(F&& work);
+  RunCode Refuse(Error error);
+  Error Invalid(const std::string& what) const;
+  // run.cc: what is bound and prepared.
+  Status CheckTensor(const std::string& label, const DeclaredTensor& declared,
+                     const RunTensor& tensor) const;
+  bool Prepared() const;
+  Status FindPlan();
+  void NoteOutputs();
+  Status CheckOutputs() const;
+  Status BindPart();
+  void* MemoryFor(std::size_t bytes);
+  // run_flow.cc: from the start to the end.
   void Finished(const JobResult& result) override;
+  Status BecomeQuiet();
+  Status Begin(std::optional<TimePoint> due);
+  Next EndPart(const JobResult& job);
+  Status TakeOutputs(const JobResult& job);
+  Status FindNextPart();
+  void GoOn();
+  void End(RunCode code, const JobResult* job, std::optional<Error> error = std::nullopt);
+  void Tell();
+  WhyLate Why(const RunResult& result) const;
 
   LocalModel& model_;
-  std::atomic<std::uint32_t> state_{kIdle};
+  std::optional<JobClass> own_class_;
+  // What is bound: by input of the model, by output of the model.
+  std::vector<Dims> dims_;
+  std::vector<std::span<const std::byte>> contents_;
+  std::vector<bool> bound_;
+  std::vector<Output> outputs_;
+  // What is prepared.
+  bool shapes_changed_ = true;
+  JobClass job_class_ = JobClass::kBestEffort;
+  LocalModel::BoundPlan first_;
+  /// Contents that decided the plan, by input.
+  std::vector<std::pair<std::size_t, std::vector<std::byte>>> deciding_;
+  std::atomic<bool> one_part_{true};
+  // Of the run under way.
+  LocalModel::BoundPlan part_;
+  std::shared_ptr<ServedPlan> before_;  // the part before; null: `part_` is the first one
+  std::optional<std::vector<HostTensor>> inputs_;  // of a later part
+  QueuePlan* slot_for_ = nullptr;                  // what `slot_` is prepared for
+  PartRun part_run_;
+  std::vector<std::shared_ptr<const MadeTensor>> made_;  // of all parts
+  std::vector<Memory> memory_;                           // kept for the next run
+  std::size_t memory_used_ = 0;
+  RunResult running_;
+  Done done_ = nullptr;
+  void* argument_ = nullptr;
+  // Of the last run.
+  RunResult result_;
+  std::optional<Error> error_;  // of the last call that failed
+  std::atomic<bool> cancelled_{false};
+  std::atomic<std::uint32_t> state_{0};
+  std::atomic<std::uint32_t> calling_{0};  // calls of Done that have not returned
+  JobSlot slot_;
 };
 
 }  // namespace lagoon

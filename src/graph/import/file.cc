@@ -89,6 +89,12 @@ Result<File> File::Open(const std::string& path) {
 Result<File> File::OpenBeneath(const std::string& folder, const std::string& location) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> parts, SplitLocation(location));
   const std::string shown = "external data " + Quoted(location);
+  if (folder.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot open {}: the model was given as bytes, without the folder of "
+                            "its external data",
+                            shown));
+  }
   const File opened(::open(folder.c_str(), kOpenFlags | O_DIRECTORY));
   if (opened.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(folder), errno));
   const int fd = OpenInside(opened.fd_, parts);

@@ -18,7 +18,8 @@ class File {
   static Result<File> Open(const std::string& path);
 
   /// Opens `location` below `folder`. `location` comes from an untrusted file: it must be relative
-  /// and without "..". Symbolic links are followed if they stay below `folder`.
+  /// and without "..". Symbolic links are followed if they stay below `folder`. kInvalidArgument
+  /// where `folder` is empty: there is none.
   static Result<File> OpenBeneath(const std::string& folder, const std::string& location);
 
   File(File&& other) noexcept

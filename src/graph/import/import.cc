@@ -84,6 +84,7 @@ class Importer final : public GraphModel {
   onnx::GraphProto& proto() { return *file_.model->mutable_graph(); }
 
   TensorSource source() {
+    if (options_.folder) return {*options_.folder, budget_};
     std::string folder = std::filesystem::path(path_).parent_path().string();
     return {folder.empty() ? "." : std::move(folder), budget_};
   }
