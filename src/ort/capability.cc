@@ -90,7 +90,10 @@ std::vector<PartitionNode> TryNodes(const Graph* graph, const std::vector<const 
 
 lagoon::Status CanRun(const std::string& model) {
   LAGOON_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create(model));
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> read, OnnxModel::Read(file.path()));
+  ImportOptions options;
+  options.folder = "";  // constants are in the model
+  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> read,
+                          OnnxModel::Read(file.path(), options));
   if (read->HasUnknownOps()) {
     return Fail(ErrorCode::kUnimplemented, "an op that Lagoon does not have");
   }

@@ -110,7 +110,7 @@ extern "C" __attribute__((visibility("default"))) Status* CreateEpFactories(
     // Objects of one ONNX Runtime must not reach the other.
     return Refuse(*base, "the plug-in is registered with another ONNX Runtime of this process");
   }
-  TheApi() = Api(Table(table));
+  if (!TheApi().table().Is(table)) TheApi() = Api(Table(table));
   return Guarded([&] {
     if (most < 1) throw Failed{kFail, "lagoon: ONNX Runtime has no room for a factory"};
     const void* const* ep_table = TheApi().table().Call<GetEpApi>();

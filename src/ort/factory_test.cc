@@ -19,7 +19,9 @@ Status* MakeStatus(int code, const char* message) {
   said = std::to_string(code) + " " + message;
   return reinterpret_cast<Status*>(&said);
 }
-const void* const* TableOf(std::uint32_t version) { return version <= 22 ? oldest.data() : nullptr; }
+const void* const* TableOf(std::uint32_t version) {
+  return version <= 22 ? oldest.data() : nullptr;
+}
 
 TEST(OrtFactory, AnOnnxRuntimeThatIsTooOldIsRefusedByName) {
   oldest[0] = reinterpret_cast<const void*>(&MakeStatus);

@@ -35,8 +35,7 @@ std::atomic<std::int32_t> inside{0};
 void End() {
   ending.store(true);
   const TimePoint until = Now() + std::chrono::seconds(1);
-  LocalDevice* device = open_device.load();
-  if (device == nullptr || !device->usable()) return;
+  if (InForkedChild()) return;
   while (inside.load() > 0 && Now() < until) std::this_thread::yield();
 }
 
@@ -56,10 +55,11 @@ void SetUpHostLog() {
 }  // namespace
 
 Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
+  // In a forked child, the mutex may stay locked for ever.
+  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   Host& host = TheHost();
   const MutexLock lock(host.mutex);
   if (host.device != nullptr) {
-    if (!host.device->usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
     LAGOON_RETURN_IF_ERROR(CheckAgree(host.settings, wanted));
     return host.device;
   }
@@ -90,11 +90,16 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
 
 LocalDevice* DeviceOfProcess() { return open_device.load(); }
 
+bool InForkedChild() {
+  const LocalDevice* device = open_device.load();
+  return device != nullptr && !device->usable();
+}
+
 InsideRun::InsideRun() { inside.fetch_add(1); }
 InsideRun::~InsideRun() { inside.fetch_sub(1); }
 
-lagoon::Status InsideRun::Check(const LocalDevice& device) const {
-  if (!device.usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+lagoon::Status InsideRun::Check() const {
+  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   if (ending.load()) return Fail(ErrorCode::kUnavailable, "the process ends");
   return {};
 }

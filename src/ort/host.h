@@ -16,6 +16,10 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted);
 /// The device, if it is open; else null.
 LocalDevice* DeviceOfProcess();
 
+/// Whether this is a forked child of the process that has opened the device. There are no workers
+/// then, and locks may be held for ever.
+bool InForkedChild();
+
 /// Around each run. kUnavailable: the process ends, or it is the forked child of the process that
 /// has opened the device. At exit() the process waits for the runs inside, a second at most.
 class InsideRun {
@@ -25,7 +29,7 @@ class InsideRun {
   InsideRun(const InsideRun&) = delete;
   InsideRun& operator=(const InsideRun&) = delete;
   /// Whether the run may begin.
-  lagoon::Status Check(const LocalDevice& device) const;
+  lagoon::Status Check() const;
 };
 
 }  // namespace lagoon::plugin

@@ -87,6 +87,7 @@ void ReleaseCompiled(Ep* ep, ComputeInfo** infos, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     auto* compiled = static_cast<Compiled*>(infos[i]);
     if (compiled == nullptr) continue;
+    if (InForkedChild()) continue;  // leaks: what the model would tell its device, waits for ever
     Of(ep).Forget(compiled->subgraph.get());
     delete compiled;
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <map>
 
@@ -64,6 +66,13 @@ struct InputTensor {
   std::size_t rank = 0;
   RunTensor tensor;
 };
+
+void Align(RunTensor& tensor, AlignedCopies& copies) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % SizeOf(tensor.type) == 0) return;
+  copies.emplace_back(tensor.bytes / sizeof(std::max_align_t) + 1);
+  std::memcpy(copies.back().data(), tensor.data, tensor.bytes);
+  tensor.data = copies.back().data();
+}
 
 void ReadInput(const Value* value, InputTensor& to) {
   const Api& api = TheApi();
@@ -146,13 +155,14 @@ void Subgraph::Throw(const Run& run, RunCode code) const {
                            text.empty() ? "" : ": ", text)};
 }
 
-void Subgraph::Bind(Run& run, KernelContext* context) {
+void Subgraph::Bind(Run& run, KernelContext* context, AlignedCopies& copies) {
   const Api& api = TheApi();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     InputTensor input;
     ReadInput(
         api.Get<KernelInput, const Value*>(static_cast<const KernelContext*>(context), inputs_[i]),
         input);
+    Align(input.tensor, copies);
     if (const RunCode code = run.SetInput(i, input.tensor); code != RunCode::kOk) Throw(run, code);
   }
   if (const RunCode code = run.Prepare(); code != RunCode::kOk) Throw(run, code);
@@ -188,12 +198,13 @@ void Subgraph::Take(Run& run, KernelContext* context) {
 
 void Subgraph::Compute(KernelContext* context, const RunOrder& order) {
   const InsideRun inside;
-  if (const lagoon::Status may = inside.Check(model_->device()); !may) throw AsFailed(may.error());
+  if (const lagoon::Status may = inside.Check(); !may) throw AsFailed(may.error());
+  AlignedCopies copies;
   Lent lent(*this);
   Run& run = lent.run();
   const Tagged tagged(order.tag, run);
   run.SetClass(order.job_class);
-  Bind(run, context);
+  Bind(run, context, copies);
   if (const RunCode code = run.Sync(order.due); code != RunCode::kOk) Throw(run, code);
   Take(run, context);
 }

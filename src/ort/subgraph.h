@@ -2,7 +2,9 @@
 
 // A claimed subgraph: its model, and its runs.
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct RunOrder {
   std::optional<TimePoint> due;       // nothing: the model's deadline
   std::string tag;                    // empty: CancelRuns() does not find it
 };
+
+/// Copies of inputs that are not aligned to their elements, until the end of a run.
+using AlignedCopies = std::vector<std::vector<std::max_align_t>>;
 
 /// Compute: any thread, several at once. Outlives its runs, as ONNX Runtime promises.
 class Subgraph {
@@ -41,7 +46,7 @@ class Subgraph {
 
  private:
   class Lent;
-  void Bind(Run& run, KernelContext* context);
+  void Bind(Run& run, KernelContext* context, AlignedCopies& copies);
   void Take(Run& run, KernelContext* context);
   [[noreturn]] void Throw(const Run& run, RunCode code) const;
 

@@ -70,15 +70,16 @@ lagoon::plugin::Status* Failure(const lagoon::plugin::ApiBase& base) {
   if (oldest == nullptr) return nullptr;
   char text[1200];
   std::snprintf(text, sizeof text, "lagoon: cannot load %s: %s", kCore, core.error);
-  return lagoon::plugin::Table(oldest).Call<lagoon::plugin::CreateStatus>(int{lagoon::plugin::kFail},
-                                                                    static_cast<const char*>(text));
+  return lagoon::plugin::Table(oldest).Call<lagoon::plugin::CreateStatus>(
+      int{lagoon::plugin::kFail}, static_cast<const char*>(text));
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* CreateEpFactories(
-    const char* registered_as, const lagoon::plugin::ApiBase* base, const lagoon::plugin::Logger* logger,
-    lagoon::plugin::Factory** factories, std::size_t most, std::size_t* made) {
+    const char* registered_as, const lagoon::plugin::ApiBase* base,
+    const lagoon::plugin::Logger* logger, lagoon::plugin::Factory** factories, std::size_t most,
+    std::size_t* made) {
   *made = 0;
   if (!Loaded()) return Failure(*base);
   return core.create(registered_as, base, logger, factories, most, made);

@@ -1,0 +1,31 @@
+"""The ONNX project's own backend node tests through the plug-in for ONNX Runtime."""
+
+import os
+
+import ort_nodes
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("LAGOON_ORT_LIBRARY"),
+    reason="LAGOON_ORT_LIBRARY names no plug-in: it is built without sanitizers")
+
+# Cases that run wholly on Lagoon and are right. May grow, and never shrinks.
+WHOLE = 920
+# Right on the CPU provider and not with the plug-in, each for a reason.
+EXCEPTIONS = {}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return ort_nodes.run_all()
+
+
+def test_no_case_that_is_right_on_the_cpu_fails(results):
+    _, worse = ort_nodes.summary(results)
+    assert sorted(worse) == sorted(EXCEPTIONS), worse
+
+
+def test_enough_cases_run_wholly_on_lagoon(results):
+    counts, _ = ort_nodes.summary(results)
+    print(counts)
+    assert counts["right_and_whole"] >= WHOLE
