@@ -268,6 +268,7 @@ def test_a_program_with_another_protobuf(tmp_path):
     """Global symbols of the program do not replace those that the plug-in's libraries use."""
     (tmp_path / "other.c").write_text("""
 #include <stdlib.h>
+void* _ZTVN6google8protobuf11MessageLiteE[20];
 void _ZN6google8protobuf11MessageLite15ParseFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(void) { abort(); }
 void _ZNK6google8protobuf11MessageLite17SerializeToStringEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(void) { abort(); }
 void _ZN6google8protobuf8internal14ArenaStringPtr3SetENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPNS0_5ArenaE(void) { abort(); }

@@ -1,7 +1,6 @@
 // The library that ONNX Runtime loads: liblagoon_ort.so. It depends on the C library only, and
-// loads liblagoon_ort_core.so from its own folder, with RTLD_DEEPBIND: the core and its libraries
-// then use one another's symbols, even if the program has a protobuf, fmt or spdlog of another
-// version among its global symbols. Both libraries stay loaded, because the core's threads run on.
+// loads liblagoon_ort_core.so from its own folder. Both stay loaded, because the core's threads run
+// on.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -34,6 +33,19 @@ bool Find(void* library, const char* name, F& to) {
   return true;
 }
 
+// Whether the program has a library among its global symbols that the core has too, perhaps of
+// another version. Then the core and its libraries must use one another's symbols (RTLD_DEEPBIND).
+// Otherwise they must not: RTLD_DEEPBIND passes by a program's own malloc().
+bool ProgramHasOurLibraries() {
+  constexpr const char* kSymbols[] = {"_ZTVN6google8protobuf11MessageLiteE",
+                                      "_ZTVN4onnx10ModelProtoE", "_ZN6spdlog18default_logger_rawEv",
+                                      "_ZN3hwy15SupportedTargetsEv"};
+  for (const char* symbol : kSymbols) {
+    if (dlsym(RTLD_DEFAULT, symbol) != nullptr) return true;
+  }
+  return false;
+}
+
 void Load() {
   Dl_info own{};
   if (dladdr(&core, &own) == 0 || own.dli_fname == nullptr) {
@@ -44,7 +56,8 @@ void Load() {
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash - own.dli_fname + 1);
   char path[4096];
   std::snprintf(path, sizeof path, "%.*s%s", folder, own.dli_fname, kCore);
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE);
+  const int own_symbols = ProgramHasOurLibraries() ? RTLD_DEEPBIND : 0;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | own_symbols);
   Core found;
   if (library == nullptr || !Find(library, "CreateEpFactories", found.create) ||
       !Find(library, "ReleaseEpFactory", found.release) ||
