@@ -99,6 +99,7 @@ FOLDERS = {
     "sim/training": "base learn cluster cluster/interference cluster/learned cluster/placement sim/learn sim/surfaces",
     "trace": "base device plan sched",
     "local": "base device engine graph plan policies program program/profile sched trace local/plans",
+    "capi": "base local plan sched",
     "local/plans": "base device plan program program/profile sched",
     "ort": "base graph local plan program sched",
     "ort/loader": "ort",

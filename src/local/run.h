@@ -131,7 +131,13 @@ class Run final : private JobClient {
 
   /// Of the last run that has ended.
   const RunResult& result() const { return result_; }
+  /// Of the last call that failed, or of the last run.
+  RunCode code() const { return error_ ? CodeOf(error_->code) : result_.code; }
   std::string message() const;
+
+  /// Whether the calling thread calls Done of this run, or of any run, now.
+  bool in_done() const;
+  static bool AnyInDone();
 
  private:
   static constexpr std::uint32_t kUnderWay = 1;

@@ -19,6 +19,9 @@ thread_local const Run* telling = nullptr;
 
 }  // namespace
 
+bool Run::in_done() const { return telling == this; }
+bool Run::AnyInDone() { return telling != nullptr; }
+
 Run::~Run() {
   if (!model_.device().usable()) return;
   Cancel();

@@ -1,16 +1,15 @@
 #include "ort/host.h"
 
-#include <spdlog/sinks/null_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <thread>
 
-#include "base/log.h"
 #include "base/mutex.h"
+#include "local/host_log.h"
 
 namespace lagoon::plugin {
 namespace {
@@ -40,16 +39,21 @@ void End() {
 }
 
 // The program's own output stays its own: messages of the core go nowhere, unless
-// LAGOON_ORT_LOG=debug (info, warning, error) sends them to stderr.
+// LAGOON_ORT_LOG=info (debug, warning, error) sends them to stderr.
 void SetUpHostLog() {
-  const char* level = std::getenv("LAGOON_ORT_LOG");
-  if (level == nullptr) {
-    spdlog::set_default_logger(spdlog::null_logger_mt("lagoon"));
-    return;
-  }
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("lagoon"));
-  SetUpLog();
-  spdlog::set_level(spdlog::level::from_str(level));
+  LogToHostOnly();
+  const char* wanted = std::getenv("LAGOON_ORT_LOG");
+  if (wanted == nullptr) return;
+  constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warning", "error"};
+  static std::size_t least = 0;
+  while (least + 1 < kLevels.size() && kLevels[least] != wanted) ++least;
+  new HostLog(  // for as long as the process lives
+      [](void* from, int level, const char* message) {
+        if (level >= static_cast<int>(*static_cast<std::size_t*>(from))) {
+          std::fprintf(stderr, "lagoon: %s\n", message);
+        }
+      },
+      &least);
 }
 
 }  // namespace
@@ -84,8 +88,13 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
   host.device = device.release();
   host.settings = std::move(settings);
   open_device.store(host.device);
-  std::atexit(End);  // after the static objects of the core were made: called before they go
+  EndBeforeNewStatics();
   return host.device;
+}
+
+void EndBeforeNewStatics() {
+  static std::atomic<int> times{0};
+  if (times.fetch_add(1, std::memory_order_relaxed) < 32) std::atexit(End);
 }
 
 LocalDevice* DeviceOfProcess() { return open_device.load(); }

@@ -16,6 +16,10 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted);
 /// The device, if it is open; else null.
 LocalDevice* DeviceOfProcess();
 
+/// After a load, which may have made static objects of the core: the next exit() waits for the runs
+/// under way before it destroys them. Few loads make static objects; later ones find them made.
+void EndBeforeNewStatics();
+
 /// Whether this is a forked child of the process that has opened the device. There are no workers
 /// then, and locks may be held for ever.
 bool InForkedChild();

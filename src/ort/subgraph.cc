@@ -137,6 +137,7 @@ Subgraph::Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node*
   auto loaded = LocalModel::LoadBytes(device, model, std::move(options));
   if (!loaded) throw AsFailed(loaded.error());
   model_ = std::move(*loaded);
+  EndBeforeNewStatics();
   if (model_->inputs().size() != inputs_.size()) {
     throw Failed{kFail, fmt::format("lagoon: model '{}' has {} inputs, its graph {}",
                                     model_->name(), model_->inputs().size(), inputs_.size())};
