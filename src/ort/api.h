@@ -50,9 +50,9 @@ class Api {
   }
 
   /// Throws if `status` is an error, and releases it.
-  void Check(Status* status) const {
+  void Check(AbiStatus* status) const {
     if (status == nullptr) return;
-    Failed failed{kFail, table_.Call<GetErrorMessage>(static_cast<const Status*>(status))};
+    Failed failed{kFail, table_.Call<GetErrorMessage>(static_cast<const AbiStatus*>(status))};
     table_.Call<ReleaseStatus>(status);
     throw failed;
   }
@@ -66,13 +66,13 @@ Api& TheApi();
 /// The table of execution providers.
 Table& TheEpApi();
 
-/// The Status for an error of Lagoon: arguments are ORT_INVALID_ARGUMENT, everything else ORT_FAIL,
+/// The AbiStatus for an error of Lagoon: arguments are ORT_INVALID_ARGUMENT, everything else ORT_FAIL,
 /// with a message that begins with "lagoon: ".
 Failed AsFailed(const Error& error);
 
-/// Runs `f` and turns what it throws into a Status. Null: all went well. Never throws itself.
+/// Runs `f` and turns what it throws into an AbiStatus. Null: all went well. Never throws itself.
 template <typename F>
-Status* Guarded(F&& f) noexcept {
+AbiStatus* Guarded(F&& f) noexcept {
   const Table& table = TheApi().table();
   try {
     std::forward<F>(f)();

@@ -19,8 +19,7 @@ constexpr std::size_t kMostPartsTried = 8;
 
 // Whether the model can be imported for these inputs. An input whose contents decide shapes does
 // not stand against it: the contents come with the run.
-lagoon::Status TryImport(const OnnxModel& model, const lagoon::GraphInputs& inputs,
-                         std::size_t parts) {
+Status TryImport(const OnnxModel& model, const lagoon::GraphInputs& inputs, std::size_t parts) {
   std::vector<std::size_t> deciding;
   auto part = model.Instantiate(inputs, &deciding);
   if (!part) {
@@ -41,7 +40,7 @@ OwnedGraph ViewOf(const Graph* graph, std::vector<const Node*> nodes) {
   return {view, [](Graph* owned) { TheApi().table().Call<ReleaseGraph>(owned); }};
 }
 
-lagoon::Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes) {
+Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes) {
   const OwnedGraph view = ViewOf(graph, nodes);
   try {
     return CanRun(ConvertGraph(view.get()).bytes);
@@ -77,7 +76,7 @@ std::vector<PartitionNode> TryNodes(const Graph* graph, const std::vector<const 
     for (const ValueInfo* value : api.All<NodeOutputCount, NodeOutputs, ValueInfo>(nodes[i])) {
       if (value != nullptr) makers[api.Get<ValueInfoName, const char*>(value)] = i;
     }
-    const lagoon::Status can = CanRunNodes(graph, {nodes[i]});
+    const Status can = CanRunNodes(graph, {nodes[i]});
     tried[i].supported = can.has_value();
     if (!can && missing.empty()) {
       missing = fmt::format("{}: {}", LabelOf(nodes[i]), can.error().message);
@@ -88,7 +87,7 @@ std::vector<PartitionNode> TryNodes(const Graph* graph, const std::vector<const 
 
 }  // namespace
 
-lagoon::Status CanRun(const std::string& model) {
+Status CanRun(const std::string& model) {
   LAGOON_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create(model));
   ImportOptions options;
   options.folder = "";  // constants are in the model
@@ -100,7 +99,7 @@ lagoon::Status CanRun(const std::string& model) {
   std::vector<lagoon::GraphInputs> tries;
   tries.push_back(read->DefaultInputs());
   for (lagoon::GraphInputs& guess : read->Guesses()) tries.push_back(std::move(guess));
-  lagoon::Status last;
+  Status last;
   for (const lagoon::GraphInputs& inputs : tries) {
     last = TryImport(*read, inputs, kMostPartsTried);
     if (last || !read->open()) return last;
@@ -116,7 +115,7 @@ Claim ChooseNodes(const Graph* graph, const SessionSettings& settings) {
   const std::vector<const Node*> nodes = api.All<GraphNodeCount, GraphNodes, Node>(graph);
   claim.nodes = nodes.size();
   if (nodes.empty()) return claim;
-  const lagoon::Status whole = CanRunNodes(graph, nodes);
+  const Status whole = CanRunNodes(graph, nodes);
   if (whole) {
     claim.groups.push_back(nodes);
     claim.claimed = nodes.size();

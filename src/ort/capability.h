@@ -22,7 +22,7 @@ struct Claim {
 /// Whether Lagoon runs `model`, a serialised onnx::ModelProto, as far as that can be known without
 /// the shapes of a run: what its ops and types are, and for shapes that are likely. The error names
 /// the first node that stands against it.
-lagoon::Status CanRun(const std::string& model);
+Status CanRun(const std::string& model);
 
 /// The whole graph if Lagoon runs it, else parts if `settings` permit. Nothing for a body of an If,
 /// Loop or Scan: bodies come with their node. Throws Failed.

@@ -39,7 +39,7 @@ std::string ModelOf(const std::string& op, bool second_input) {
 TEST(OrtCapability, ANodeThatLagoonHasIsClaimed) { EXPECT_TRUE(CanRun(ModelOf("Relu", false))); }
 
 TEST(OrtCapability, ContentsThatDecideShapesMayComeWithTheRun) {
-  const lagoon::Status can = CanRun(ModelOf("Reshape", true));
+  const Status can = CanRun(ModelOf("Reshape", true));
   EXPECT_TRUE(can) << can.error().message;
 }
 

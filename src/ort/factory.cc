@@ -36,8 +36,8 @@ namespace {
 std::atomic<int> factories_alive{0};
 
 // A device for each CPU that ONNX Runtime found: there is one.
-Status* GetDevices(Factory* factory, const HardwareDevice* const* devices, std::size_t count,
-                   EpDevice** to, std::size_t most, std::size_t* made) {
+AbiStatus* GetDevices(Factory* factory, const HardwareDevice* const* devices, std::size_t count,
+                      EpDevice** to, std::size_t most, std::size_t* made) {
   return Guarded([&] {
     *made = 0;
     for (std::size_t i = 0; i < count && *made < most; ++i) {
@@ -64,20 +64,20 @@ void FillFactory(Factory& factory) {
   factory.get_version = [](const Factory*) { return LAGOON_ORT_VERSION; };
   // Tensors lie in ONNX Runtime's own memory.
   factory.create_allocator = [](Factory*, const MemoryInfo*, const KeyValues*,
-                                void** allocator) -> Status* {
+                                void** allocator) -> AbiStatus* {
     *allocator = nullptr;
     return nullptr;
   };
   factory.release_allocator = [](Factory*, void*) {};
-  factory.create_data_transfer = [](Factory*, void** transfer) -> Status* {
+  factory.create_data_transfer = [](Factory*, void** transfer) -> AbiStatus* {
     *transfer = nullptr;
     return nullptr;
   };
   factory.is_stream_aware = [](const Factory*) { return false; };
 }
 
-// The oldest table has the function that makes a Status at the same place.
-Status* Refuse(const ApiBase& base, const std::string& why) {
+// The oldest table has the function that makes a AbiStatus at the same place.
+AbiStatus* Refuse(const ApiBase& base, const std::string& why) {
   const void* const* oldest = base.get_api(1);
   if (oldest == nullptr) return nullptr;
   return Table(oldest).Call<CreateStatus>(int{kNotImplemented}, ("lagoon: " + why).c_str());
@@ -94,12 +94,12 @@ std::string TooOld(const ApiBase& base) {
 }  // namespace
 }  // namespace lagoon::plugin
 
+using lagoon::plugin::AbiStatus;
 using lagoon::plugin::ApiBase;
 using lagoon::plugin::Factory;
-using lagoon::plugin::Status;
 
 // NOLINTBEGIN(readability-identifier-naming)
-extern "C" __attribute__((visibility("default"))) Status* CreateEpFactories(
+extern "C" __attribute__((visibility("default"))) AbiStatus* CreateEpFactories(
     const char* /*registered_as*/, const ApiBase* base, const lagoon::plugin::Logger* /*logger*/,
     Factory** factories, std::size_t most, std::size_t* made) {
   using namespace lagoon::plugin;
@@ -126,7 +126,7 @@ extern "C" __attribute__((visibility("default"))) Status* CreateEpFactories(
   });
 }
 
-extern "C" __attribute__((visibility("default"))) Status* ReleaseEpFactory(Factory* factory) {
+extern "C" __attribute__((visibility("default"))) AbiStatus* ReleaseEpFactory(Factory* factory) {
   lagoon::plugin::factories_alive.fetch_sub(1);
   delete factory;
   return nullptr;

@@ -15,9 +15,9 @@ using testing::HasSubstr;
 std::string said;
 std::array<const void*, 1> oldest;
 
-Status* MakeStatus(int code, const char* message) {
+AbiStatus* MakeStatus(int code, const char* message) {
   said = std::to_string(code) + " " + message;
-  return reinterpret_cast<Status*>(&said);
+  return reinterpret_cast<AbiStatus*>(&said);
 }
 const void* const* TableOf(std::uint32_t version) {
   return version <= 22 ? oldest.data() : nullptr;

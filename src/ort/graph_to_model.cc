@@ -102,8 +102,8 @@ template <typename T>
 std::vector<T> Conversion::Read(const Attribute* attribute, int type) const {
   std::size_t bytes = 0;
   // The first call says how many bytes there are, and fails if there are any.
-  Status* status = api_.table().Call<ReadAttribute>(attribute, type, static_cast<void*>(nullptr),
-                                                    std::size_t{0}, &bytes);
+  AbiStatus* status = api_.table().Call<ReadAttribute>(attribute, type, static_cast<void*>(nullptr),
+                                                       std::size_t{0}, &bytes);
   if (status != nullptr) api_.table().Call<ReleaseStatus>(status);
   std::vector<T> values(bytes / sizeof(T));
   if (!values.empty()) {

@@ -107,7 +107,7 @@ bool InForkedChild() {
 InsideRun::InsideRun() { inside.fetch_add(1); }
 InsideRun::~InsideRun() { inside.fetch_sub(1); }
 
-lagoon::Status InsideRun::Check() const {
+Status InsideRun::Check() const {
   if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   if (ending.load()) return Fail(ErrorCode::kUnavailable, "the process ends");
   return {};

@@ -33,7 +33,7 @@ class InsideRun {
   InsideRun(const InsideRun&) = delete;
   InsideRun& operator=(const InsideRun&) = delete;
   /// Whether the run may begin.
-  lagoon::Status Check() const;
+  Status Check() const;
 };
 
 }  // namespace lagoon::plugin

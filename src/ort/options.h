@@ -55,7 +55,7 @@ Result<ProcessSettings> ReadEnvironment(const char* (*lookup)(const char* name))
 /// `first`, with the values of `second` where it has none.
 ProcessSettings Either(const ProcessSettings& first, const ProcessSettings& second);
 /// kInvalidArgument if `wanted` has a value that differs from the one in `present`, which has all.
-lagoon::Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted);
+Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted);
 
 /// "real-time" or "best-effort"; also ORT's words for a session's workload, "Default" and
 /// "Efficient".

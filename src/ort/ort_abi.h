@@ -26,7 +26,7 @@ struct MemoryInfo;
 struct Node;
 struct RunOptions;
 struct SessionOptions;
-struct Status;
+struct AbiStatus;
 struct SupportInfo;
 struct TensorInfo;
 struct TypeInfo;
@@ -70,77 +70,77 @@ class Table {
 // Names are those of ONNX Runtime, without "Get" and the name of the object where they are long.
 // clang-format off
 
-// The main table. The caller releases a Status (one that is not null is an error), and what
+// The main table. The caller releases a AbiStatus (one that is not null is an error), and what
 // GetTypeAndShape, GraphView, AttrTensor and SessionEntries return.
-using CreateStatus      = Function<0, Status* (*)(int code, const char* message)>;
-using GetErrorMessage   = Function<2, const char* (*)(const Status*)>;
-using GetTensorMutable  = Function<51, Status* (*)(Value*, void**)>;
-using CastToTensorInfo  = Function<55, Status* (*)(const TypeInfo*, const TensorInfo**)>;
-using GetElementType    = Function<60, Status* (*)(const TensorInfo*, int*)>;
-using GetDimCount       = Function<61, Status* (*)(const TensorInfo*, std::size_t*)>;
-using GetDims           = Function<62, Status* (*)(const TensorInfo*, std::int64_t*, std::size_t)>;
-using GetSymbols        = Function<63, Status* (*)(const TensorInfo*, const char**, std::size_t)>;
-using GetTypeAndShape   = Function<65, Status* (*)(const Value*, TensorInfo**)>;
-using KernelInput       = Function<90, Status* (*)(const KernelContext*, std::size_t, const Value**)>;
-using KernelOutput      = Function<91, Status* (*)(KernelContext*, std::size_t, const std::int64_t* dims, std::size_t rank, Value**)>;
-using ReleaseStatus     = Function<93, void (*)(Status*)>;
+using CreateStatus      = Function<0, AbiStatus* (*)(int code, const char* message)>;
+using GetErrorMessage   = Function<2, const char* (*)(const AbiStatus*)>;
+using GetTensorMutable  = Function<51, AbiStatus* (*)(Value*, void**)>;
+using CastToTensorInfo  = Function<55, AbiStatus* (*)(const TypeInfo*, const TensorInfo**)>;
+using GetElementType    = Function<60, AbiStatus* (*)(const TensorInfo*, int*)>;
+using GetDimCount       = Function<61, AbiStatus* (*)(const TensorInfo*, std::size_t*)>;
+using GetDims           = Function<62, AbiStatus* (*)(const TensorInfo*, std::int64_t*, std::size_t)>;
+using GetSymbols        = Function<63, AbiStatus* (*)(const TensorInfo*, const char**, std::size_t)>;
+using GetTypeAndShape   = Function<65, AbiStatus* (*)(const Value*, TensorInfo**)>;
+using KernelInput       = Function<90, AbiStatus* (*)(const KernelContext*, std::size_t, const Value**)>;
+using KernelOutput      = Function<91, AbiStatus* (*)(KernelContext*, std::size_t, const std::int64_t* dims, std::size_t rank, Value**)>;
+using ReleaseStatus     = Function<93, void (*)(AbiStatus*)>;
 using ReleaseValue      = Function<96, void (*)(Value*)>;
 using ReleaseTensorInfo = Function<99, void (*)(TensorInfo*)>;
-using LogMessage        = Function<247, Status* (*)(const Logger*, int level, const char* message, const char* file, int line, const char* function)>;
-using ReadAttribute     = Function<272, Status* (*)(const Attribute*, int type, void*, std::size_t bytes, std::size_t* needed)>;
+using LogMessage        = Function<247, AbiStatus* (*)(const Logger*, int level, const char* message, const char* file, int line, const char* function)>;
+using ReadAttribute     = Function<272, AbiStatus* (*)(const Attribute*, int type, void*, std::size_t bytes, std::size_t* needed)>;
 using ReleaseGraph      = Function<287, void (*)(Graph*)>;
-using ValueInfoName     = Function<289, Status* (*)(const ValueInfo*, const char**)>;
-using ValueInfoType     = Function<290, Status* (*)(const ValueInfo*, const TypeInfo**)>;
+using ValueInfoName     = Function<289, AbiStatus* (*)(const ValueInfo*, const char**)>;
+using ValueInfoType     = Function<290, AbiStatus* (*)(const ValueInfo*, const TypeInfo**)>;
 using GetKeyValues      = Function<298, void (*)(const KeyValues*, const char* const** keys, const char* const** values, std::size_t*)>;
 using ReleaseKeyValues  = Function<300, void (*)(KeyValues*)>;
 using DeviceType        = Function<307, int (*)(const HardwareDevice*)>;  // 0: a CPU
 using GetEpApi          = Function<317, const void* const* (*)()>;
-using TensorBytes       = Function<318, Status* (*)(const Value*, std::size_t*)>;
-using InitialiserValue  = Function<326, Status* (*)(const ValueInfo*, const Value**)>;
-using IsConstant        = Function<331, Status* (*)(const ValueInfo*, bool*)>;
-using IsOuter           = Function<332, Status* (*)(const ValueInfo*, bool*)>;
-using GraphIrVersion    = Function<335, Status* (*)(const Graph*, std::int64_t*)>;
-using GraphOpsetCount   = Function<336, Status* (*)(const Graph*, std::size_t*)>;
-using GraphOpsets       = Function<337, Status* (*)(const Graph*, const char** domains, std::int64_t* versions, std::size_t)>;
-using GraphInputCount   = Function<338, Status* (*)(const Graph*, std::size_t*)>;
-using GraphInputs       = Function<339, Status* (*)(const Graph*, const ValueInfo**, std::size_t)>;
-using GraphOutputCount  = Function<340, Status* (*)(const Graph*, std::size_t*)>;
-using GraphOutputs      = Function<341, Status* (*)(const Graph*, const ValueInfo**, std::size_t)>;
-using GraphInitCount    = Function<342, Status* (*)(const Graph*, std::size_t*)>;
-using GraphInits        = Function<343, Status* (*)(const Graph*, const ValueInfo**, std::size_t)>;
-using GraphNodeCount    = Function<344, Status* (*)(const Graph*, std::size_t*)>;
-using GraphNodes        = Function<345, Status* (*)(const Graph*, const Node**, std::size_t)>;
-using GraphParent       = Function<346, Status* (*)(const Graph*, const Node**)>;
-using GraphView         = Function<347, Status* (*)(const Graph*, const Node**, std::size_t, Graph**)>;
-using NodeName          = Function<349, Status* (*)(const Node*, const char**)>;
-using NodeOp            = Function<350, Status* (*)(const Node*, const char**)>;
-using NodeDomain        = Function<351, Status* (*)(const Node*, const char**)>;
-using NodeSince         = Function<352, Status* (*)(const Node*, int*)>;
-using NodeInputCount    = Function<353, Status* (*)(const Node*, std::size_t*)>;
-using NodeInputs        = Function<354, Status* (*)(const Node*, const ValueInfo**, std::size_t)>;
-using NodeOutputCount   = Function<355, Status* (*)(const Node*, std::size_t*)>;
-using NodeOutputs       = Function<356, Status* (*)(const Node*, const ValueInfo**, std::size_t)>;
-using NodeOuterCount    = Function<357, Status* (*)(const Node*, std::size_t*)>;
-using NodeOuters        = Function<358, Status* (*)(const Node*, const ValueInfo**, std::size_t)>;
-using NodeAttrCount     = Function<359, Status* (*)(const Node*, std::size_t*)>;
-using NodeAttrs         = Function<360, Status* (*)(const Node*, const Attribute**, std::size_t)>;
-using AttrTensor        = Function<362, Status* (*)(const Attribute*, Value**)>;
-using AttrType          = Function<363, Status* (*)(const Attribute*, int*)>;
-using AttrName          = Function<364, Status* (*)(const Attribute*, const char**)>;
-using NodeGraphCount    = Function<365, Status* (*)(const Node*, std::size_t*)>;
-using NodeGraphs        = Function<366, Status* (*)(const Node*, const Graph**, std::size_t, const char** names)>;
+using TensorBytes       = Function<318, AbiStatus* (*)(const Value*, std::size_t*)>;
+using InitialiserValue  = Function<326, AbiStatus* (*)(const ValueInfo*, const Value**)>;
+using IsConstant        = Function<331, AbiStatus* (*)(const ValueInfo*, bool*)>;
+using IsOuter           = Function<332, AbiStatus* (*)(const ValueInfo*, bool*)>;
+using GraphIrVersion    = Function<335, AbiStatus* (*)(const Graph*, std::int64_t*)>;
+using GraphOpsetCount   = Function<336, AbiStatus* (*)(const Graph*, std::size_t*)>;
+using GraphOpsets       = Function<337, AbiStatus* (*)(const Graph*, const char** domains, std::int64_t* versions, std::size_t)>;
+using GraphInputCount   = Function<338, AbiStatus* (*)(const Graph*, std::size_t*)>;
+using GraphInputs       = Function<339, AbiStatus* (*)(const Graph*, const ValueInfo**, std::size_t)>;
+using GraphOutputCount  = Function<340, AbiStatus* (*)(const Graph*, std::size_t*)>;
+using GraphOutputs      = Function<341, AbiStatus* (*)(const Graph*, const ValueInfo**, std::size_t)>;
+using GraphInitCount    = Function<342, AbiStatus* (*)(const Graph*, std::size_t*)>;
+using GraphInits        = Function<343, AbiStatus* (*)(const Graph*, const ValueInfo**, std::size_t)>;
+using GraphNodeCount    = Function<344, AbiStatus* (*)(const Graph*, std::size_t*)>;
+using GraphNodes        = Function<345, AbiStatus* (*)(const Graph*, const Node**, std::size_t)>;
+using GraphParent       = Function<346, AbiStatus* (*)(const Graph*, const Node**)>;
+using GraphView         = Function<347, AbiStatus* (*)(const Graph*, const Node**, std::size_t, Graph**)>;
+using NodeName          = Function<349, AbiStatus* (*)(const Node*, const char**)>;
+using NodeOp            = Function<350, AbiStatus* (*)(const Node*, const char**)>;
+using NodeDomain        = Function<351, AbiStatus* (*)(const Node*, const char**)>;
+using NodeSince         = Function<352, AbiStatus* (*)(const Node*, int*)>;
+using NodeInputCount    = Function<353, AbiStatus* (*)(const Node*, std::size_t*)>;
+using NodeInputs        = Function<354, AbiStatus* (*)(const Node*, const ValueInfo**, std::size_t)>;
+using NodeOutputCount   = Function<355, AbiStatus* (*)(const Node*, std::size_t*)>;
+using NodeOutputs       = Function<356, AbiStatus* (*)(const Node*, const ValueInfo**, std::size_t)>;
+using NodeOuterCount    = Function<357, AbiStatus* (*)(const Node*, std::size_t*)>;
+using NodeOuters        = Function<358, AbiStatus* (*)(const Node*, const ValueInfo**, std::size_t)>;
+using NodeAttrCount     = Function<359, AbiStatus* (*)(const Node*, std::size_t*)>;
+using NodeAttrs         = Function<360, AbiStatus* (*)(const Node*, const Attribute**, std::size_t)>;
+using AttrTensor        = Function<362, AbiStatus* (*)(const Attribute*, Value**)>;
+using AttrType          = Function<363, AbiStatus* (*)(const Attribute*, int*)>;
+using AttrName          = Function<364, AbiStatus* (*)(const Attribute*, const char**)>;
+using NodeGraphCount    = Function<365, AbiStatus* (*)(const Node*, std::size_t*)>;
+using NodeGraphs        = Function<366, AbiStatus* (*)(const Node*, const Graph**, std::size_t, const char** names)>;
 using RunConfigEntry    = Function<373, const char* (*)(const RunOptions*, const char* key)>;
-using TensorData        = Function<378, Status* (*)(const Value*, const void**)>;
-using SessionEntries    = Function<379, Status* (*)(const SessionOptions*, KeyValues**)>;
+using TensorData        = Function<378, AbiStatus* (*)(const Value*, const void**)>;
+using SessionEntries    = Function<379, AbiStatus* (*)(const SessionOptions*, KeyValues**)>;
 
 // The table of execution providers.
-using CreateEpDevice    = Function<0, Status* (*)(Factory*, const HardwareDevice*, const KeyValues* metadata, const KeyValues* options, EpDevice**)>;
-using AddNodesToFuse    = Function<2, Status* (*)(SupportInfo*, const Node* const*, std::size_t, const void* fusion_options)>;
+using CreateEpDevice    = Function<0, AbiStatus* (*)(Factory*, const HardwareDevice*, const KeyValues* metadata, const KeyValues* options, EpDevice**)>;
+using AddNodesToFuse    = Function<2, AbiStatus* (*)(SupportInfo*, const Node* const*, std::size_t, const void* fusion_options)>;
 // clang-format on
 
 enum AttributeType { kInt = 1, kInts, kFloat, kFloats, kString, kStrings, kGraph, kTensor };
 
-/// Codes of a Status. Never ORT_EP_FAIL (11): Python answers that code by making the session anew
+/// Codes of a AbiStatus. Never ORT_EP_FAIL (11): Python answers that code by making the session anew
 /// with the CPU provider only, without a word and for good.
 enum StatusCode { kFail = 1, kInvalidArgument = 2, kNotImplemented = 9 };
 
@@ -157,8 +157,8 @@ struct FusionOptions {
 /// A compiled subgraph. Compute: any thread, several at once.
 struct ComputeInfo {
   std::uint32_t version = kAbiVersion;
-  Status* (*create_state)(ComputeInfo*, ComputeContext*, void** state) = nullptr;
-  Status* (*compute)(ComputeInfo*, void* state, KernelContext*) = nullptr;
+  AbiStatus* (*create_state)(ComputeInfo*, ComputeContext*, void** state) = nullptr;
+  AbiStatus* (*compute)(ComputeInfo*, void* state, KernelContext*) = nullptr;
   void (*release_state)(ComputeInfo*, void* state) = nullptr;
   void* later[8] = {};
 };
@@ -167,16 +167,16 @@ struct ComputeInfo {
 struct Ep {
   std::uint32_t version = kAbiVersion;
   const char* (*get_name)(const Ep*) = nullptr;
-  Status* (*get_capability)(Ep*, const Graph*, SupportInfo*) = nullptr;
-  Status* (*compile)(Ep*, const Graph**, const Node** fused, std::size_t, ComputeInfo**,
-                     Node** contexts) = nullptr;
+  AbiStatus* (*get_capability)(Ep*, const Graph*, SupportInfo*) = nullptr;
+  AbiStatus* (*compile)(Ep*, const Graph**, const Node** fused, std::size_t, ComputeInfo**,
+                        Node** contexts) = nullptr;
   void (*release_compute_infos)(Ep*, ComputeInfo**, std::size_t) = nullptr;
   void* preferred_layout = nullptr;
   void* should_convert_layout = nullptr;
-  Status* (*set_dynamic_options)(Ep*, const char* const* keys, const char* const* values,
-                                 std::size_t) = nullptr;
-  Status* (*on_run_start)(Ep*, const RunOptions*) = nullptr;
-  Status* (*on_run_end)(Ep*, const RunOptions*, bool sync) = nullptr;
+  AbiStatus* (*set_dynamic_options)(Ep*, const char* const* keys, const char* const* values,
+                                    std::size_t) = nullptr;
+  AbiStatus* (*on_run_start)(Ep*, const RunOptions*) = nullptr;
+  AbiStatus* (*on_run_end)(Ep*, const RunOptions*, bool sync) = nullptr;
   void* create_allocator = nullptr;
   void* create_stream = nullptr;
   void* compatibility_info = nullptr;
@@ -188,17 +188,17 @@ struct Factory {
   std::uint32_t version = kAbiVersion;
   const char* (*get_name)(const Factory*) = nullptr;
   const char* (*get_vendor)(const Factory*) = nullptr;
-  Status* (*get_devices)(Factory*, const HardwareDevice* const*, std::size_t, EpDevice**,
-                         std::size_t most, std::size_t* made) = nullptr;
-  Status* (*create_ep)(Factory*, const HardwareDevice* const*, const KeyValues* const*, std::size_t,
-                       const SessionOptions*, const Logger*, Ep**) = nullptr;
+  AbiStatus* (*get_devices)(Factory*, const HardwareDevice* const*, std::size_t, EpDevice**,
+                            std::size_t most, std::size_t* made) = nullptr;
+  AbiStatus* (*create_ep)(Factory*, const HardwareDevice* const*, const KeyValues* const*,
+                          std::size_t, const SessionOptions*, const Logger*, Ep**) = nullptr;
   void (*release_ep)(Factory*, Ep*) = nullptr;
   std::uint32_t (*get_vendor_id)(const Factory*) = nullptr;
   const char* (*get_version)(const Factory*) = nullptr;
   void* validate_compatibility = nullptr;
-  Status* (*create_allocator)(Factory*, const MemoryInfo*, const KeyValues*, void**) = nullptr;
+  AbiStatus* (*create_allocator)(Factory*, const MemoryInfo*, const KeyValues*, void**) = nullptr;
   void (*release_allocator)(Factory*, void*) = nullptr;
-  Status* (*create_data_transfer)(Factory*, void**) = nullptr;
+  AbiStatus* (*create_data_transfer)(Factory*, void**) = nullptr;
   bool (*is_stream_aware)(const Factory*) = nullptr;
   void* create_stream = nullptr;
   void* later[24] = {};

@@ -22,7 +22,7 @@ struct PresentRun {
 };
 thread_local PresentRun present_run;
 
-void CheckOk(const lagoon::Status& status) {
+void CheckOk(const Status& status) {
   if (!status) throw AsFailed(status.error());
 }
 
@@ -58,15 +58,15 @@ struct Compiled final : ComputeInfo {
 
 Provider& Of(Ep* ep) { return static_cast<Provider&>(*ep); }
 
-Status* CompileGraphs(Ep* ep, const Graph** graphs, const Node** fused, std::size_t count,
-                      ComputeInfo** infos, Node** /*contexts*/) {
+AbiStatus* CompileGraphs(Ep* ep, const Graph** graphs, const Node** fused, std::size_t count,
+                         ComputeInfo** infos, Node** /*contexts*/) {
   return Guarded([&] {
     std::vector<std::unique_ptr<Compiled>> all;
     for (std::size_t i = 0; i < count; ++i) {
       auto compiled = std::make_unique<Compiled>();
       compiled->provider = &Of(ep);
       compiled->subgraph = Of(ep).Compile(graphs[i], fused[i]);
-      compiled->create_state = [](ComputeInfo* info, ComputeContext*, void** state) -> Status* {
+      compiled->create_state = [](ComputeInfo* info, ComputeContext*, void** state) -> AbiStatus* {
         *state = info;
         return nullptr;
       };
@@ -114,7 +114,7 @@ Provider::Provider(SessionSettings settings, LocalDevice& device, const Logger* 
   on_run_start = [](Ep* ep, const RunOptions* options) {
     return Guarded([&] { Of(ep).RunStarts(options); });
   };
-  on_run_end = [](Ep*, const RunOptions*, bool) -> Status* {
+  on_run_end = [](Ep*, const RunOptions*, bool) -> AbiStatus* {
     RunEnds();
     return nullptr;
   };
@@ -124,7 +124,7 @@ void Provider::Log(LogLevel level, const std::string& message) const {
   if (logger_ == nullptr) return;
   const Table& table = TheApi().table();
   // A file name of null crashes ONNX Runtime on some systems.
-  Status* status =
+  AbiStatus* status =
       table.Call<LogMessage>(logger_, static_cast<int>(level), ("lagoon: " + message).c_str(),
                              "lagoon", 0, "LagoonExecutionProvider");
   if (status != nullptr) table.Call<ReleaseStatus>(status);

@@ -199,7 +199,7 @@ void Subgraph::Take(Run& run, KernelContext* context) {
 
 void Subgraph::Compute(KernelContext* context, const RunOrder& order) {
   const InsideRun inside;
-  if (const lagoon::Status may = inside.Check(); !may) throw AsFailed(may.error());
+  if (const Status may = inside.Check(); !may) throw AsFailed(may.error());
   AlignedCopies copies;
   Lent lent(*this);
   Run& run = lent.run();

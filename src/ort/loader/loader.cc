@@ -78,7 +78,7 @@ bool Loaded() {
 }
 
 // Without a library, only a function of ONNX Runtime's oldest table can say why.
-lagoon::plugin::Status* Failure(const lagoon::plugin::ApiBase& base) {
+lagoon::plugin::AbiStatus* Failure(const lagoon::plugin::ApiBase& base) {
   const void* const* oldest = base.get_api(1);
   if (oldest == nullptr) return nullptr;
   char text[1200];
@@ -89,7 +89,7 @@ lagoon::plugin::Status* Failure(const lagoon::plugin::ApiBase& base) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* CreateEpFactories(
+extern "C" __attribute__((visibility("default"))) lagoon::plugin::AbiStatus* CreateEpFactories(
     const char* registered_as, const lagoon::plugin::ApiBase* base,
     const lagoon::plugin::Logger* logger, lagoon::plugin::Factory** factories, std::size_t most,
     std::size_t* made) {
@@ -98,7 +98,7 @@ extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* Create
   return core.create(registered_as, base, logger, factories, most, made);
 }
 
-extern "C" __attribute__((visibility("default"))) lagoon::plugin::Status* ReleaseEpFactory(
+extern "C" __attribute__((visibility("default"))) lagoon::plugin::AbiStatus* ReleaseEpFactory(
     lagoon::plugin::Factory* factory) {
   return Loaded() ? core.release(factory) : nullptr;
 }
