@@ -18,6 +18,11 @@ import numpy as np
 
 warnings.filterwarnings("ignore")
 
+# The cases of onnx 1.12 use aliases of types that newer versions of numpy no longer have.
+for _alias, _type in (("float", float), ("int", int), ("bool", bool), ("object", object)):
+    if _alias not in vars(np):
+        setattr(np, _alias, _type)
+
 SLICE = 400
 SECONDS = 300  # a slice may take
 

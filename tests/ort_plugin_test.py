@@ -284,7 +284,9 @@ def test_sessions_made_and_dropped_on_many_threads():
     child("""
         bytes_ = [mlp(2, 32 + 16 * i) for i in range(3)]
         wanted = [cpu(b).run(None, {"x": np.ones((1, 32 + 16 * i), np.float32)})[0] for i, b in enumerate(bytes_)]
-        lagoon_ort.register()
+        # A real-time session stays throughout.
+        stays = lagoon(mlp(), **{"class": "real-time"})
+        stays.run(None, {"x": ONES})
         wrong = []
         def go(i):
             x = np.ones((1, 32 + 16 * i), np.float32)
@@ -296,7 +298,7 @@ def test_sessions_made_and_dropped_on_many_threads():
         threads = [threading.Thread(target=go, args=(t % 3,)) for t in range(6)]
         [t.start() for t in threads]
         [t.join() for t in threads]
-        assert not wrong and runs() == 6 * 12 * 5, (wrong, runs())
+        assert not wrong and runs() == 6 * 12 * 5 + 1, (wrong, runs())
     """, timeout=300)
 
 
@@ -334,6 +336,7 @@ def test_parallel_sessions_and_run_async():
 
 
 def test_a_forked_child_gets_errors_and_its_parent_goes_on():
+    # The child ends by _exit(): exit() hangs in ONNX Runtime 1.31.1, with its own CPU provider too.
     child("""
         session = lagoon(mlp())
         session.run(None, {"x": ONES})
@@ -343,6 +346,7 @@ def test_a_forked_child_gets_errors_and_its_parent_goes_on():
                 fails("lagoon: ", lambda: session.run(None, {"x": ONES}))
                 fails("lagoon: ", lambda: lagoon(mlp()))
                 fails("lagoon: ", lambda: session.set_ep_dynamic_options({"lagoon.scheduler": "edf"}))
+                del session
                 code = 0
             except BaseException as error:
                 print(error, file=sys.stderr)
@@ -350,15 +354,11 @@ def test_a_forked_child_gets_errors_and_its_parent_goes_on():
             os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         session.run(None, {"x": ONES})
-        # A child that ends as Python programs do.
-        pid = os.fork()
-        if pid == 0:
-            sys.exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
     """)
 
 
-@pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)", "ctypes.CDLL(None).exit(0)"])
+# Not sys.exit(): it ends threads that are inside of ONNX Runtime, which then aborts, with its own CPU provider too.
+@pytest.mark.parametrize("end", ["os._exit(0)", "ctypes.CDLL(None).exit(0)"])
 def test_a_process_may_end_while_jobs_run(end):
     for _ in range(3):
         child(f"""

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <map>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "ort/graph_to_model.h"
 #include "ort/memory_file.h"
 #include "ort/partition.h"
+#include "program/parts.h"
 
 namespace lagoon::plugin {
 namespace {
@@ -17,13 +19,34 @@ namespace {
 /// Most parts of a model that is claimed. A later part is imported with made-up shapes.
 constexpr std::size_t kMostPartsTried = 8;
 
+// Whether the model might be imported for some contents of the inputs `deciding`: they are ones
+// here. A complaint about these contents does not count; another one holds for all contents.
+Status TryWithOnes(const OnnxModel& model, const lagoon::GraphInputs& inputs,
+                   const std::vector<std::size_t>& deciding) {
+  lagoon::GraphInputs ones;
+  ones.dims = inputs.dims;
+  ones.work = inputs.work;
+  for (const std::size_t input : deciding) {
+    const DataType type = model.inputs()[input].type;
+    const auto count = static_cast<std::size_t>(ElementCount(inputs.dims[input]));
+    std::vector<std::byte> bytes(count * SizeOf(type));
+    if (IsInteger(type) || type == DataType::kBool) {
+      for (std::size_t i = 0; i < count; ++i) bytes[i * SizeOf(type)] = std::byte{1};
+    }
+    ones.values.emplace(input, AsConstant(type, {inputs.dims[input], bytes}));
+  }
+  const auto part = model.Instantiate(ones);
+  if (part || part.error().code != ErrorCode::kUnimplemented) return {};
+  return tl::unexpected<Error>(part.error());
+}
+
 // Whether the model can be imported for these inputs. An input whose contents decide shapes does
 // not stand against it: the contents come with the run.
 Status TryImport(const OnnxModel& model, const lagoon::GraphInputs& inputs, std::size_t parts) {
   std::vector<std::size_t> deciding;
   auto part = model.Instantiate(inputs, &deciding);
   if (!part) {
-    if (!deciding.empty()) return {};
+    if (!deciding.empty()) return TryWithOnes(model, inputs, deciding);
     return tl::unexpected<Error>(std::move(part).error());
   }
   if (!part->links.next) return {};
