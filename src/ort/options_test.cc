@@ -77,11 +77,16 @@ TEST(OrtOptions, LaterSessionsMustAgreeWithTheFirst) {
   const ProcessSettings present{
       .workers = 2, .scheduler = "reset", .spin_us = 20, .trace_events = 0};
   EXPECT_TRUE(CheckAgree(present, {}));
-  EXPECT_TRUE(CheckAgree(present, {.workers = 2, .scheduler = "reset"}));
-  const Status other = CheckAgree(present, {.workers = 4});
+  ProcessSettings same, more, scheduler;
+  same.workers = 2;
+  same.scheduler = "reset";
+  more.workers = 4;
+  scheduler.scheduler = "edf";
+  EXPECT_TRUE(CheckAgree(present, same));
+  const Status other = CheckAgree(present, more);
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message, HasSubstr("'workers' is '4'"));
-  EXPECT_FALSE(CheckAgree(present, {.scheduler = "edf"}));
+  EXPECT_FALSE(CheckAgree(present, scheduler));
 }
 
 TEST(OrtOptions, OfARunAreReadByKey) {
