@@ -66,8 +66,8 @@ Api& TheApi();
 /// The table of execution providers.
 Table& TheEpApi();
 
-/// The AbiStatus for an error of Lagoon: arguments are ORT_INVALID_ARGUMENT, everything else ORT_FAIL,
-/// with a message that begins with "lagoon: ".
+/// For an error of Lagoon: arguments are ORT_INVALID_ARGUMENT, what Lagoon does not do is
+/// ORT_NOT_IMPLEMENTED, everything else ORT_FAIL. The message begins with "lagoon: ".
 Failed AsFailed(const Error& error);
 
 /// Runs `f` and turns what it throws into an AbiStatus. Null: all went well. Never throws itself.

@@ -140,8 +140,8 @@ using AddNodesToFuse    = Function<2, AbiStatus* (*)(SupportInfo*, const Node* c
 
 enum AttributeType { kInt = 1, kInts, kFloat, kFloats, kString, kStrings, kGraph, kTensor };
 
-/// Codes of a AbiStatus. Never ORT_EP_FAIL (11): Python answers that code by making the session anew
-/// with the CPU provider only, without a word and for good.
+/// Codes of an AbiStatus. Never ORT_EP_FAIL (11): Python answers that code by making the session
+/// anew with the CPU provider only, without a word and for good.
 enum StatusCode { kFail = 1, kInvalidArgument = 2, kNotImplemented = 9 };
 
 enum LogLevel { kVerbose = 0, kInfo, kWarning, kError };
