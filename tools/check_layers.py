@@ -102,6 +102,8 @@ FOLDERS = {
     "local": "base device engine graph plan policies program program/profile sched sched/caller trace local/plans",
     "capi": "base local plan sched",
     "local/plans": "base device plan program program/profile sched",
+    "ort": "base graph local plan program sched",
+    "ort/loader": "ort",
     "serving": "base device engine plan policies program program/profile sched trace serving/config serving/core serving/late serving/model "
                "local/plans serving/python serving/request serving/shares",
     "serving/config": "base cluster plan sched",

@@ -60,6 +60,7 @@ GROUPS = {
                    "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
                   sources_of("sim/device"),
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
+    "ort-partition": ["src/ort/partition_test.cc", "src/ort/partition.cc"],
     "plan-cache": ["src/local/plans/plan_cache_test.cc", "src/local/plans/plan_cache.cc",
                    "src/local/plans/failed_plans.cc", "src/sched/cost_table.cc",
                    "src/sched/queue_plan.cc"] +
@@ -200,6 +201,7 @@ ESTIMATE = "src/sched/programs/program_estimate.cc"
 POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
+PARTITION = "src/ort/partition.cc"
 PLAN_CACHE = "src/local/plans/plan_cache.cc"
 WANTED_ROWS = "src/serving/batch/wanted_rows.h"
 FAILED_PLANS = "src/local/plans/failed_plans.cc"
@@ -224,6 +226,15 @@ MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
+    # Parts of a graph of ONNX Runtime.
+    ("ort-part-comes-back", "a part waits for a node that waits for the part", PARTITION,
+     "if (!groups.ReadsThroughOthers(own, other)) ", "", ["ort-partition"]),
+    ("ort-part-with-foreign-nodes", "a part has nodes that Lagoon does not run", PARTITION,
+     "own == other || !nodes[input].supported", "own == other", ["ort-partition"]),
+    ("ort-part-too-small", "parts below min_nodes are claimed", PARTITION,
+     "    if (members.size() < limits.min_nodes) continue;\n", "", ["ort-partition"]),
+    ("ort-smallest-parts", "the smallest parts are claimed", PARTITION,
+     "a.size() > b.size()", "a.size() < b.size()", ["ort-partition"]),
     # Memory that the server shares with a client that may write anything.
     ("channel-believes-counters", "a client's impossible counters are taken for requests", CHANNEL,
      "if (waiting > kSlots || unread > kSlots) return Taken::kLie;", "", ["channel-region"]),

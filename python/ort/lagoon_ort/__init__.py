@@ -1,0 +1,53 @@
+"""Lagoon as an execution provider for ONNX Runtime 1.23 and newer.
+
+    import lagoon_ort
+    session = onnxruntime.InferenceSession("policy.onnx", lagoon_ort.options({"class": "real-time"}))
+"""
+
+import os
+import pathlib
+import threading
+
+__all__ = ["ep_name", "library_path", "options", "register"]
+
+_registering = threading.Lock()
+
+
+def library_path() -> str:
+    """The plug-in, for onnxruntime.register_execution_provider_library(). LAGOON_ORT_LIBRARY names another file."""
+    other = os.environ.get("LAGOON_ORT_LIBRARY")
+    return other or str(pathlib.Path(__file__).resolve().parent / "native" / "liblagoon_ort.so")
+
+
+def ep_name() -> str:
+    """The name by which sessions choose the provider."""
+    return "LagoonExecutionProvider"
+
+
+def register() -> list:
+    """Registers the library, if this process has not yet, and returns its devices for
+    SessionOptions.add_provider_for_devices(): one. Any thread."""
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+
+    if not hasattr(onnxruntime, "register_execution_provider_library"):
+        raise RuntimeError(f"lagoon-ort needs onnxruntime 1.23 or newer, this is {onnxruntime.__version__}")
+    with _registering:
+        devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == ep_name()]
+        if not devices:
+            onnxruntime.register_execution_provider_library("lagoon", library_path())
+            devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == ep_name()]
+    return devices[:1]
+
+
+def options(settings=None):
+    """onnxruntime.SessionOptions of a session that runs on Lagoon, with settings of docs/guide/in-process.md, such as
+    {"class": "real-time", "deadline_us": "2000"}. ONNX Runtime's own threads, which would compete for the cores, are
+    off: nodes that Lagoon does not have run on the calling thread."""
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+
+    devices = register()
+    made = onnxruntime.SessionOptions()
+    made.intra_op_num_threads = 1
+    made.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    made.add_provider_for_devices(devices, {key: str(value) for key, value in (settings or {}).items()})
+    return made

@@ -1,0 +1,116 @@
+#include "ort/host.h"
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "base/mutex.h"
+#include "local/host_log.h"
+
+namespace lagoon::plugin {
+namespace {
+
+struct Host {
+  Mutex mutex;
+  LocalDevice* device GUARDED_BY(mutex) = nullptr;
+  ProcessSettings settings GUARDED_BY(mutex);
+};
+
+// Never destroyed: sessions may run while static objects are destroyed.
+Host& TheHost() {
+  static Host& host = *new Host;
+  return host;
+}
+
+std::atomic<LocalDevice*> open_device{nullptr};
+std::atomic<bool> ending{false};
+std::atomic<std::int32_t> inside{0};
+
+// At the end of the process static objects go. Runs must not be in the midst of using them.
+void End() {
+  ending.store(true);
+  const TimePoint until = Now() + std::chrono::seconds(1);
+  if (InForkedChild()) return;
+  while (inside.load() > 0 && Now() < until) std::this_thread::yield();
+}
+
+// The program's own output stays its own: messages of the core go nowhere, unless
+// LAGOON_ORT_LOG=info (debug, warning, error) sends them to stderr.
+void SetUpHostLog() {
+  LogToHostOnly();
+  const char* wanted = std::getenv("LAGOON_ORT_LOG");
+  if (wanted == nullptr) return;
+  constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warning", "error"};
+  static std::size_t least = 0;
+  while (least + 1 < kLevels.size() && kLevels[least] != wanted) ++least;
+  new HostLog(  // for as long as the process lives
+      [](void* from, int level, const char* message) {
+        if (level >= static_cast<int>(*static_cast<std::size_t*>(from))) {
+          std::fprintf(stderr, "lagoon: %s\n", message);
+        }
+      },
+      &least);
+}
+
+}  // namespace
+
+Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
+  // In a forked child, the mutex may stay locked for ever.
+  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+  Host& host = TheHost();
+  const MutexLock lock(host.mutex);
+  if (host.device != nullptr) {
+    LAGOON_RETURN_IF_ERROR(CheckAgree(host.settings, wanted));
+    return host.device;
+  }
+  LAGOON_ASSIGN_OR_RETURN(
+      const ProcessSettings environment,
+      ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); }));
+  const LocalDeviceOptions defaults;
+  ProcessSettings settings = Either(wanted, environment);
+  settings = Either(
+      settings, {.workers = defaults.device.workers,
+                 .scheduler = defaults.scheduler,
+                 .spin_us = static_cast<std::uint32_t>(
+                     std::chrono::duration_cast<std::chrono::microseconds>(defaults.spin).count()),
+                 .trace_events = static_cast<std::uint32_t>(defaults.trace_events)});
+  LocalDeviceOptions options;
+  options.device.workers = *settings.workers;
+  options.scheduler = *settings.scheduler;
+  options.spin = std::chrono::microseconds(*settings.spin_us);
+  options.trace_events = *settings.trace_events;
+  SetUpHostLog();
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<LocalDevice> device, LocalDevice::Open(options));
+  host.device = device.release();
+  host.settings = std::move(settings);
+  open_device.store(host.device);
+  EndBeforeNewStatics();
+  return host.device;
+}
+
+void EndBeforeNewStatics() {
+  static std::atomic<int> times{0};
+  if (times.fetch_add(1, std::memory_order_relaxed) < 32) std::atexit(End);
+}
+
+LocalDevice* DeviceOfProcess() { return open_device.load(); }
+
+bool InForkedChild() {
+  const LocalDevice* device = open_device.load();
+  return device != nullptr && !device->usable();
+}
+
+InsideRun::InsideRun() { inside.fetch_add(1); }
+InsideRun::~InsideRun() { inside.fetch_sub(1); }
+
+Status InsideRun::Check() const {
+  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+  if (ending.load()) return Fail(ErrorCode::kUnavailable, "the process ends");
+  return {};
+}
+
+}  // namespace lagoon::plugin

@@ -1,0 +1,419 @@
+"""The plug-in for ONNX Runtime. Every test is a process of its own, so that one that ends badly is seen as such."""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import DIGITS, ROOT
+
+LIBRARY = os.environ.get("LAGOON_ORT_LIBRARY", "")
+pytestmark = pytest.mark.skipif(not LIBRARY, reason="LAGOON_ORT_LIBRARY names no plug-in: it is built without sanitizers")
+
+# What the programs below share.
+COMMON = """
+import ctypes, os, sys, threading, time
+import numpy as np
+import onnx, onnxruntime as ort
+from onnx import TensorProto as T, helper as h, numpy_helper as nh
+import lagoon_ort
+ort.set_default_logger_severity(3)
+RANDOM = np.random.default_rng(33)
+
+def runs():
+    totals = (ctypes.c_uint64 * 3)()
+    ctypes.CDLL(lagoon_ort.library_path()).LagoonOrtTotals(totals)
+    return totals[0]
+
+def model(nodes, inputs, outputs, weights=None):
+    info = lambda named: [h.make_tensor_value_info(name, *of) for name, of in named.items()]
+    graph = h.make_graph(nodes, "g", info(inputs), info(outputs), [nh.from_array(v, k) for k, v in (weights or {}).items()])
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+def weight(*shape):
+    return (RANDOM.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+
+def mlp(layers=4, size=64, rows=1):
+    nodes, weights, value = [], {}, "x"
+    for i in range(layers):
+        weights[f"w{i}"] = weight(size, size)
+        nodes += [h.make_node("MatMul", [value, f"w{i}"], [f"m{i}"]), h.make_node("Relu", [f"m{i}"], [f"r{i}"])]
+        value = f"r{i}"
+    return model(nodes, {"x": (T.FLOAT, [rows, size])}, {value: (T.FLOAT, [rows, size])}, weights)
+
+def add():
+    return model([h.make_node("Add", ["x", "y"], ["z"])], {"x": (T.FLOAT, ["n"]), "y": (T.FLOAT, ["n"])}, {"z": (T.FLOAT, ["n"])})
+
+def lagoon(bytes_, **settings):
+    # With the fallback, an error of the provider makes the session anew on the CPU provider.
+    session = ort.InferenceSession(bytes_, lagoon_ort.options(settings), enable_fallback=False)
+    return session
+
+def cpu(bytes_):
+    return ort.InferenceSession(bytes_, providers=["CPUExecutionProvider"])
+
+def agree(bytes_, feeds, expected_runs=1, **settings):
+    own, other = lagoon(bytes_, **settings), cpu(bytes_)
+    for feed in feeds:
+        before = runs()
+        got, want = own.run(None, feed), other.run(None, feed)
+        assert runs() - before == expected_runs, (runs() - before, expected_runs)
+        for a, b in zip(got, want):
+            assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    return own
+
+def fails(part, call):
+    try:
+        call()
+    except Exception as error:
+        assert part in str(error), error
+        return
+    raise AssertionError(f"no error, wanted: {part}")
+
+ONES = np.ones((1, 64), np.float32)
+"""
+
+
+def child(code, library=None, expected=0, timeout=120, python=sys.executable, **environment):
+    """Runs a program with the plug-in. Returns what it printed."""
+    done = subprocess.run(
+        [python, "-c", COMMON + textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python" / "ort"), "LAGOON_ORT_LIBRARY": str(library or LIBRARY),
+             **environment})
+    assert done.returncode == expected, f"{done.returncode}: {done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def test_a_whole_model_runs_and_agrees():
+    child(f"""
+        path = {str(DIGITS / "1" / "model.onnx")!r}
+        bytes_ = open(path, "rb").read()
+        name = cpu(bytes_).get_inputs()[0]
+        shape = [d if isinstance(d, int) else 1 for d in name.shape]
+        session = agree(bytes_, [{{name.name: RANDOM.standard_normal(shape).astype(np.float32)}} for _ in range(3)])
+        assert session.get_providers()[0] == lagoon_ort.ep_name()
+        agree(mlp(), [{{"x": ONES}}], **{{"class": "real-time"}})
+    """)
+
+
+def test_open_dims_take_any_size():
+    child("""
+        agree(add(), [{"x": np.arange(n, dtype=np.float32), "y": np.ones(n, np.float32)} for n in (1, 7, 4096, 7, 0, 3)])
+    """)
+
+
+def test_outputs_of_unknown_size_and_contents_that_decide_shapes():
+    child("""
+        nonzero = model([h.make_node("NonZero", ["x"], ["y"])], {"x": (T.FLOAT, [3, 5])}, {"y": (T.INT64, [2, "k"])})
+        some = (RANDOM.random((3, 5)) > 0.5).astype(np.float32)
+        agree(nonzero, [{"x": some}, {"x": np.zeros((3, 5), np.float32)}, {"x": np.ones((3, 5), np.float32)}])
+        reshape = model([h.make_node("Reshape", ["x", "s"], ["r"]), h.make_node("Neg", ["r"], ["y"])],
+                        {"x": (T.FLOAT, [4, 6]), "s": (T.INT64, [2])}, {"y": (T.FLOAT, ["a", "b"])})
+        x = RANDOM.random((4, 6)).astype(np.float32)
+        agree(reshape, [{"x": x, "s": np.array(s)} for s in ([3, 8], [-1, 2], [24, 1], [3, 8])])
+        own = lagoon(reshape)
+        fails("lagoon: ", lambda: own.run(None, {"x": x, "s": np.array([5, 5])}))
+        own.run(None, {"x": x, "s": np.array([12, 2])})
+    """)
+
+
+PARTS = """
+def steps(value, to):
+    names = [value] + [f"{to}{i}" for i in range(3)] + [to]
+    ops = ["Relu", "Sigmoid", "Tanh", "Neg"]
+    return [h.make_node(op, [a], [b]) for op, a, b in zip(ops, names, names[1:])]
+# Lagoon has no MaxRoiPool.
+pool = h.make_node("MaxRoiPool", ["a", "rois"], ["b"], pooled_shape=[4, 4])
+parts = model(steps("x", "a") + [pool] + steps("b", "y"), {"x": (T.FLOAT, [1, 2, 4, 4])}, {"y": (T.FLOAT, [1, 2, 4, 4])},
+              {"rois": np.array([[0, 0, 0, 3, 3]], np.float32)})
+feeds = [{"x": RANDOM.standard_normal((1, 2, 4, 4)).astype(np.float32)} for _ in range(3)]
+"""
+
+
+def test_what_lagoon_lacks_stays_with_onnx_runtime():
+    child(PARTS + textwrap.dedent("""
+        agree(parts, feeds, expected_runs=2)
+        agree(parts, feeds, expected_runs=0, partition=0)
+        agree(parts, feeds, expected_runs=1, max_parts=1)
+        agree(parts, feeds, expected_runs=0, min_nodes=5)
+        # A path that leaves Lagoon and comes back beside one that does not.
+        around = model(steps("x", "a") + [pool, h.make_node("Add", ["a", "b"], ["c"])] + steps("c", "y"),
+                       {"x": (T.FLOAT, [1, 2, 4, 4])}, {"y": (T.FLOAT, [1, 2, 4, 4])},
+                       {"rois": np.array([[0, 0, 0, 3, 3]], np.float32)})
+        agree(around, feeds, expected_runs=2)
+    """))
+
+
+def test_options_that_do_not_exist_and_bad_values_are_errors():
+    child("""
+        fails("there is no option 'clas'; the options are class, deadline_us", lambda: lagoon(mlp(), clas="real-time"))
+        fails("option 'class' is 'urgent', but takes real-time or best-effort", lambda: lagoon(mlp(), **{"class": "urgent"}))
+        fails("option 'deadline_us' is '1ms'", lambda: lagoon(mlp(), deadline_us="1ms"))
+        fails("scheduler", lambda: lagoon(mlp(), scheduler="nonsense"))
+        session = lagoon(mlp(), workers=1)
+        fails("option 'workers' is '2', but the first session of this process has decided '1'", lambda: lagoon(mlp(), workers=2))
+        fails("there is no dynamic option 'lagoon.clas'", lambda: session.set_ep_dynamic_options({"lagoon.clas": "x"}))
+        fails("takes real-time or best-effort", lambda: session.set_ep_dynamic_options({"lagoon.class": "x"}))
+        run = ort.RunOptions()
+        run.add_run_config_entry("lagoon.deadline_us", "soon")
+        fails("option 'lagoon.deadline_us' is 'soon'", lambda: session.run(None, {"x": ONES}, run))
+        options = lagoon_ort.options()
+        options.add_session_config_entry("ep.context_enable", "1")
+        fails("ep.context_enable", lambda: ort.InferenceSession(mlp(), options, enable_fallback=False))
+        before = runs()
+        session.run(None, {"x": ONES})
+        assert runs() == before + 1
+    """)
+
+
+def test_the_environment_gives_defaults():
+    child("""
+        fails("LAGOON_ORT_WORKERS", lambda: lagoon(mlp()))
+    """, LAGOON_ORT_WORKERS="many")
+    child("""
+        lagoon(mlp())
+        fails("the first session of this process has decided '1'", lambda: lagoon(mlp(), workers=2))
+    """, LAGOON_ORT_WORKERS="1")
+
+
+def test_deadlines_classes_and_cancels_come_with_the_run():
+    child("""
+        heavy = mlp(12, 1024, 512)
+        x = np.ones((512, 1024), np.float32)
+        # Without disable_fallback(): an error must not make the session anew without Lagoon.
+        session = ort.InferenceSession(heavy, lagoon_ort.options())
+        session.run(None, {"x": x})
+        late = ort.RunOptions()
+        late.add_run_config_entry("lagoon.deadline_us", "1")
+        for _ in range(3):
+            fails("lagoon: deadline exceeded", lambda: session.run(None, {"x": x}, late))
+        before = runs()
+        session.run(None, {"x": x})
+        assert runs() == before + 1 and session.get_providers()[0] == lagoon_ort.ep_name()
+        tagged = ort.RunOptions()
+        tagged.add_run_config_entry("lagoon.tag", "camera")
+        errors = []
+        def go():
+            try:
+                for _ in range(100):
+                    session.run(None, {"x": x}, tagged)
+            except Exception as error:
+                errors.append(str(error))
+        thread = threading.Thread(target=go)
+        thread.start()
+        while thread.is_alive():
+            session.set_ep_dynamic_options({"lagoon.cancel": "camera"})
+            time.sleep(0.001)
+        assert "lagoon: cancelled" in errors[0], errors
+        session.set_ep_dynamic_options({"ep.dynamic.workload_type": "Default", "lagoon.weight": "2"})
+        session.set_ep_dynamic_options({"lagoon.scheduler": "edf"})
+        session.run(None, {"x": x})
+    """)
+
+
+def test_registering_again_and_again():
+    child("""
+        for i in range(3):
+            ort.register_execution_provider_library(f"lagoon{i}", lagoon_ort.library_path())
+            devices = [d for d in ort.get_ep_devices() if d.ep_name == lagoon_ort.ep_name()]
+            assert len(devices) == 1
+            options = ort.SessionOptions()
+            options.add_provider_for_devices(devices, {})
+            session = ort.InferenceSession(mlp(), options)
+            session.run(None, {"x": ONES})
+            del session, options, devices
+            ort.unregister_execution_provider_library(f"lagoon{i}")
+        assert runs() == 3
+        assert not [d for d in ort.get_ep_devices() if d.ep_name == lagoon_ort.ep_name()]
+    """)
+
+
+def test_two_copies_in_one_process(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("liblagoon_ort.so", "liblagoon_ort_core.so"):
+        shutil.copy(pathlib.Path(LIBRARY).parent / name, other)
+    child(f"""
+        first = lagoon(mlp())
+        ort.register_execution_provider_library("other", {str(other / "liblagoon_ort.so")!r})
+        devices = [d for d in ort.get_ep_devices() if d.ep_name == lagoon_ort.ep_name()]
+        assert len(devices) == 2, devices
+        options = ort.SessionOptions()
+        options.add_provider_for_devices(devices[1:], {{"class": "real-time"}})
+        second = ort.InferenceSession(mlp(), options)
+        totals = (ctypes.c_uint64 * 3)()
+        copy = ctypes.CDLL({str(other / "liblagoon_ort.so")!r})
+        for _ in range(20):
+            first.run(None, {{"x": ONES}})
+            second.run(None, {{"x": ONES}})
+        copy.LagoonOrtTotals(totals)
+        assert (runs(), totals[0]) == (20, 20), (runs(), totals[0])
+    """)
+
+
+def test_without_its_core_the_library_says_so(tmp_path):
+    shutil.copy(LIBRARY, tmp_path)
+    child("""
+        fails("lagoon: cannot load liblagoon_ort_core.so", lambda: lagoon(mlp()))
+        cpu(mlp()).run(None, {"x": ONES})
+    """, library=tmp_path / "liblagoon_ort.so")
+
+
+def test_a_program_with_another_protobuf(tmp_path):
+    """Global symbols of the program do not replace those that the plug-in's libraries use."""
+    (tmp_path / "other.c").write_text("""
+#include <stdlib.h>
+void* _ZTVN6google8protobuf11MessageLiteE[20];
+void _ZN6google8protobuf11MessageLite15ParseFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(void) { abort(); }
+void _ZNK6google8protobuf11MessageLite17SerializeToStringEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(void) { abort(); }
+void _ZN6google8protobuf8internal14ArenaStringPtr3SetENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPNS0_5ArenaE(void) { abort(); }
+void _ZN6google8protobuf8internal14ArenaStringPtr7MutableEPNS0_5ArenaE(void) { abort(); }
+void _ZN6google8protobuf8internal18RepeatedPtrFieldBase20AddOutOfLineHelperEPv(void) { abort(); }
+""")
+    other = tmp_path / "other.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", other, tmp_path / "other.c"], check=True)
+    child("agree(mlp(), [{'x': ONES}])", LD_PRELOAD=str(other))
+
+
+def test_sessions_made_and_dropped_on_many_threads():
+    child("""
+        bytes_ = [mlp(2, 32 + 16 * i) for i in range(3)]
+        wanted = [cpu(b).run(None, {"x": np.ones((1, 32 + 16 * i), np.float32)})[0] for i, b in enumerate(bytes_)]
+        # A real-time session stays throughout.
+        stays = lagoon(mlp(), **{"class": "real-time"})
+        stays.run(None, {"x": ONES})
+        wrong = []
+        def go(i):
+            x = np.ones((1, 32 + 16 * i), np.float32)
+            for k in range(12):
+                session = lagoon(bytes_[i], **{"class": "real-time" if k % 2 else "best-effort"})
+                for _ in range(5):
+                    if not np.allclose(session.run(None, {"x": x})[0], wanted[i], rtol=1e-4, atol=1e-5):
+                        wrong.append(i)
+        threads = [threading.Thread(target=go, args=(t % 3,)) for t in range(6)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert not wrong and runs() == 6 * 12 * 5 + 1, (wrong, runs())
+    """, timeout=300)
+
+
+def test_one_session_on_many_threads():
+    child("""
+        session = lagoon(mlp(), concurrency=2)
+        want = session.run(None, {"x": ONES})[0]
+        wrong = []
+        def go():
+            for _ in range(200):
+                if not np.array_equal(session.run(None, {"x": ONES})[0], want):
+                    wrong.append(1)
+        threads = [threading.Thread(target=go) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert not wrong and runs() == 801
+    """)
+
+
+def test_parallel_sessions_and_run_async():
+    child("""
+        options = lagoon_ort.options()
+        options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+        options.inter_op_num_threads = 2
+        session = ort.InferenceSession(mlp(), options)
+        session.run(None, {"x": ONES})
+        options = lagoon_ort.options()
+        options.intra_op_num_threads = 2
+        other = ort.InferenceSession(mlp(), options)
+        done, got = threading.Event(), []
+        other.run_async(None, {"x": ONES}, lambda results, data, error: (got.append((results, error)), done.set()), None)
+        assert done.wait(30)
+        assert got[0][1] == "" and runs() == 2, got
+    """)
+
+
+def test_a_forked_child_gets_errors_and_its_parent_goes_on():
+    # The child ends by _exit(): exit() hangs in ONNX Runtime 1.31.1, with its own CPU provider too.
+    child("""
+        session = lagoon(mlp())
+        session.run(None, {"x": ONES})
+        pid = os.fork()
+        if pid == 0:
+            try:
+                fails("lagoon: ", lambda: session.run(None, {"x": ONES}))
+                fails("lagoon: ", lambda: lagoon(mlp()))
+                fails("lagoon: ", lambda: session.set_ep_dynamic_options({"lagoon.scheduler": "edf"}))
+                del session
+                code = 0
+            except BaseException as error:
+                print(error, file=sys.stderr)
+                code = 1
+            os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        session.run(None, {"x": ONES})
+    """)
+
+
+# Not sys.exit(): it ends threads that are inside of ONNX Runtime, which then aborts, with its own CPU provider too.
+@pytest.mark.parametrize("end", ["os._exit(0)", "ctypes.CDLL(None).exit(0)"])
+def test_a_process_may_end_while_jobs_run(end):
+    for _ in range(3):
+        child(f"""
+            session = lagoon(mlp(12, 1024, 256))
+            x = np.ones((256, 1024), np.float32)
+            def go():
+                while True:
+                    try:
+                        session.run(None, {{"x": x}})
+                    except Exception:
+                        return
+            for _ in range(3):
+                threading.Thread(target=go, daemon=True).start()
+            time.sleep(0.2)
+            {end}
+        """, timeout=60)
+
+
+def test_a_trace_is_written(tmp_path):
+    child(f"""
+        session = lagoon(mlp(), trace_events=10000)
+        session.run(None, {{"x": ONES}})
+        session.set_ep_dynamic_options({{"lagoon.trace": {str(tmp_path / "trace")!r}}})
+        other = lagoon(mlp())
+        fails("lagoon: ", lambda: other.set_ep_dynamic_options({{"lagoon.trace": "/no/such/folder/trace"}}))
+    """)
+    assert (tmp_path / "trace").stat().st_size > 100
+
+
+class ApiBase(ctypes.Structure):
+    GET = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+    VERSION = ctypes.CFUNCTYPE(ctypes.c_char_p)
+    _fields_ = [("get_api", GET), ("version", VERSION)]
+
+
+def refusal(version, oldest_works):
+    """The plug-in's answer to an ONNX Runtime that has no version 23 of its ABI."""
+    said = []
+    make = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(
+        lambda code, text: said.append((code, text.decode())) or 1)
+    table = (ctypes.c_void_p * 400)(ctypes.cast(make, ctypes.c_void_p))
+    base = ApiBase(ApiBase.GET(lambda n: ctypes.addressof(table) if n < 23 and oldest_works else None),
+                   ApiBase.VERSION(lambda: version))
+    create = ctypes.CDLL(LIBRARY).CreateEpFactories
+    create.restype = ctypes.c_void_p
+    factories, made = (ctypes.c_void_p * 1)(), ctypes.c_size_t(7)
+    create(b"lagoon", ctypes.byref(base), None, factories, ctypes.c_size_t(1), ctypes.byref(made))
+    assert made.value == 0 and not factories[0]
+    return said
+
+
+def test_an_onnx_runtime_that_is_too_old_is_refused_by_name():
+    ((code, text),) = refusal(b"1.22.1", True)
+    assert code == 9 and "needs version 23" in text and "this is ONNX Runtime 1.22.1" in text
+
+
+def test_an_onnx_runtime_that_has_neither_version_gets_no_factory():
+    assert not refusal(b"9.0.0", False)
