@@ -10,11 +10,13 @@
 //   input "stop" INT64 [m]          the text ends after one of these tokens; -1: none
 //   output "token" INT64 [1]
 //
-// The text also ends when the cache is full. Caches take memory for the tokens in use. The parameter
-// `job.cache_tokens` limits those of all requests together; a request waits, in the order of
-// arrival, until its prompt and its `max_tokens` fit. The model in the role `decode` is a decoder with fixed
+// The text also ends when the cache is full. The model in the role `decode` is a decoder with fixed
 // shapes (chat_model.h); the first dim of its inputs is the number of requests that decode
 // together.
+//
+// Caches take memory for the tokens in use. The parameter `job.cache_tokens` limits those of all
+// requests together; a request waits, in the order of arrival, until its prompt and its
+// `max_tokens` fit.
 //
 // The model in the role `prefill` reads prompts, whole or in chunks (chat_prompt.h). Without it
 // prompts go through `decode` too, token by token. Chunks bound the time for which best-effort

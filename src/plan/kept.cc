@@ -1,6 +1,6 @@
 #include "plan/kept.h"
 
-#include "base/pages.h"
+#include "plan/pages.h"
 
 namespace lagoon {
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/guard.h"
-#include "base/pages.h"
+#include "plan/pages.h"
 
 namespace lagoon {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/pages.h"
+#include "plan/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
