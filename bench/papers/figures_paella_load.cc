@@ -184,7 +184,8 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
       figure.panels.push_back(std::move(panel));
     }
     figure.CompareGain(fmt::format("p99_short.job-streams_over_paella_at_most.sigma{}", sigma), 3,
-                       LargestGain(curves.at("job-streams"), curves.at("paella")), "Paella 7.1 (up to)");
+                       LargestGain(curves.at("job-streams"), curves.at("paella")),
+                       "Paella 7.1 (up to)");
     CompareShort(mix, curves, sigma, figure);
   }
   return figure;

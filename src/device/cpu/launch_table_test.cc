@@ -60,8 +60,7 @@ class LaunchTableTest : public ::testing::Test {
     return info;
   }();
   Shares shares_{info_};
-  LaunchTable table_{
-      {.launches = 4, .streams = 2, .events = 16, .units = 4}, guards_, shares_};
+  LaunchTable table_{{.launches = 4, .streams = 2, .events = 16, .units = 4}, guards_, shares_};
   Launch launch_;
 };
 
