@@ -1,6 +1,9 @@
 #include "device/cpu/cpu_device.h"
 
 #include <gtest/gtest.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <array>
 #include <span>
@@ -95,6 +98,44 @@ TEST(CpuDevice, TheObserverIsCalledOnTheUnitsOwnThread) {
   EXPECT_EQ(threads.wrong.load(), 0);
   for (const std::thread::id id : threads.thread_of) EXPECT_NE(id, std::this_thread::get_id());
 }
+
+#if defined(__x86_64__)
+// Whoever opens the device or helps may flush denormal numbers to zero, as audio programs do.
+TEST(CpuDevice, BlocksKeepDenormalNumbersWhateverTheirCallerDoes) {
+  struct Seen {
+    mutable std::atomic<std::uint32_t> controls{0};
+    mutable std::atomic<std::uint32_t> word{0};
+  };
+  const Body body = [](const void* args, std::uint32_t, BlockContext&) {
+    const auto& seen = *static_cast<const Seen*>(args);
+    seen.controls.store(_mm_getcsr() & 0xffc0);
+    seen.word.store(kHelpDone);
+    return true;
+  };
+  constexpr std::uint32_t kFlushes = 0x8040, kDefault = 0x1f80;
+  const std::uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | kFlushes);
+  auto device = CreateCpuDevice({.workers = 1});
+  ASSERT_TRUE(device.has_value());
+  Session session(**device);
+  const KernelHandle kernel = session.Load(body);
+  Seen worker, helper;
+  Record first(1), second(1);
+  session.AwaitRetired(
+      session.Submit(Launch{.kernel = kernel, .args = &worker, .progress = first.get()}));
+  BorrowedUnit unit = kNoUnit;
+  conformance::Await(**device,
+                     [&] { return (unit = (*device)->BorrowUnit(kAllUnits)) != kNoUnit; });
+  session.Submit(Launch{.kernel = kernel, .args = &helper, .progress = second.get()});
+  (*device)->Help(unit, {.word = &helper.word});
+  const std::uint32_t after = _mm_getcsr();
+  _mm_setcsr(before);
+  session.AwaitAllRetired();
+  EXPECT_EQ(worker.controls.load(), kDefault);
+  EXPECT_EQ(helper.controls.load(), kDefault);
+  EXPECT_EQ(after & kFlushes, kFlushes);
+}
+#endif
 
 // Its threads find no work at the moment at which they are to end.
 TEST(CpuDevice, GoesAwayAtAnyMoment) {
