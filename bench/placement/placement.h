@@ -18,7 +18,7 @@
 namespace lagoon::bench {
 
 struct PlacementOptions {
-  std::vector<std::string> placers;  // empty: all
+  std::vector<std::string> placers = {};  // empty: all
   std::vector<std::size_t> gpus = {4};
   std::vector<double> loads = {0.6, 0.8, 1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0};
   int seeds = 6;
