@@ -172,14 +172,15 @@ TEST(BlockEvents, OfACpu) {
   ExpectBlockEvents(options);
 }
 
-TEST(BlockEvents, OfAnEmulatedGpu) {
+TEST(BlockEvents, OfADeviceThatReportsNoneAreRefusedByName) {
   BlockEventsOptions options;
   options.device = StartGpu();
-  options.rounds = 4;
-  options.windows = 2;
   options.program = &Probe();
-  ExpectBlockEvents(options);
-  EXPECT_EQ(EmulatedDriver().fault(), "");
+  Report report("block-events", {}, "test");
+  const Status status = RunBlockEvents(options, report);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kUnimplemented);
+  EXPECT_THAT(status.error().message, HasSubstr("'cuda:0' does not report blocks"));
 }
 
 template <cuda::BodyId kId>
