@@ -5,8 +5,6 @@
 namespace lagoon::bench {
 namespace {
 
-using std::chrono::seconds;
-
 constexpr std::int64_t kMostRows = 32;
 
 }  // namespace
@@ -33,8 +31,8 @@ ClusterSpec GsliceSpec(std::span<const GsliceModel> models, GsliceSystem system,
   spec.costs.resize = ResizeKind::kShadow;
   spec.truth.speed = 0;
   spec.seed = options.seed;
-  spec.warmup = seconds(30);
-  spec.length = spec.warmup + seconds(options.Scaled(60));
+  spec.warmup = std::chrono::seconds(30);
+  spec.length = spec.warmup + std::chrono::seconds(options.Scaled(60));
   std::vector<double> demands;
   for (const GsliceModel& model : models) {
     ModelSpec& made = spec.models.emplace_back();
