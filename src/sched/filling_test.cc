@@ -236,6 +236,31 @@ TEST_F(Background, TakesAJobThatRunsWhenNothingOfTheJobIsInFlight) {
   EXPECT_EQ(device_->mixed, 0);
 }
 
+// A launch that is spared for one block leaves kernels behind it in the background, which wait for
+// the rest of its blocks.
+TEST_F(Background, EndsAJobWhoseLaunchesWaitForItself) {
+  Open(kReset);
+  const QueueId urgent = AddQueue(JobClass::kRealTime, 1, 1);
+  Request& request = Add();
+  ASSERT_TRUE(Post(AddQueue(JobClass::kBestEffort, /*ops=*/2, /*blocks=*/2), request));
+  ASSERT_TRUE(device_->RunBlock()) << "its copy";
+  const auto revoke = [&] {
+    ASSERT_TRUE(device_->StartBlock());
+    Request& other = Add();
+    ASSERT_TRUE(Post(urgent, other));
+    device_->FinishBlock(false);
+    while (other.finished == 0) ASSERT_TRUE(device_->RunBlock());
+  };
+  for (int i = 0; i < 8; ++i) revoke();
+  ASSERT_EQ(dispatcher_->Stats().revocations, 8u);
+  ASSERT_TRUE(device_->background());
+  ASSERT_EQ(device_->launches(), 2u) << "a kernel that is spared, and the one behind it";
+  ASSERT_TRUE(dispatcher_->RemoveQueue(urgent));
+  device_->RunAll();
+  EXPECT_EQ(request.finished, 1);
+  EXPECT_EQ(device_->mixed, 0);
+}
+
 // A slice is of no use on threads that the system starves.
 TEST_F(Background, IsNotForSlices) {
   SchedulerConfig config = kReset;

@@ -88,6 +88,9 @@ struct Job : ScheduledJob {
   // Ops before this one that are in flight have Decision::kFrontRank.
   std::size_t front_until = 0;
   std::size_t revoked_until = 0;  // ops before this one may have launches from before a revocation
+  // Launches in flight that are not revoked may wait for ops before `revoked_until` that are to be
+  // submitted again, so that they do not retire before.
+  bool launches_wait = false;
   // How often real-time work revoked the op `op` when no block had been done since the time before.
   struct InVain {
     std::size_t op = 0;

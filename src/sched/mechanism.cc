@@ -514,7 +514,10 @@ void Mechanism::UpdateReady(Job& job) {
       return !job.queue->free_slots.empty() && IsOffered(job);
     }
     if (job.state != Job::State::kActive) return false;
-    if (job.launches > 0 && job.background != InBackground(job)) return false;  // until they retire
+    const bool waits_for_itself = job.launches_wait && job.next_op < job.revoked_until;
+    if (job.launches > 0 && job.background != InBackground(job) && !waits_for_itself) {
+      return false;  // until they retire
+    }
     if (job.next_input < job.inputs.size()) return true;
     if (job.interrupted.any) return false;
     const std::vector<PlanOp>& all = job.instance->plan().ops;

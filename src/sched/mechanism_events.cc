@@ -87,6 +87,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(event.launch, record, event.at);
   if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);
   if (job.launches > 0) return;
+  job.launches_wait = false;
   UpdateReady(job);  // its next launches may be of another kind (InBackground)
   if (job.state == Job::State::kLeaving) {
     Finish(job, job.result.outcome, finished);
@@ -121,7 +122,10 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.
   // The rest of the blocks is not submitted yet.
-  if (in_flight == 0 && record.index < job.next_op && !complete) GoBack(job, record.index);
+  if (in_flight == 0 && record.index < job.next_op && !complete) {
+    job.launches_wait = true;
+    GoBack(job, record.index);
+  }
 }
 
 // Blocks of the op left without their tiles, and may have overwritten what they read.

@@ -43,8 +43,10 @@ void Mechanism::RevokeBestEffort() {
   device_.Raise(group_guard_, ++group_limit_);
   revocable_ = 0;
   for (Job& job : active_) {
+    if (job.job_class != JobClass::kBestEffort) continue;
+    job.launches_wait = false;
     const std::size_t first = FirstRevocable(job);
-    if (job.job_class != JobClass::kBestEffort || job.next_op <= first) continue;
+    if (job.next_op <= first) continue;
     ++job.result.revocations;
     CountServed(job, job.instance->progress(job.first_incomplete).done());
     CountInVain(job, first);
@@ -110,6 +112,7 @@ void Mechanism::Revoke(Job& job) {
   JobQueue::Slot& slot = job.queue->slots[job.slot];
   device_.Raise(slot.guard, ++slot.revision);
   ++job.result.revocations;
+  job.launches_wait = false;
   GoBack(job, job.first_incomplete);
 }
 
