@@ -102,10 +102,10 @@ TEST_F(CallerRunTest, PrepareRefusesWhatPostRefuses) {
   UseReset();
   const QueueId queue = AddQueue(JobClass::kRealTime, 1, 1);
   CallerRun run(*dispatcher_);
-  const Status unknown = run.Prepare({.queue = QueueId{77}});
+  const Status unknown = run.Prepare({.queue = QueueId{77}, .inputs = {}, .outputs = {}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message, "there is no queue 77");
-  const Status none = run.Prepare({.queue = queue});
+  const Status none = run.Prepare({.queue = queue, .inputs = {}, .outputs = {}});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
 }
@@ -113,7 +113,8 @@ TEST_F(CallerRunTest, PrepareRefusesWhatPostRefuses) {
 TEST_F(CallerRunTest, ARunMayBeStartedAgainFromItsEnd) {
   struct Again final : JobClient {
     void Finished(const JobResult&) override {
-      if (++finished < 4) EXPECT_TRUE(run->Start(kNoDeadline, this));
+      if (++finished == 4) return;
+      EXPECT_TRUE(run->Start(kNoDeadline, this));
     }
     CallerRun* run = nullptr;
     int finished = 0;
@@ -401,7 +402,9 @@ TEST_F(CallerThreads, ACallerKeepsToTheShareOfItsQueue) {
   const QueueId queue = AddQueue(JobClass::kRealTime, 1, options);
   CallerRun& run = Prepared(queue);
   for (int i = 0; i < 200; ++i) {
-    if (i % 20 == 10) ASSERT_TRUE(dispatcher_->MoveShare(queue, {i % 40 == 10 ? 0u : 1u, 1}));
+    if (i % 20 == 10) {
+      ASSERT_TRUE(dispatcher_->MoveShare(queue, {i % 40 == 10 ? 0u : 1u, 1}));
+    }
     ASSERT_TRUE(run.Run(kNoDeadline, kInline));
     ASSERT_EQ(run.result().outcome, Outcome::kDone);
   }
