@@ -13,11 +13,11 @@ TEST(SearchMetrics, ARandomStartFindsTheOptimumWithinThePapersGenerations) {
     const SplitModel model = SplitModelOfList(*MakeSimModel("nano", name));
     for (const std::uint32_t parts : {2, 3, 4}) {
       SCOPED_TRACE(std::string(name) + " " + std::to_string(parts));
-      const auto json = GenerationsOf(name, model, parts);
-      ASSERT_TRUE(json) << json.error().message;
-      EXPECT_EQ(json->at("random").size(), 15u);
-      EXPECT_EQ(json->at("even").size(), 15u);
-      auto within = json->at("random_within_1_percent").get<std::vector<int>>();
+      const auto generations = GenerationsOf(name, model, parts);
+      ASSERT_TRUE(generations) << generations.error().message;
+      EXPECT_EQ(generations->at("random").size(), 15u);
+      EXPECT_EQ(generations->at("even").size(), 15u);
+      auto within = generations->at("random_within_1_percent").get<std::vector<int>>();
       ASSERT_EQ(within.size(), 10u);
       for (int& generation : within) {
         EXPECT_GT(generation, 0) << "not within 15 generations";
@@ -25,7 +25,7 @@ TEST(SearchMetrics, ARandomStartFindsTheOptimumWithinThePapersGenerations) {
       std::ranges::sort(within);
       EXPECT_LE(within[5], 12);
       double before = -1e300;
-      for (const auto& best : json->at("random")) {
+      for (const auto& best : generations->at("random")) {
         EXPECT_GE(best.at("fitness").get<double>(), before) << "the best is kept";
         before = best.at("fitness");
       }
