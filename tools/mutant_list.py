@@ -10,7 +10,7 @@ LIBRARY = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] + [
                  "host/machine", "host/copy_range", "host/shares")]
 
 SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
-              "src/plan/instance.cc", "src/plan/plan.cc",
+              "src/plan/instance.cc", "src/plan/kept.cc", "src/plan/pages.cc", "src/plan/plan.cc",
               "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
     f"src/sched/{name}.cc"
     for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
@@ -59,6 +59,7 @@ GROUPS = {
                    "src/device/host/host_memory.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
                    "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
                   sources_of("sim/device"),
+    "pages": ["src/plan/pages_test.cc", "src/plan/pages.cc"],
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "ort-partition": ["src/ort/partition_test.cc", "src/ort/partition.cc"],
     "plan-cache": ["src/local/plans/plan_cache_test.cc", "src/local/plans/plan_cache.cc",
@@ -302,7 +303,7 @@ MUTANTS = [
     ("kinds-mixed", "a kernel on threads of normal priority depends on one on idle threads", SUBMIT,
      "if (job.launches == 0) job.background = InBackground(job);", "job.background = InBackground(job);", ["sched"]),
     ("slice-joins-the-background", "a job that the system has stopped on an idle thread goes on there in a slice", MECHANISM,
-     "    if (job.launches > 0 && job.background != InBackground(job)) return false;  // until they retire\n", "", ["sched"]),
+     "    if (job.launches > 0 && job.background != InBackground(job) && !waits_for_itself) {", "    if (false) {", ["sched"]),
     ("background-in-order-of-arrival", "a short model waits for the long jobs of others in the background", SUBMIT,
      "  return job.background && !config_.preempt_by_rank;", "  return false;", ["share-schedulers"]),
     ("time-saved-up", "a model that had no requests goes before all others for long", SUBMIT,
@@ -694,7 +695,13 @@ MUTANTS = [
      ".streams = Streams::kPerQueue, .depth = 0},", ".streams = Streams::kPerQueue, .ranks = Ranks::kSubmission, .depth = 0},",
      ["share-schedulers"]),
     ("revoked-padding-lost", "padding that left with its room is never submitted again", EVENTS,
-     "  if (in_flight == 0 && record.index < job.next_op && !complete) GoBack(job, record.index);\n", "", ["sched", "schedules"]),
+     "  if (in_flight == 0 && record.index < job.next_op && !complete) {", "  if (false) {", ["sched", "schedules"]),
+    ("waiting-launches-forgotten", "a job whose launches wait for itself waits for them to change its kind", EVENTS,
+     "    job.launches_wait = true;\n", "", ["sched"]),
+    ("clear-while-it-runs", "a program clears an input that a run reads", "src/sched/programs/program_run.cc",
+     "  if (runs || offset > size", "  if (offset > size", ["program-host"]),
+    ("pages-of-a-part", "a page of which a part is released is zeros", "src/plan/pages.cc",
+     "const std::size_t into = reinterpret_cast<std::uintptr_t>(at) % page;", "const std::size_t into = page - page;", ["pages"]),
     ("padding-outlives-its-room", "padding runs on beside kernels that need all units", SUBMIT,
      "    launch.guards[0] = GuardOf(*room);\n", "", ["sched"]),
     ("padding-takes-all-units", "padding is not limited to the units that are free", SUBMIT,

@@ -13,6 +13,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -52,9 +53,10 @@ Status BecomeOpener(const LocalDeviceOptions& options) {
       CPU_SET(core, &set);
     }
     if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("this process may not use any of the cores [{}]: {}",
-                              fmt::join(options.cores, ", "), std::strerror(errno)));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("this process may not use any of the cores [{}]: {}",
+                      fmt::join(options.cores, ", "), std::generic_category().message(errno)));
     }
   }
   if (options.worker_nice != 0) {
@@ -64,7 +66,7 @@ Status BecomeOpener(const LocalDeviceOptions& options) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("the system refuses the nice value {} for workers: {} (it needs "
                               "CAP_SYS_NICE or RLIMIT_NICE)",
-                              nice, std::strerror(errno)));
+                              nice, std::generic_category().message(errno)));
     }
   }
   if (options.worker_fifo == 0) return {};
@@ -75,8 +77,8 @@ Status BecomeOpener(const LocalDeviceOptions& options) {
       errno == EINVAL ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable,
       fmt::format("the system refuses SCHED_FIFO with priority {} for workers: {} (it is "
                   "from {} to {} and needs CAP_SYS_NICE or RLIMIT_RTPRIO)",
-                  options.worker_fifo, std::strerror(errno), ::sched_get_priority_min(SCHED_FIFO),
-                  ::sched_get_priority_max(SCHED_FIFO)));
+                  options.worker_fifo, std::generic_category().message(errno),
+                  ::sched_get_priority_min(SCHED_FIFO), ::sched_get_priority_max(SCHED_FIFO)));
 }
 
 Status CheckOptions(const LocalDeviceOptions& options) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/guard.h"
@@ -32,7 +33,8 @@ class LocalModel::MemoryFile {
     std::unique_ptr<MemoryFile> file(new MemoryFile(::memfd_create("lagoon-model", MFD_CLOEXEC)));
     if (file->fd_ < 0) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("no memory for a copy of the model: {}", std::strerror(errno)));
+                  fmt::format("no memory for a copy of the model: {}",
+                              std::generic_category().message(errno)));
     }
     while (!bytes.empty()) {
       const ssize_t done = ::write(file->fd_, bytes.data(), bytes.size());
@@ -40,7 +42,7 @@ class LocalModel::MemoryFile {
       if (done <= 0) {
         return Fail(ErrorCode::kResourceExhausted,
                     fmt::format("no memory for a copy of the model of {} bytes more: {}",
-                                bytes.size(), std::strerror(errno)));
+                                bytes.size(), std::generic_category().message(errno)));
       }
       bytes = bytes.subspan(static_cast<std::size_t>(done));
     }

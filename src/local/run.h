@@ -190,6 +190,7 @@ class Run final : private JobClient {
   Status FindNextPart();
   void GoOn();
   void End(RunCode code, const JobResult* job, std::optional<Error> error = std::nullopt);
+  void EndBy(const JobResult* job, Error error);
   void Tell();
   CallerOptions Caller() const;
   WhyLate Why(const RunResult& result) const;

@@ -96,7 +96,7 @@ RunCode Run::Sync(std::optional<TimePoint> due) {
       LAGOON_RETURN_IF_ERROR(FindNextPart());
     }
   });
-  if (!ended) End(CodeOf(ended.error().code), nullptr, ended.error());
+  if (!ended) EndBy(nullptr, ended.error());
   Tell();
   return result_.code;
 }
@@ -169,7 +169,7 @@ void Run::Finished(const JobResult& result) {
     return {};
   });
   if (handed_over) return;  // the run may be gone
-  if (!ended) End(CodeOf(ended.error().code), nullptr, std::move(ended).error());
+  if (!ended) EndBy(nullptr, std::move(ended).error());
   Tell();
 }
 
@@ -182,7 +182,7 @@ void Run::GoOn() {
     return tl::unexpected<Error>(model_.device().dispatcher().FullError(part_.queue));
   });
   if (posted) return;
-  End(CodeOf(posted.error().code), nullptr, std::move(posted).error());
+  EndBy(nullptr, std::move(posted).error());
   Tell();
 }
 
@@ -208,7 +208,7 @@ Run::Next Run::EndPart(const JobResult& job) {
     return Next::kEnded;
   }
   if (Status taken = TakeOutputs(job); !taken) {
-    End(CodeOf(taken.error().code), &job, std::move(taken).error());
+    EndBy(&job, std::move(taken).error());
     return Next::kEnded;
   }
   if (part_.plan->links.next) return Next::kAnotherPart;
@@ -270,6 +270,11 @@ Status Run::FindNextPart() {
 // ---- The end
 
 /// Makes the result. `job`: the last one; null: the run ends without a job.
+void Run::EndBy(const JobResult* job, Error error) {
+  const RunCode code = CodeOf(error.code);
+  End(code, job, std::move(error));
+}
+
 void Run::End(RunCode code, const JobResult* job, std::optional<Error> error) {
   const TimePoint finished = job != nullptr ? job->finished : model_.device().device().Now();
   if (running_.parts == 0) {

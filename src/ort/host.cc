@@ -42,7 +42,7 @@ void End() {
 // LAGOON_ORT_LOG=info (debug, warning, error) sends them to stderr.
 void SetUpHostLog() {
   LogToHostOnly();
-  const char* wanted = std::getenv("LAGOON_ORT_LOG");
+  const char* wanted = std::getenv("LAGOON_ORT_LOG");  // NOLINT(concurrency-mt-unsafe): only read
   if (wanted == nullptr) return;
   constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warning", "error"};
   static std::size_t least = 0;
@@ -67,9 +67,10 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
     LAGOON_RETURN_IF_ERROR(CheckAgree(host.settings, wanted));
     return host.device;
   }
-  LAGOON_ASSIGN_OR_RETURN(
-      const ProcessSettings environment,
-      ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); }));
+  const auto read = [](const char* name) -> const char* {
+    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only read
+  };
+  LAGOON_ASSIGN_OR_RETURN(const ProcessSettings environment, ReadEnvironment(read));
   const LocalDeviceOptions defaults;
   ProcessSettings settings = Either(wanted, environment);
   settings = Either(

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace lagoon::plugin {
 
@@ -21,7 +22,7 @@ Result<MemoryFile> MemoryFile::Create(std::string_view bytes) {
   if (file.fd_ < 0 || done < bytes.size()) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("a graph of {} bytes as a file in memory: {}", bytes.size(),
-                            std::strerror(errno)));
+                            std::generic_category().message(errno)));
   }
   return file;
 }

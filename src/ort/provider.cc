@@ -28,7 +28,7 @@ void CheckOk(const Status& status) {
 
 // For reports of bugs: LAGOON_ORT_DUMP=PREFIX writes each claimed graph to PREFIX<name>.onnx.
 void Dump(const std::string& name, const std::string& bytes) {
-  const char* prefix = std::getenv("LAGOON_ORT_DUMP");
+  const char* prefix = std::getenv("LAGOON_ORT_DUMP");  // NOLINT(concurrency-mt-unsafe): only read
   if (prefix == nullptr) return;
   std::FILE* file = std::fopen(fmt::format("{}{}.onnx", prefix, name).c_str(), "wb");
   if (file == nullptr) return;
