@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -282,12 +283,12 @@ class CallerThreads : public ::testing::Test {
   }
   CallerRun& Prepared(QueueId queue) {
     CallerRun& run = *runs_.emplace_back(std::make_unique<CallerRun>(*dispatcher_));
-    EXPECT_TRUE(
-        run.Prepare({.queue = queue, .inputs = tensors_.inputs, .outputs = tensors_.outputs}));
+    const testing::Request& own = tensors_.emplace_back();
+    EXPECT_TRUE(run.Prepare({.queue = queue, .inputs = own.inputs, .outputs = own.outputs}));
     return run;
   }
 
-  testing::Request tensors_;
+  std::deque<testing::Request> tensors_;  // of each run
   std::shared_ptr<LoadedPlan> loaded_;
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<Instance>> instances_;
