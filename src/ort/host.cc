@@ -1,5 +1,7 @@
 #include "ort/host.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -105,12 +107,17 @@ bool InForkedChild() {
   return device != nullptr && !device->usable();
 }
 
-InsideRun::InsideRun() { inside.fetch_add(1); }
+// A thread that came back would go on in ONNX Runtime, whose static objects are being destroyed.
+InsideRun::InsideRun() {
+  inside.fetch_add(1);
+  if (!ending.load()) return;
+  inside.fetch_sub(1);
+  for (;;) pause();
+}
 InsideRun::~InsideRun() { inside.fetch_sub(1); }
 
 Status InsideRun::Check() const {
   if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
-  if (ending.load()) return Fail(ErrorCode::kUnavailable, "the process ends");
   return {};
 }
 

@@ -24,8 +24,8 @@ void EndBeforeNewStatics();
 /// then, and locks may be held for ever.
 bool InForkedChild();
 
-/// Around each run. kUnavailable: the process ends, or it is the forked child of the process that
-/// has opened the device. At exit() the process waits for the runs inside, a second at most.
+/// Around each run. kUnavailable: it is the forked child of the process that has opened the device.
+/// At exit() the process waits for the runs inside, a second at most, and later ones never return.
 class InsideRun {
  public:
   InsideRun();
