@@ -14,7 +14,7 @@ namespace lagoon::bench {
 
 inline constexpr std::uint32_t kSpinTensorBytes = 16;  // of the chain's input and its output
 
-/// A kernel whose blocks run for a fixed time each, which SpinChain() names.
+/// The kernel of SpinChain(): each of its blocks runs for the time that the plan sets.
 Result<KernelHandle> LoadSpin(Device& device);
 
 /// A plan of `kernels` kernels of LoadSpin(), each of one block of `time` and behind the one

@@ -17,7 +17,7 @@ TEST(RandomLoad, AShareIsEqualOrInInverseProportionToTheTime) {
   EXPECT_NEAR(by_size[1], 0.25, 1e-12);
 }
 
-// 400 times what the device does cannot end in time, a twentieth of it can.
+// The device cannot keep up with 400 times the load that it can serve, but with a twentieth of it.
 TEST(RandomLoad, ASaturatedSystemGetsNoLargerLoad) {
   RandomLoadOptions options;
   options.zoo = SourceFolder() + "/models/repository";

@@ -81,8 +81,9 @@ typedef struct {
 /* `options` may be NULL. The caller frees the device with lagoon_device_close(). */
 LAGOON_API lagoon_code lagoon_device_open(const lagoon_device_options* options,
                                           lagoon_device** device, lagoon_error* error);
-/* Cancels all runs, waits for their ends, frees the device. Models should be freed before; those that are not stay
- * handles to be freed, whose calls return LAGOON_UNAVAILABLE. Not within `done` of a run. NULL does nothing. */
+/* Cancels all runs, waits for their ends, and frees the device. Free its models before: the calls of a model that is
+ * left return LAGOON_UNAVAILABLE, and it must still be freed. Do not call it within `done` of a run. NULL does
+ * nothing. */
 LAGOON_API void lagoon_device_close(lagoon_device* device);
 /* Changes the scheduler: waits for the runs under way, while later ones wait. Not within `done` of a run. */
 LAGOON_API lagoon_code lagoon_device_scheduler(lagoon_device* device, const char* scheduler,
@@ -166,8 +167,8 @@ LAGOON_API lagoon_code lagoon_model_load_bytes(lagoon_device* device, const void
                                                size_t size, const char* folder,
                                                const lagoon_model_options* options,
                                                lagoon_model** model, lagoon_error* error);
-/* Waits for the runs under way. Runs should be freed before; those that are not stay handles to be freed, whose calls
- * return LAGOON_UNAVAILABLE. Not within `done` of a run. NULL does nothing. */
+/* Waits for the runs under way, and frees the model. Free its runs before: the calls of a run that is left return
+ * LAGOON_UNAVAILABLE, and it must still be freed. Do not call it within `done` of a run. NULL does nothing. */
 LAGOON_API void lagoon_model_free(lagoon_model* model);
 
 LAGOON_API size_t lagoon_model_input_count(const lagoon_model* model);
@@ -231,7 +232,7 @@ typedef struct {
       finished_ns;
   int64_t due_ns; /* LAGOON_NEVER: none */
   uint32_t revocations;
-  uint32_t parts;          /* of a model whose shapes depend on data; else 1 */
+  uint32_t parts;          /* how many jobs the run took: 1, unless shapes depend on data */
   uint64_t resumed_blocks; /* done before a revocation, and not again */
   int64_t compiling_ns;
   lagoon_why why;
@@ -260,7 +261,7 @@ typedef struct {
   size_t size;
   /* Of the model, or of all of the device's models that there are. */
   uint64_t done, expired, cancelled, superseded, too_late, failed;
-  uint64_t late; /* ended behind their due time, or not at all because of it */
+  uint64_t late; /* of all: were due before they ended, or were given up for that */
   uint64_t revocations;
   uint64_t compiled; /* plans that were made */
   int64_t queued_ns,

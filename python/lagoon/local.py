@@ -170,9 +170,28 @@ class TensorInfo:
         return f"TensorInfo({self.name!r}, {self.dtype}, {self.shape})"
 
 
-class Device:
+class _Handle:
+    """What owns a handle of the library, None once it is closed. Closed at the latest when it is collected."""
+
+    _CLOSED = ""  # what to say of one that is closed
+    _handle = None
+
+    def __del__(self):
+        if self._handle is not None:
+            self.close()
+
+    def _open(self):
+        handle = self._handle
+        if handle is None:
+            raise Failed("unavailable", self._CLOSED)
+        return handle
+
+
+class Device(_Handle):
     """A device with its scheduler. `spin_us`: how long a waiting thread looks before it sleeps (0: not at all). `trace_events`: how
     many events trace() can show. `log`: called with (level, message), level 0 for debug to 3 for errors."""
+
+    _CLOSED = "the device is closed"
 
     def __init__(self, device="cpu", workers=0, scheduler="reset", cores=None, worker_nice=0, worker_fifo=0, spin_us=None,
                  trace_events=0, log=None):
@@ -250,16 +269,6 @@ class Device:
     def __exit__(self, *_):
         self.close()
 
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    def _open(self):
-        handle = self._handle
-        if handle is None:
-            raise Failed("unavailable", "the device is closed")
-        return handle
-
     def _ends(self):
         with self._lock:
             if self._waiter is None:
@@ -267,8 +276,10 @@ class Device:
             return self._waiter
 
 
-class Model:
+class Model(_Handle):
     """A loaded model. `inputs` and `outputs`: lists of TensorInfo."""
+
+    _CLOSED = "the model is closed"
 
     def __init__(self, device, handle):
         self.device = device
@@ -325,10 +336,6 @@ class Model:
             run.close()
         _lib().lagoon_model_free(handle)
 
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
     def _describe(self, count, get):
         tensors = []
         for index in range(count):
@@ -338,12 +345,6 @@ class Model:
                 raise Failed(_name_of(code), f"tensor {index} of a model")
             tensors.append(TensorInfo(info))
         return tensors
-
-    def _open(self):
-        handle = self._handle
-        if handle is None:
-            raise Failed("unavailable", "the model is closed")
-        return handle
 
     def _take(self):
         with self._lock:
@@ -389,8 +390,10 @@ class RunFuture(concurrent.futures.Future):
             self.set_exception(failed)
 
 
-class Run:
+class Run(_Handle):
     """Arrays that are bound to a model, and run again and again. One thread at a time; cancel() from any."""
+
+    _CLOSED = "the run, its model or its device is closed"
 
     def __init__(self, model):
         handle, error = ctypes.c_void_p(), _Error()
@@ -469,16 +472,6 @@ class Run:
     def release(self):
         """Lets the arrays go; the run stays ready for others of the same shapes."""
         self._kept, self._arrays = {}, {}
-
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    def _open(self):
-        handle = self._handle
-        if handle is None:
-            raise Failed("unavailable", "the run, its model or its device is closed")
-        return handle
 
     def _failure(self, code):
         error = _Error()

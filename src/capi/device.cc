@@ -56,7 +56,7 @@ void Add(const LocalModelStatistics& of, lagoon_stats& to) {
 }  // namespace lagoon::capi
 
 using namespace lagoon;        // NOLINT: the functions of the border are of no namespace
-using namespace lagoon::capi;  // NOLINT
+using namespace lagoon::capi;  // NOLINT: for the same
 
 const char* lagoon_version(void) { return LAGOON_VERSION; }
 uint32_t lagoon_abi(void) { return 1; }

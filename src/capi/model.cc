@@ -130,8 +130,8 @@ Status Closed(const KeptModel& model) {
 
 }  // namespace lagoon::capi
 
-using namespace lagoon;        // NOLINT
-using namespace lagoon::capi;  // NOLINT
+using namespace lagoon;        // NOLINT: the functions of the border are of no namespace
+using namespace lagoon::capi;  // NOLINT: for the same
 
 lagoon_code lagoon_model_load_file(lagoon_device* device, const char* path,
                                    const lagoon_model_options* options, lagoon_model** model,

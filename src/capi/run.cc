@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "capi/handles.h"
 
-using namespace lagoon;        // NOLINT
-using namespace lagoon::capi;  // NOLINT
+using namespace lagoon;        // NOLINT: the functions of the border are of no namespace
+using namespace lagoon::capi;  // NOLINT: for the same
 
 namespace {
 

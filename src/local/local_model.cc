@@ -1,14 +1,9 @@
 #include "local/local_model.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/guard.h"
@@ -24,43 +19,6 @@ namespace {
 std::size_t IndexOf(JobClass job_class) { return static_cast<std::size_t>(job_class); }
 
 }  // namespace
-
-/// A file without a folder: the importer reads paths, and reads weights again when a later plan
-/// needs them.
-class LocalModel::MemoryFile {
- public:
-  static Result<std::unique_ptr<MemoryFile>> Create(std::span<const std::byte> bytes) {
-    std::unique_ptr<MemoryFile> file(new MemoryFile(::memfd_create("lagoon-model", MFD_CLOEXEC)));
-    if (file->fd_ < 0) {
-      return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("no memory for a copy of the model: {}",
-                              std::generic_category().message(errno)));
-    }
-    while (!bytes.empty()) {
-      const ssize_t done = ::write(file->fd_, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) {
-        return Fail(ErrorCode::kResourceExhausted,
-                    fmt::format("no memory for a copy of the model of {} bytes more: {}",
-                                bytes.size(), std::generic_category().message(errno)));
-      }
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
-    }
-    return file;
-  }
-  ~MemoryFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-
- private:
-  explicit MemoryFile(int fd) : fd_(fd) {}
-
-  const int fd_;
-};
 
 LocalModel::LocalModel(LocalDevice& device, LocalModelOptions options)
     : device_(device), options_(std::move(options)), weight_(options_.weight) {
@@ -114,7 +72,8 @@ Result<std::unique_ptr<LocalModel>> LocalModel::LoadBytes(LocalDevice& device,
   if (!device.usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   std::unique_ptr<LocalModel> model(new LocalModel(device, std::move(options)));
   LAGOON_RETURN_IF_ERROR(WithoutExceptions([&]() -> Status {
-    LAGOON_ASSIGN_OR_RETURN(model->file_, MemoryFile::Create(bytes.bytes));
+    LAGOON_ASSIGN_OR_RETURN(MemoryFile file, MemoryFile::Create(bytes.bytes));
+    model->file_.emplace(std::move(file));
     const std::string path = model->file_->path();
     Status opened = model->Open(path, bytes.folder);
     if (!opened) {  // the file has no name that a user knows

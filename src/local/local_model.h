@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "graph/onnx_model.h"
 #include "local/local_device.h"
+#include "local/memory_file.h"
 #include "local/plans/model_plans.h"
 #include "local/run_code.h"
 #include "plan/instance.h"
@@ -117,7 +118,6 @@ class LocalModel {
   void Count(const Ended& ended);
 
  private:
-  class MemoryFile;
   struct ClassQueue {
     std::vector<std::unique_ptr<Instance>> instances;
     std::optional<QueueId> queue;
@@ -151,7 +151,9 @@ class LocalModel {
   LocalModelOptions options_;
   std::atomic<std::int64_t> deadline_ns_{0};
   std::atomic<JobClass> job_class_{JobClass::kBestEffort};
-  std::unique_ptr<MemoryFile> file_;  // null: loaded from a path
+  // Of a model that was loaded from bytes: the importer reads weights again when a later plan
+  // needs them.
+  std::optional<MemoryFile> file_;
   std::string path_;
   std::unique_ptr<ModelPlans> plans_;
   Mutex mutex_;  // held while a plan is made, for milliseconds

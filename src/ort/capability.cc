@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "graph/onnx_model.h"
+#include "local/memory_file.h"
 #include "ort/api.h"
 #include "ort/graph_to_model.h"
-#include "ort/memory_file.h"
 #include "ort/partition.h"
 #include "program/parts.h"
 
@@ -111,7 +112,8 @@ std::vector<PartitionNode> TryNodes(const Graph* graph, const std::vector<const 
 }  // namespace
 
 Status CanRun(const std::string& model) {
-  LAGOON_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create(model));
+  LAGOON_ASSIGN_OR_RETURN(const MemoryFile file,
+                          MemoryFile::Create(std::as_bytes(std::span(model))));
   ImportOptions options;
   options.folder = "";  // constants are in the model
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> read,

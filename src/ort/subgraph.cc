@@ -198,8 +198,8 @@ void Subgraph::Take(Run& run, KernelContext* context) {
 }
 
 void Subgraph::Compute(KernelContext* context, const RunOrder& order) {
-  const InsideRun inside;
-  if (const Status may = inside.Check(); !may) throw AsFailed(may.error());
+  const InsideRun counted;
+  if (const Status may = counted.Check(); !may) throw AsFailed(may.error());
   AlignedCopies copies;
   Lent lent(*this);
   Run& run = lent.run();

@@ -23,30 +23,28 @@ SimTask Task(std::string name, double arrival, std::size_t kernels,
           std::move(part_ends)};
 }
 
-// When each task's last kernel is complete.
-std::vector<double> Ends(std::string_view scheduler, const std::vector<SimTask>& tasks) {
+// `stamp` of each task's result, in units since the begin.
+std::vector<double> Stamps(std::string_view scheduler, const std::vector<SimTask>& tasks,
+                           TimePoint JobResult::*stamp) {
   const auto device = FigureDevice(1, SimAbort::kCheck);
   Scheduler named = *MakeScheduler(scheduler);
   Dispatcher dispatcher(*device, named.config, std::move(named.policy));
   const TimePoint begin = device->Now();
-  std::vector<double> ends;
+  std::vector<double> stamps;
   for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
-    ends.push_back(std::chrono::duration<double>(result.computed - begin) / kFigureUnit);
+    stamps.push_back(std::chrono::duration<double>(result.*stamp - begin) / kFigureUnit);
   }
-  return ends;
+  return stamps;
+}
+
+// When each task's last kernel is complete.
+std::vector<double> Ends(std::string_view scheduler, const std::vector<SimTask>& tasks) {
+  return Stamps(scheduler, tasks, &JobResult::computed);
 }
 
 // When each task's answer leaves.
 std::vector<double> Answers(std::string_view scheduler, const std::vector<SimTask>& tasks) {
-  const auto device = FigureDevice(1, SimAbort::kCheck);
-  Scheduler named = *MakeScheduler(scheduler);
-  Dispatcher dispatcher(*device, named.config, std::move(named.policy));
-  const TimePoint begin = device->Now();
-  std::vector<double> ends;
-  for (const JobResult& result : RunTasks(*device, dispatcher, tasks)) {
-    ends.push_back(std::chrono::duration<double>(result.finished - begin) / kFigureUnit);
-  }
-  return ends;
+  return Stamps(scheduler, tasks, &JobResult::finished);
 }
 
 // B runs, and A comes at 0.5.

@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
       auto* const digits = new Digits(device, path);  // never freed: the process exits meanwhile
       OK(lagoon_run_start(digits->run, 0, &RunForEver, nullptr));
     }
+    // So that the exit comes in the middle of runs.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::exit(0);
   }

@@ -2,18 +2,19 @@
 
 // A file in memory, for readers that take a path.
 
+#include <cstddef>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 
-namespace lagoon::plugin {
+namespace lagoon {
 
 /// Lives as long as the object. The path is valid in this process only.
 class MemoryFile {
  public:
   /// Copies the bytes. kResourceExhausted: no memory or no file descriptor is left.
-  static Result<MemoryFile> Create(std::string_view bytes);
+  static Result<MemoryFile> Create(std::span<const std::byte> bytes);
   ~MemoryFile();
   MemoryFile(MemoryFile&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
   MemoryFile(const MemoryFile&) = delete;
@@ -26,4 +27,4 @@ class MemoryFile {
   int fd_;
 };
 
-}  // namespace lagoon::plugin
+}  // namespace lagoon
