@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/post.hpp>
 #include <charconv>
 #include <functional>
 #include <utility>
@@ -123,10 +122,10 @@ void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
       const Strand strand = arrived.reply->executor();
       // Do not submit from this thread: it would do the dispatcher's rounds for all at low
       // priority.
-      net::post(strand,
-                [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
-                  if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
-                });
+      PostSurely(strand,
+                 [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
+                   if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
+                 });
     });
   };
   if (!lane_.Post(received, json_bytes, std::move(work))) {
@@ -147,20 +146,20 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
   }
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   arrived.reply->OnClientGone([gone] { gone->store(true, std::memory_order_relaxed); });
-  net::post(pool_.one_by_one(),
-            [this, arrived = Arrived(arrived), gone, parsed = *std::move(parsed)]() mutable {
-              const auto keep = arrived.reply;
-              AnswerErrors(keep, [&] {
-                if (gone->load(std::memory_order_relaxed)) return;
-                auto bound = Bound(std::move(parsed));
-                net::post(keep->executor(), [this, arrived = std::move(arrived), gone,
-                                             bound = std::move(bound)]() mutable {
-                  if (!gone->load(std::memory_order_relaxed)) {
-                    SubmitBound(arrived, std::move(bound));
-                  }
-                });
-              });
-            });
+  PostSurely(pool_.one_by_one(),
+             [this, arrived = Arrived(arrived), gone, parsed = *std::move(parsed)]() mutable {
+               const auto keep = arrived.reply;
+               AnswerErrors(keep, [&] {
+                 if (gone->load(std::memory_order_relaxed)) return;
+                 auto bound = Bound(std::move(parsed));
+                 PostSurely(keep->executor(), [this, arrived = std::move(arrived), gone,
+                                               bound = std::move(bound)]() mutable {
+                   if (!gone->load(std::memory_order_relaxed)) {
+                     SubmitBound(arrived, std::move(bound));
+                   }
+                 });
+               });
+             });
 }
 
 void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed) {
@@ -202,7 +201,7 @@ void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
   const std::shared_ptr<HttpReply> reply = pending.reply;
   AnswerErrors(reply, [&] {
     const Strand strand = reply->executor();
-    net::post(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
+    PostSurely(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
       const auto keep = pending.reply;
       if (pending.format.stages) {
         pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core - pending.stamps.off_core;
@@ -229,7 +228,7 @@ void InferHandler::Answer(Pending pending, Result<InferResponse> result) {
     });
   };
   if (small) return write();
-  net::post(pool_.one_by_one(), std::move(write));
+  PostSurely(pool_.one_by_one(), std::move(write));
 }
 
 void InferHandler::AnswerWritten(Pending pending, Result<InferResponse> result) {

@@ -52,6 +52,7 @@ IoPool::IoPool(int threads, const std::string& name)
       context_(threads),
       one_by_one_(boost::asio::make_strand(context_)),
       work_(context_.get_executor()) {
+  for (std::size_t i = 0; i < kStrands; ++i) strands_.push_back(boost::asio::make_strand(context_));
   try {
     for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, name = name + "-" + std::to_string(i)] { Run(context_, name); });
@@ -63,6 +64,10 @@ IoPool::IoPool(int threads, const std::string& name)
 }
 
 IoPool::~IoPool() { Join(); }
+
+const Strand& IoPool::NextStrand() {
+  return strands_[next_strand_.fetch_add(1, std::memory_order_relaxed) % kStrands];
+}
 
 std::shared_ptr<void> IoPool::Hold() {
   std::shared_ptr<void> hold(nullptr, [holds = holds_](std::nullptr_t) {

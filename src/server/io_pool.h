@@ -1,13 +1,19 @@
 #pragma once
 
+#include <atomic>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/status.h"
 
 namespace lagoon {
@@ -15,6 +21,59 @@ namespace lagoon {
 /// Runs the handlers of one connection, one at a time.
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
+
+/// Finds memory also where it runs out: then the calling thread waits.
+template <typename T>
+struct PatientAllocator {
+  using value_type = T;
+
+  PatientAllocator() = default;
+  template <typename Other>
+  PatientAllocator(const PatientAllocator<Other>&) {}  // NOLINT: allocators convert
+
+  T* allocate(std::size_t count) {
+    return UntilMemorySuffices([count] { return std::allocator<T>().allocate(count); });
+  }
+  void deallocate(T* data, std::size_t count) { std::allocator<T>().deallocate(data, count); }
+  template <typename Other>
+  bool operator==(const PatientAllocator<Other>&) const {
+    return true;
+  }
+};
+
+/// A handler for which Asio always finds memory. For what a client would else wait for without end:
+/// an answer that is on its way, and operations that begin themselves again.
+template <typename Work>
+class Patient {
+ public:
+  using allocator_type = PatientAllocator<void>;
+
+  explicit Patient(Work work) : work_(std::move(work)) {}
+  allocator_type get_allocator() const noexcept { return {}; }
+  template <typename... Args>
+  void operator()(Args&&... args) {
+    work_(std::forward<Args>(args)...);
+  }
+
+ private:
+  Work work_;
+};
+
+/// Has `executor` run `work`.
+template <typename Executor, typename Work>
+void PostSurely(const Executor& executor, Work work) {
+  boost::asio::post(executor, Patient<Work>(std::move(work)));
+}
+
+/// Has `executor` run `work` after `delay`, unless the timer is set or cancelled before.
+template <typename Timer, typename Executor, typename Work>
+void WaitOn(Timer& timer, typename Timer::duration delay, const Executor& executor, Work work) {
+  timer.expires_after(delay);
+  timer.async_wait(boost::asio::bind_executor(
+      executor, Patient([work = std::move(work)](boost::system::error_code error) {
+        if (!error) work();
+      })));
+}
 
 /// While one exists, its thread may render and send answers to gRPC clients: the answer of another
 /// server leaves on the thread that has received it, and waits for no other thread. One thread.
@@ -41,6 +100,10 @@ class IoPool {
   IoPool& operator=(const IoPool&) = delete;
 
   boost::asio::io_context& context() { return context_; }
+  /// For a connection. There are kStrands, which connections share where there are more. They are
+  /// made in advance: Boost 1.74 destroys one that it has not made where memory runs out. Any
+  /// thread.
+  const Strand& NextStrand();
   /// For handlers that may take more than 1 ms: one of them runs at a time, so that other handlers
   /// find a thread.
   const Strand& one_by_one() const { return one_by_one_; }
@@ -56,10 +119,13 @@ class IoPool {
 
  private:
   struct Holds;
+  static constexpr std::size_t kStrands = 1024;
 
   const std::shared_ptr<Holds> holds_;
   boost::asio::io_context context_;
   const Strand one_by_one_;
+  std::vector<Strand> strands_;
+  std::atomic<std::size_t> next_strand_{0};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::vector<std::jthread> threads_;
 };

@@ -1,6 +1,5 @@
 #include "server/scheduler_handler.h"
 
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "policies/registry.h"
@@ -18,7 +17,7 @@ namespace http = boost::beast::http;
 // When this has returned, the calling thread holds no reference to the connection.
 void PostAnswer(std::shared_ptr<HttpReply> reply, const SchedulerConfig& config, Status status) {
   const Strand strand = reply->executor();
-  net::post(strand, [reply = std::move(reply), config, status = std::move(status)] {
+  PostSurely(strand, [reply = std::move(reply), config, status = std::move(status)] {
     reply->Send(status ? HttpResponse::Json(SchedulerJson(config))
                        : HttpResponse::Failure(status.error()));
   });

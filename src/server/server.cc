@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <span>
 #include <thread>
@@ -206,18 +205,15 @@ lagoon::Status EdgeServer::Open() {
 void EdgeServer::FollowHealth() {
   MutexLock lock(health_mutex_);
   if (!follow_health_) return;
-  grpc_->SetServing(IsReady(core_, options_.strict_readiness));
-  health_timer_.expires_after(kHealthPeriod);
-  health_timer_.async_wait([this](boost::system::error_code error) {
-    if (!error) FollowHealth();
-  });
+  UntilMemorySuffices([this] { grpc_->SetServing(IsReady(core_, options_.strict_readiness)); });
+  WaitOn(health_timer_, kHealthPeriod, health_timer_.get_executor(), [this] { FollowHealth(); });
 }
 
 void EdgeServer::StopHealth() {
   MutexLock lock(health_mutex_);
   follow_health_ = false;
   grpc_->SetServing(false);
-  boost::asio::post(health_timer_.get_executor(), [this] { health_timer_.cancel(); });
+  PostSurely(health_timer_.get_executor(), [this] { health_timer_.cancel(); });
 }
 
 void EdgeServer::StopListener(const std::shared_ptr<HttpListener>& listener, TimePoint until) {

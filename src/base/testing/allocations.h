@@ -22,32 +22,41 @@ namespace lagoon {
 
 inline std::atomic<std::uint64_t> allocations{0};
 inline std::atomic<std::size_t> largest_allocation{0};  // in bytes; a test sets it to 0
-inline std::atomic<std::int64_t> allocations_until_failure{
-    0};  // FailingAllocation; 0 or less: none
+// FailingAllocation counts down: those from 1 down to `last_failure` + 1 fail.
+inline std::atomic<std::int64_t> allocations_until_failure{0}, last_failure{0};
+inline std::atomic<std::size_t> failing_least_bytes{0};
 
-namespace testing {
-
-/// While it lives, the `nth` allocation of all threads since its creation throws std::bad_alloc.
-/// One at a time.
+/// While it lives, the `nth` allocation of all threads since its creation throws std::bad_alloc,
+/// and the `times` - 1 after it. Those of fewer than `least_bytes` neither fail nor count. One at a
+/// time.
 class FailingAllocation {
  public:
-  explicit FailingAllocation(std::int64_t nth) { allocations_until_failure.store(nth); }
-  ~FailingAllocation() { allocations_until_failure.store(0); }
+  explicit FailingAllocation(std::int64_t nth, std::int64_t times = 1,
+                             std::size_t least_bytes = 0) {
+    failing_least_bytes.store(least_bytes);
+    allocations_until_failure.store(nth);  // before the other: else earlier ones would fail
+    last_failure.store(1 - times);
+  }
+  ~FailingAllocation() {
+    last_failure.store(0);
+    allocations_until_failure.store(0);
+  }
   FailingAllocation(const FailingAllocation&) = delete;
   FailingAllocation& operator=(const FailingAllocation&) = delete;
 
-  /// Whether the allocation was reached.
+  /// Whether the first of these allocations was reached.
   static bool failed() { return allocations_until_failure.load() <= 0; }
 };
 
-}  // namespace testing
 }  // namespace lagoon
 
 // Not inlined: gcc warns where it sees free() on one side of a pair and new on the other.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (lagoon::allocations_until_failure.load(std::memory_order_relaxed) > 0 &&
-      lagoon::allocations_until_failure.fetch_sub(1) == 1) {
-    throw std::bad_alloc();
+  const std::int64_t last = lagoon::last_failure.load(std::memory_order_relaxed);
+  if (lagoon::allocations_until_failure.load(std::memory_order_relaxed) > last &&
+      bytes >= lagoon::failing_least_bytes.load(std::memory_order_relaxed)) {
+    const std::int64_t left = lagoon::allocations_until_failure.fetch_sub(1);
+    if (left <= 1 && left > last) throw std::bad_alloc();
   }
   lagoon::allocations.fetch_add(1, std::memory_order_relaxed);
   std::size_t largest = lagoon::largest_allocation.load(std::memory_order_relaxed);

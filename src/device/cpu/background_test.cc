@@ -153,6 +153,39 @@ TEST(Background, ALaunchLeavesWhenTheFrontHasDoneSoManyBlocks) {
   EXPECT_EQ(never.runs.load(), 0);
 }
 
+// The next launch is sent when the worker has told of the last one and looks for work.
+TEST(Background, AWorkerThatGoesToSleepHasReadAllLetters) {
+  const auto device = *CreateCpuDevice({.workers = 1});
+  device->HurryBackground(true);  // other programs do not keep it from running
+  Session session(*device);
+  const KernelHandle count = session.Load(CountBody);
+  CountArgs args;
+  std::array<DeviceEvent, 8> events;
+  const TimePoint end = Now() + std::chrono::seconds(5);
+  std::uint64_t i = 1;
+  for (; i <= 20'000 && Now() < end; ++i) {
+    Record record(1);
+    ASSERT_EQ(device->Submit(Launch{.id = LaunchId{i},
+                                    .kernel = count,
+                                    .args = &args,
+                                    .progress = record.get(),
+                                    .background = true}),
+              SubmitResult::kOk);
+    const TimePoint begin = Now();
+    for (bool retired = false; !retired;) {
+      const std::size_t got = device->Poll(events);
+      for (std::size_t k = 0; k < got; ++k) {
+        retired = retired || events[k].kind == DeviceEvent::Kind::kRetired;
+      }
+      if (retired || Now() - begin < std::chrono::microseconds(200)) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // on one core it needs that
+      ASSERT_LT(Now() - begin, std::chrono::seconds(30)) << "launch " << i << " is asleep";
+    }
+    conformance::Spin(Nanoseconds(i % 64 * 10));
+  }
+  EXPECT_EQ(args.runs.load(), i - 1);
+}
+
 TEST(Background, NothingElseWaitsForAThreadThatIsStoppedAnywhere) {
   const auto device = *CreateCpuDevice({.workers = 2});
   Stopper stopper;

@@ -68,12 +68,13 @@ bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
     bool may_run = false;
     if (last != nullptr) may_run = table_.Finish(*last, worker.why, worker.left_at);
     if (stopping_.load(std::memory_order_relaxed)) return false;
+    // Before the letters are read, so that one that comes later changes it.
+    worker.seen_epoch = epoch_.load(std::memory_order_acquire);
     ReadLetters();
     worker.work = table_.Pick(worker.unit, LevelOf(worker));
     Publish(may_run);
+    if (may_run) ++worker.seen_epoch;  // this worker has seen its own change
     worker.few_left = table_.live() <= workers_.size();
-    worker.seen_epoch = epoch_.load(std::memory_order_acquire);
-    if (HasLetters()) --worker.seen_epoch;  // the epoch may be that of a letter that is not read
     if (worker.work.has_value() == worker.idle.load(std::memory_order_relaxed)) {
       worker.idle.store(!worker.work.has_value(), std::memory_order_relaxed);
       idle_.SetIdle(IdleUnits(), lagoon::Now());

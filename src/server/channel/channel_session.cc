@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -214,10 +213,9 @@ void ChannelSession::Answer(const Asked& asked, Result<InferResponse> result) {
     for (const OutputTensor& output : result->outputs) copied += output.data.size();
   }
   if (copied <= SharedRegions::kSmallCopy) return Complete(asked, std::move(result));
-  boost::asio::post(
-      server_.pool.one_by_one(),
-      [self = shared_from_this(), asked, hold = ChannelUse::Hold(server_.use),
-       result = std::move(result)]() mutable { self->Complete(asked, std::move(result)); });
+  PostSurely(server_.pool.one_by_one(),
+             [self = shared_from_this(), asked, hold = ChannelUse::Hold(server_.use),
+              result = std::move(result)]() mutable { self->Complete(asked, std::move(result)); });
 }
 
 void ChannelSession::Complete(const Asked& asked, Result<InferResponse> result) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "base/text.h"
@@ -106,7 +105,7 @@ void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& 
   // before the pool.
   auto done = [load, reply = reply, model = route.model, hold = pool_.Hold()](Status made) mutable {
     const Strand strand = reply->executor();
-    net::post(
+    PostSurely(
         strand, [load, reply = std::move(reply), model = std::move(model), made = std::move(made)] {
           const Status status = ForClients(load, model, made);
           reply->Send(status ? HttpResponse::Json("{}") : HttpResponse::Failure(status.error()));

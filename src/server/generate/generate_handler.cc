@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/post.hpp>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -52,7 +51,7 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
  private:
   template <typename Work>
   void Post(Work work) {
-    net::post(reply_->executor(), [self = shared_from_this(), work = std::move(work)]() mutable {
+    PostSurely(reply_->executor(), [self = shared_from_this(), work = std::move(work)]() mutable {
       try {
         work();
       } catch (const std::exception& error) {  // memory ran out

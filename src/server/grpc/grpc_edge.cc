@@ -7,7 +7,6 @@
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <limits>
 
@@ -91,7 +90,7 @@ Result<std::unique_ptr<GrpcEdge>> GrpcEdge::Start(const Parts& parts, const Opti
   }
   auto& context = edge->handing_over_->context();
   edge->listener_->Start([&context, acceptor = edge->acceptor_.get()](int descriptor) {
-    boost::asio::post(context, [acceptor, descriptor] {
+    PostSurely(context.get_executor(), [acceptor, descriptor] {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.fd = descriptor;
       acceptor->HandleNewConnection(&connection);

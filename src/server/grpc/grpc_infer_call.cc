@@ -1,6 +1,5 @@
 #include "server/grpc/grpc_infer_call.h"
 
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "server/grpc/grpc_caller.h"
@@ -33,9 +32,9 @@ void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
     if (LentThread::IsThis() && !waits) {
       respond();
     } else if (waits) {
-      boost::asio::post(pool_.one_by_one(), std::move(respond));
+      PostSurely(pool_.one_by_one(), std::move(respond));
     } else {
-      boost::asio::post(pool_.context(), std::move(respond));
+      PostSurely(pool_.context().get_executor(), std::move(respond));
     }
     hold.reset();  // this thread has left the pool's code; the call may be deleted
   }));
@@ -64,18 +63,21 @@ void GrpcInferCall::OnCancel() {
 void GrpcInferCall::Refuse(const Error& error) { Finish(GrpcStatus(error)); }
 
 void GrpcInferCall::Respond(Result<InferResponse> result) {
-  if (!result) return Refuse(result.error());
-  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
-  if (const lagoon::Status rendered = RenderClasses(*result); !rendered) {
-    return Refuse(rendered.error());
-  }
-  if (const lagoon::Status written = regions_.Write(result->outputs); !written) {
-    return Refuse(written.error());
-  }
-  auto rendered = RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, regions_);
+  // An exception would leave the client to wait.
+  const lagoon::Status rendered = WithoutExceptions([&] { return Render(std::move(result)); });
   if (!rendered) return Refuse(rendered.error());
-  response_.Swap(&*rendered);
   Finish(grpc::Status::OK);
+}
+
+lagoon::Status GrpcInferCall::Render(Result<InferResponse> result) {
+  if (!result) return tl::unexpected<Error>(std::move(result).error());
+  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
+  LAGOON_RETURN_IF_ERROR(RenderClasses(*result));
+  LAGOON_RETURN_IF_ERROR(regions_.Write(result->outputs));
+  LAGOON_ASSIGN_OR_RETURN(
+      auto rendered, RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, regions_));
+  response_.Swap(&rendered);
+  return {};
 }
 
 }  // namespace lagoon

@@ -42,6 +42,7 @@ class GrpcInferCall final : public grpc::ServerUnaryReactor {
  private:
   void SetHandle(RequestHandle handle);
   void Respond(Result<InferResponse> result);
+  lagoon::Status Render(Result<InferResponse> result);  // into response_
   void Refuse(const Error& error);
 
   Inference& core_;

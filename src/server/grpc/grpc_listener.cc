@@ -4,8 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -48,7 +46,7 @@ void GrpcListener::Start(Handover handover) {
     const MutexLock lock(mutex_);
     handover_ = std::move(handover);
   }
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     self->Wait();
     self->Guard();
   });
@@ -59,7 +57,7 @@ void GrpcListener::Close() {
     const MutexLock lock(mutex_);
     handover_ = nullptr;
   }
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     boost::system::error_code ignored;
     self->acceptor_.close(ignored);
     self->pause_.cancel();
@@ -67,7 +65,7 @@ void GrpcListener::Close() {
 }
 
 void GrpcListener::EndGuard() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     self->guards_ = false;
     self->check_.cancel();
   });
@@ -76,9 +74,9 @@ void GrpcListener::EndGuard() {
 void GrpcListener::Wait() {
   if (!acceptor_.is_open()) return;
   acceptor_.async_wait(Acceptor::wait_read,
-                       [self = shared_from_this()](boost::system::error_code error) {
+                       Patient([self = shared_from_this()](boost::system::error_code error) {
                          if (!error) self->AcceptSome();
-                       });
+                       }));
 }
 
 void GrpcListener::AcceptSome() {
@@ -87,7 +85,11 @@ void GrpcListener::AcceptSome() {
     const int descriptor =
         ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
-      HandOver(descriptor);
+      try {
+        HandOver(descriptor);
+      } catch (const std::bad_alloc&) {  // nothing else has it
+        ::close(descriptor);
+      }
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -104,21 +106,13 @@ void GrpcListener::Pause() {
     next_warning_ = Now() + kWarnPeriod;
     spdlog::warn("{}: cannot accept a connection: {}", where_, reason.message());
   }
-  pause_.expires_after(kPause);
-  pause_.async_wait(
-      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
-        if (!error) self->AcceptSome();
-      }));
+  WaitOn(pause_, kPause, strand_, [self = shared_from_this()] { self->AcceptSome(); });
 }
 
 void GrpcListener::Guard() {
   if (!guards_) return;
-  guard_.Check(Now(), where_);
-  check_.expires_after(GrpcGuard::kPeriod);
-  check_.async_wait(
-      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
-        if (!error) self->Guard();
-      }));
+  UntilMemorySuffices([this] { guard_.Check(Now(), where_); });
+  WaitOn(check_, GrpcGuard::kPeriod, strand_, [self = shared_from_this()] { self->Guard(); });
 }
 
 void GrpcListener::HandOver(int descriptor) {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
 #include <utility>
 #include <vector>
 
@@ -64,7 +63,7 @@ GrpcStreamCall::GrpcStreamCall(const Server& server, grpc::CallbackServerContext
     : server_(server),
       context_(context),
       hold_(server.pool.Hold()),
-      strand_(boost::asio::make_strand(server.pool.context())),
+      strand_(server.pool.NextStrand()),
       slow_(server.pool.context()) {}
 
 GrpcStreamCall* GrpcStreamCall::Start(const Server& server, grpc::CallbackServerContext& context) {
@@ -83,7 +82,7 @@ GrpcStreamCall* GrpcStreamCall::Start(const Server& server, grpc::CallbackServer
 /// Runs `work` on the strand. An exception ends the call: the client must not wait for ever.
 template <typename Work>
 void GrpcStreamCall::Post(Work work) {
-  boost::asio::post(strand_, [self = shared_from_this(), work = std::move(work)]() mutable {
+  PostSurely(strand_, [self = shared_from_this(), work = std::move(work)]() mutable {
     try {
       work();
     } catch (const std::exception& error) {

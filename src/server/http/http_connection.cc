@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/dispatch.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
@@ -58,7 +56,7 @@ HttpConnection::HttpConnection(Socket socket, Context context)
 HttpConnection::~HttpConnection() { context_.owner->ConnectionEnded(); }
 
 void HttpConnection::Start() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     ErrorCodeIo ignored;
     PrepareConnection(self->socket_.native_handle());
     self->socket_.non_blocking(true, ignored);
@@ -67,18 +65,18 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Drain() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     if (self->phase_ == Phase::kIdle) self->SetDeadline(Phase::kIdle, kLastRequestTime);
   });
 }
 
 void HttpConnection::Abort() {
-  net::post(strand_, [self = shared_from_this()] { self->ClientGone(); });
+  PostSurely(strand_, [self = shared_from_this()] { self->ClientGone(); });
 }
 
 void HttpConnection::CheckDeadline(TimePoint now) {
   if (now < deadline_.load(std::memory_order_relaxed)) return;
-  net::post(strand_, [self = shared_from_this()] { self->OnDeadline(); });
+  PostSurely(strand_, [self = shared_from_this()] { self->OnDeadline(); });
 }
 
 void HttpConnection::OnDeadline() {
@@ -105,7 +103,7 @@ void HttpConnection::OnDeadline() {
 }
 
 void HttpConnection::OnRevoked() {
-  net::post(strand_, [self = shared_from_this()] { self->GiveUpMemory(); });
+  PostSurely(strand_, [self = shared_from_this()] { self->GiveUpMemory(); });
 }
 
 void HttpConnection::GiveUpMemory() {
@@ -424,9 +422,9 @@ void HttpConnection::RefuseTimeout() {
 }
 
 void HttpConnection::Send(HttpResponse response) {
-  net::dispatch(strand_, [self = shared_from_this(), response = std::move(response)]() mutable {
-    if (self->phase_ != Phase::kHandling) return;  // the client is gone, or Handle failed
-    self->Write(std::move(response));
+  OnStrand(std::move(response), [](HttpConnection& self, HttpResponse&& sent) {
+    if (self.phase_ != Phase::kHandling) return;  // the client is gone, or Handle failed
+    self.Write(std::move(sent));
   });
 }
 

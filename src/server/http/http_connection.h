@@ -1,17 +1,22 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/dispatch.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/compress/inflate.h"
+#include "base/log.h"
 #include "server/http/http_body.h"
 #include "server/http/http_message.h"
 #include "server/http/http_origin.h"
@@ -83,6 +88,8 @@ class HttpConnection final : public HttpReply,
   using ChunkParser = boost::beast::http::request_parser<boost::beast::http::buffer_body>;
   using ErrorCodeIo = boost::system::error_code;
 
+  template <typename Sent>
+  void OnStrand(Sent sent, void (*use)(HttpConnection&, std::type_identity_t<Sent>&&));
   void NextRequest();
   void ReadHeader();
   void ParseHeader();
@@ -177,5 +184,21 @@ class HttpConnection final : public HttpReply,
   void (HttpConnection::*after_piece_)() = nullptr;  // what to do when it is back; null: go on
   std::shared_ptr<MemoryCharge> answer_charge_;
 };
+
+/// Has the strand use what a thread has sent. Neither is lost where memory runs out: the client gets
+/// the answer, or its connection ends.
+template <typename Sent>
+void HttpConnection::OnStrand(Sent sent,
+                              void (*use)(HttpConnection&, std::type_identity_t<Sent>&&)) {
+  boost::asio::dispatch(strand_,
+                        Patient([self = shared_from_this(), sent = std::move(sent), use]() mutable {
+                          try {
+                            use(*self, std::move(sent));
+                          } catch (const std::exception& error) {
+                            spdlog::error("server: an answer was dropped: {}", error.what());
+                            self->ClientGone();
+                          }
+                        }));
+}
 
 }  // namespace lagoon

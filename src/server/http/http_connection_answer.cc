@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <utility>
@@ -65,7 +64,7 @@ bool HttpConnection::GoesLow() const {
 void HttpConnection::WriteLow() {
   piece_ = std::make_shared<LowLane::Piece>(
       socket_.native_handle(), RestOfAnswer(),
-      [self = shared_from_this()] { net::post(self->strand_, [self] { self->OnPiece(); }); });
+      [self = shared_from_this()] { PostSurely(self->strand_, [self] { self->OnPiece(); }); });
   MoveDeadline(written_);
   deadline_.store(std::min(deadline_.load(std::memory_order_relaxed), Now() + kMostLowWait),
                   std::memory_order_relaxed);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/dispatch.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -16,9 +15,8 @@ namespace net = boost::asio;
 }  // namespace
 
 void HttpConnection::SendPart(HttpPart part) {
-  net::dispatch(strand_, [self = shared_from_this(), part = std::move(part)]() mutable {
-    self->AddPart(std::move(part));
-  });
+  OnStrand(std::move(part),
+           [](HttpConnection& self, HttpPart&& sent) { self.AddPart(std::move(sent)); });
 }
 
 void HttpConnection::AddPart(HttpPart part) {
@@ -47,9 +45,16 @@ void HttpConnection::WritePart() {
   }
   transfer_began_ = Now();
   MoveDeadline(0);
-  net::async_write(
-      socket_, net::buffer(head_),
-      [self = shared_from_this()](ErrorCodeIo error, std::size_t) { self->OnPartWritten(error); });
+  // Where memory runs out, the watch of the client would keep the connection open.
+  net::async_write(socket_, net::buffer(head_),
+                   Patient([self = shared_from_this()](ErrorCodeIo error, std::size_t) {
+                     try {
+                       self->OnPartWritten(error);
+                     } catch (const std::exception& thrown) {
+                       spdlog::error("server: an answer was dropped: {}", thrown.what());
+                       self->ClientGone();
+                     }
+                   }));
 }
 
 void HttpConnection::OnPartWritten(ErrorCodeIo error) {

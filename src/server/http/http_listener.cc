@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "base/log.h"
@@ -41,7 +39,7 @@ Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHan
 }
 
 void HttpListener::Start() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     self->Accept();
     self->Sweep();
   });
@@ -50,33 +48,42 @@ void HttpListener::Start() {
 void HttpListener::Accept() {
   if (Closing() || accepting_) return;
   accepting_ = true;
-  acceptor_.async_accept(
-      net::make_strand(pool_.context()),
-      [self = shared_from_this()](boost::system::error_code error, Socket socket) {
-        self->OnAccepted(error, std::move(socket));
-      });
+  // Not async_accept(): it ends without a word where memory for the new socket runs out.
+  acceptor_.async_wait(Acceptor::wait_read,
+                       Patient([self = shared_from_this()](boost::system::error_code error) {
+                         self->OnWaiting(error);
+                       }));
 }
 
-void HttpListener::OnAccepted(boost::system::error_code error, Socket socket) {
+void HttpListener::OnWaiting(boost::system::error_code error) {
   accepting_ = false;
-  const bool failed =
-      error && error != net::error::connection_aborted && error != net::error::operation_aborted;
-  if (failed && !Closing()) {
-    if (warning_.Due(Now())) {
-      spdlog::warn(
-          "{}: cannot accept a connection: {}; the process may have {} files and sockets "
-          "(`ulimit -n`)",
-          options_.port.Text(), error.message(), DescriptorLimit());
-    }
-    if (error != net::error::no_descriptors || !TurnAwayWithoutDescriptor()) return RetryAccept();
-  }
+  bool again = true;
   try {
-    if (!error) Admit(std::move(socket));
-  } catch (const std::exception& e) {
-    spdlog::error("{}: a connection was dropped: {}", options_.port.Text(), e.what());
+    if (!error) again = AcceptOne();
+  } catch (const std::bad_alloc&) {  // that connection is closed
+    again = false;
   }
   if (Closing()) return ClosePort();
-  Accept();
+  again ? Accept() : RetryAccept();
+}
+
+// Returns false where trying again at once would spin.
+bool HttpListener::AcceptOne() {
+  boost::system::error_code error;
+  Socket socket(pool_.NextStrand());
+  acceptor_.accept(socket, error);
+  if (!error) {
+    Admit(std::move(socket));
+    return true;
+  }
+  if (error == net::error::would_block || error == net::error::connection_aborted) return true;
+  if (warning_.Due(Now())) {
+    spdlog::warn(
+        "{}: cannot accept a connection: {}; the process may have {} files and sockets "
+        "(`ulimit -n`)",
+        options_.port.Text(), error.message(), DescriptorLimit());
+  }
+  return error == net::error::no_descriptors && TurnAwayWithoutDescriptor();
 }
 
 // Returns false if nothing was accepted; trying again at once would spin.
@@ -84,7 +91,7 @@ bool HttpListener::TurnAwayWithoutDescriptor() {
   if (!spare_.Take()) return false;
   spare_.Give();
   boost::system::error_code error;
-  Socket socket(net::make_strand(pool_.context()));
+  Socket socket(pool_.NextStrand());
   acceptor_.accept(socket, error);
   if (!error) TurnAway(socket, "the server has no descriptor for another connection");
   socket.close(error);
@@ -93,11 +100,7 @@ bool HttpListener::TurnAwayWithoutDescriptor() {
 }
 
 void HttpListener::RetryAccept() {
-  retry_timer_.expires_after(kRetryPeriod);
-  retry_timer_.async_wait(
-      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
-        if (!error) self->Accept();
-      }));
+  WaitOn(retry_timer_, kRetryPeriod, strand_, [self = shared_from_this()] { self->Accept(); });
 }
 
 void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
@@ -140,26 +143,24 @@ void HttpListener::ConnectionEnded() {
 }
 
 std::vector<std::shared_ptr<HttpConnection>> HttpListener::Connections() {
-  std::vector<std::shared_ptr<HttpConnection>> alive;
-  MutexLock lock(mutex_);
-  std::erase_if(connections_, [&](const std::weak_ptr<HttpConnection>& weak) {
-    auto connection = weak.lock();
-    if (connection == nullptr) return true;
-    alive.push_back(std::move(connection));
-    return false;
+  return UntilMemorySuffices([this] {
+    std::vector<std::shared_ptr<HttpConnection>> alive;
+    MutexLock lock(mutex_);
+    std::erase_if(connections_,
+                  [](const std::weak_ptr<HttpConnection>& weak) { return weak.expired(); });
+    alive.reserve(connections_.size());
+    for (const std::weak_ptr<HttpConnection>& weak : connections_) {
+      if (auto connection = weak.lock()) alive.push_back(std::move(connection));
+    }
+    return alive;
   });
-  return alive;
 }
 
 void HttpListener::Sweep() {
   if (!acceptor_.is_open() && WaitIdle(TimePoint::min())) return;
   const TimePoint now = Now();
   for (const auto& connection : Connections()) connection->CheckDeadline(now);
-  sweep_timer_.expires_after(kSweepPeriod);
-  sweep_timer_.async_wait(
-      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
-        if (!error) self->Sweep();
-      }));
+  WaitOn(sweep_timer_, kSweepPeriod, strand_, [self = shared_from_this()] { self->Sweep(); });
 }
 
 void HttpListener::AnnounceEnd() { draining_.store(true, std::memory_order_relaxed); }
@@ -167,9 +168,9 @@ void HttpListener::AnnounceEnd() { draining_.store(true, std::memory_order_relax
 void HttpListener::Drain() {
   AnnounceEnd();
   closing_.store(true, std::memory_order_relaxed);
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     boost::system::error_code ignored;
-    // If an accept has succeeded already, its connection still goes to OnAccepted.
+    // If an accept has succeeded already, its connection is still admitted.
     if (self->accepting_) self->acceptor_.cancel(ignored);
     if (!self->accepting_) self->ClosePort();
   });
@@ -177,7 +178,11 @@ void HttpListener::Drain() {
 
 void HttpListener::ClosePort() {
   if (!acceptor_.is_open()) return;
-  AcceptBacklog();
+  try {
+    AcceptBacklog();
+  } catch (const std::bad_alloc&) {  // then the close resets those that are left
+    spdlog::warn("{}: memory ran out", options_.port.protocol);
+  }
   for (const auto& connection : Connections()) connection->Drain();
   boost::system::error_code ignored;
   acceptor_.close(ignored);
@@ -190,7 +195,7 @@ void HttpListener::ClosePort() {
 void HttpListener::AcceptBacklog() {
   for (int i = 0; i < kBacklog; ++i) {
     boost::system::error_code error;
-    Socket socket(net::make_strand(pool_.context()));
+    Socket socket(pool_.NextStrand());
     acceptor_.accept(socket, error);
     if (error) return;
     Admit(std::move(socket));
@@ -202,7 +207,7 @@ void HttpListener::Abort() {
 }
 
 void HttpListener::Close() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     self->retry_timer_.cancel();
     self->sweep_timer_.cancel();
   });

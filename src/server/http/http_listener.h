@@ -56,11 +56,12 @@ class HttpListener final : public HttpConnectionOwner,
  private:
   HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory, Options options);
   void Accept();
-  void OnAccepted(boost::system::error_code error, Socket socket);
+  void OnWaiting(boost::system::error_code error);
   void Admit(Socket socket);
   void AcceptBacklog();
   void ClosePort();
   void TurnAway(Socket& socket, const std::string& reason);
+  bool AcceptOne();
   bool TurnAwayWithoutDescriptor();
   void RetryAccept();
   void Sweep();

@@ -6,6 +6,7 @@
 #include <exception>
 #include <iterator>
 
+#include "base/guard.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "server/error_map.h"
@@ -88,7 +89,9 @@ void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<v
     work();
   } catch (const std::exception& e) {
     spdlog::error("server: handling a request failed: {}", e.what());
-    reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
+    UntilMemorySuffices([&] {
+      reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
+    });
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <cerrno>
 #include <system_error>
@@ -115,7 +114,7 @@ void LowLane::Piece::Advance(std::size_t bytes) {
 // ---- The lane
 
 LowLane::LowLane(IoPool& pool) : event_(boost::asio::make_strand(pool.context()), NewEvent()) {
-  boost::asio::post(event_.get_executor(), [this] { AwaitReturned(); });
+  PostSurely(event_.get_executor(), [this] { AwaitReturned(); });
   thread_ = std::jthread([this] { Run(); });
 }
 
@@ -128,7 +127,7 @@ void LowLane::Stop() {
   news_.notify_one();
   Hurry();
   thread_.join();
-  boost::asio::post(event_.get_executor(), [this] {
+  PostSurely(event_.get_executor(), [this] {
     boost::system::error_code ignored;
     event_.close(ignored);
   });
@@ -178,13 +177,13 @@ void LowLane::Return(Piece& piece) {
 
 void LowLane::AwaitReturned() {
   event_.async_wait(boost::asio::posix::descriptor_base::wait_read,
-                    [this](boost::system::error_code error) {
+                    Patient([this](boost::system::error_code error) {
                       if (error) return;
                       std::uint64_t count = 0;
                       static_cast<void>(::read(event_.native_handle(), &count, sizeof(count)));
                       TakeReturned();
                       AwaitReturned();
-                    });
+                    }));
 }
 
 void LowLane::TakeReturned() {

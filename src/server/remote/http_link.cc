@@ -1,8 +1,6 @@
 #include "server/remote/http_link.h"
 
 #include <algorithm>
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "base/net/host_port.h"
@@ -21,7 +19,7 @@ constexpr std::chrono::milliseconds kTickPeriod{100};
 std::shared_ptr<HttpLink> HttpLink::Make(IoPool& pool, Options options) {
   options.for_urgent = std::min(options.for_urgent, options.most_connections / 4);
   std::shared_ptr<HttpLink> link(new HttpLink(pool, std::move(options)));
-  net::post(link->strand_, [link] { link->Tick(); });
+  PostSurely(link->strand_, [link] { link->Tick(); });
   return link;
 }
 
@@ -166,8 +164,8 @@ void HttpLink::PlaceWaiting() {
 }
 
 void HttpLink::EndSoon(LinkRequest& request, LinkEnd end) {
-  net::post(pool_.context(),
-            [&request, end = std::move(end)]() mutable { request.OnEnd(std::move(end)); });
+  PostSurely(pool_.context().get_executor(),
+             [&request, end = std::move(end)]() mutable { request.OnEnd(std::move(end)); });
 }
 
 void HttpLink::Cut(LinkRequest& request) {
@@ -272,16 +270,22 @@ void HttpLink::Close() {
   }
   for (const Connection& connection : connections) connection->Shut();
   for (LinkRequest* const request : ended) EndSoon(*request, {.why = "the link is closed"});
-  net::post(strand_, [self = shared_from_this()] { self->timer_.cancel(); });
+  PostSurely(strand_, [self = shared_from_this()] { self->timer_.cancel(); });
 }
 
 void HttpLink::Tick() {
+  if (!UntilMemorySuffices([this] { return CheckAll(); })) return;
+  WaitOn(timer_, kTickPeriod, strand_, [self = shared_from_this()] { self->Tick(); });
+}
+
+/// False: the link is closed. May be called again where memory ran out.
+bool HttpLink::CheckAll() {
   const TimePoint now = Now();
   std::set<Connection> connections;
   std::vector<LinkRequest*> late;
   {
     const MutexLock lock(mutex_);
-    if (closed_) return;
+    if (closed_) return false;
     connections = connections_;
     for (std::deque<LinkRequest*>& waiting : waiting_) {
       for (LinkRequest* const request : waiting) {
@@ -298,11 +302,7 @@ void HttpLink::Tick() {
   for (LinkRequest* const request : late) EndSoon(*request, {.kind = LinkEnd::Kind::kDeadline});
   for (const Connection& connection : connections) connection->Check(now);
   PlaceWaiting();
-  timer_.expires_after(kTickPeriod);
-  timer_.async_wait(
-      net::bind_executor(strand_, [self = shared_from_this()](boost::system::error_code error) {
-        if (!error) self->Tick();
-      }));
+  return true;
 }
 
 }  // namespace lagoon

@@ -146,6 +146,7 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   Connection OpenOne() REQUIRES(mutex_);
   void EndSoon(LinkRequest& request, LinkEnd end);
   void Tick();
+  bool CheckAll();
 
   IoPool& pool_;
   const Options options_;

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/connect.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
 #include <charconv>
@@ -55,7 +54,7 @@ boost::beast::string_view BeastText(std::string_view text) { return {text.data()
 LinkConnection::LinkConnection(std::shared_ptr<HttpLink> link, HttpLink::Target target)
     : link_(std::move(link)),
       target_(std::move(target)),
-      strand_(net::make_strand(link_->pool_.context())),
+      strand_(link_->pool_.NextStrand()),
       resolver_(strand_),
       opened_(Now()),
       heard_(opened_),
@@ -65,7 +64,7 @@ LinkConnection::LinkConnection(std::shared_ptr<HttpLink> link, HttpLink::Target 
 // --- coming about ---
 
 void LinkConnection::Open() {
-  net::post(strand_, [self = shared_from_this()] {
+  PostSurely(strand_, [self = shared_from_this()] {
     self->resolver_.async_resolve(
         self->link_->options_.host, std::to_string(self->target_.port),
         net::ip::tcp::resolver::flags(),  // addresses of all kinds, as gRPC resolves the name too
@@ -183,7 +182,7 @@ void LinkConnection::Write(std::uint64_t number) {
     writing_ = failed == EAGAIN || failed == EWOULDBLOCK;
   }
   if (failed == 0) return;
-  net::post(strand_, [self = shared_from_this(), failed] {
+  PostSurely(strand_, [self = shared_from_this(), failed] {
     if (failed == EAGAIN || failed == EWOULDBLOCK) return self->WriteRest();
     self->Fail(LinkEnd::Kind::kLost,
                ErrorCodeIo(failed, boost::system::system_category()).message());
@@ -220,7 +219,7 @@ void LinkConnection::OnWritten(ErrorCodeIo error) {
 }
 
 void LinkConnection::Cut(std::uint64_t number) {
-  net::post(strand_, [self = shared_from_this(), number] {
+  PostSurely(strand_, [self = shared_from_this(), number] {
     bool has = false;
     bool begun = false;
     {
@@ -402,7 +401,7 @@ void LinkConnection::Fail(LinkEnd::Kind kind, const std::string& why) {
 }
 
 void LinkConnection::Check(TimePoint now) {
-  net::post(strand_, [self = shared_from_this(), now] { self->OnCheck(now); });
+  PostSurely(strand_, [self = shared_from_this(), now] { self->OnCheck(now); });
 }
 
 void LinkConnection::OnCheck(TimePoint now) {
@@ -437,7 +436,7 @@ void LinkConnection::OnCheck(TimePoint now) {
 }
 
 void LinkConnection::Shut() {
-  net::post(strand_, [self = shared_from_this()] { self->Fail(LinkEnd::Kind::kLost, ""); });
+  PostSurely(strand_, [self = shared_from_this()] { self->Fail(LinkEnd::Kind::kLost, ""); });
 }
 
 }  // namespace lagoon

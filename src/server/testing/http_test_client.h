@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string>
 #include <string_view>
@@ -94,6 +96,22 @@ class HttpTestClient {
     std::string text = received_.substr(0, at + mark.size());
     received_.erase(0, text.size());
     return text;
+  }
+
+  /// Receives to the end of the connection and allocates nothing. The status of the answer; 0: the
+  /// connection ended without one; -1: it did not end in time.
+  int StatusAtEnd() const {
+    char begin[13] = {};  // "HTTP/1.1 200"
+    char bytes[16384];
+    std::size_t kept = 0;
+    for (;;) {
+      const ssize_t got = ::recv(socket_, bytes, sizeof(bytes), 0);
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return -1;
+      if (got <= 0) return kept < 12 ? 0 : std::atoi(begin + 9);
+      const std::size_t more = std::min(static_cast<std::size_t>(got), 12 - kept);
+      std::memcpy(begin + kept, bytes, more);
+      kept += more;
+    }
   }
 
   /// True when something can be received at once.

@@ -428,7 +428,9 @@ TEST_F(InstanceTest, StoppingAnswersWhatTheProgramHas) {
   const auto job = jobs_.Add(*instance_);
   instance_->Stop();
   // Taken or not: what the program has is answered, what waits stays with the queue.
-  if (job->answered()) EXPECT_NE(job->How().find("unloaded"), std::string::npos);
+  if (job->answered()) {
+    EXPECT_NE(job->How().find("unloaded"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+// Where memory runs out, for a moment and at any allocation, a client gets an answer or the end of
+// its connection, and the next one is served.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/testing/allocations.h"
+#include "server/http/http_listener.h"
+#include "server/memory_budget.h"
+#include "server/testing/http_server_test_base.h"
+
+namespace lagoon {
+namespace {
+
+// Answers on a thread of its own, as a device does: "/large" with 2 MiB that may give way, "/parts"
+// in three parts, else with a few bytes.
+class Answers final : public HttpHandler {
+ public:
+  Answers() : thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+  ~Answers() override {
+    thread_.request_stop();
+    changed_.notify_all();
+  }
+  void Handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) override {
+    const std::lock_guard lock(mutex_);
+    asked_ = request.target.substr(0, 2);
+    reply_ = reply;
+    changed_.notify_all();
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    for (;;) {
+      std::shared_ptr<HttpReply> reply;
+      std::string asked;
+      {
+        std::unique_lock lock(mutex_);
+        while (reply_ == nullptr && !stop.stop_requested()) {
+          changed_.wait_for(lock, std::chrono::milliseconds(50));
+        }
+        if (reply_ == nullptr) return;
+        reply = std::exchange(reply_, nullptr);
+        asked = asked_;  // two characters: nothing is allocated
+      }
+      AnswerErrors(reply, [&] {
+        if (asked == "/p") {
+          for (int part = 0; part < 3; ++part) {
+            reply->SendPart({std::string(100, 'a'), /*last=*/part == 2, {}});
+          }
+          return;
+        }
+        HttpResponse answer = HttpResponse::Json(std::string(asked == "/l" ? 2 << 20 : 100, 'a'));
+        answer.gives_way = true;
+        reply->Send(std::move(answer));
+      });
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string asked_;
+  std::shared_ptr<HttpReply> reply_;
+  std::jthread thread_;
+};
+
+// Smaller allocations are those of strands, in which Boost 1.74 ends the program.
+constexpr std::size_t kLeastBytes = 128;
+
+class MemoryRunsOut : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Answers, MemoryRunsOut, testing::Values("/small", "/large", "/parts"),
+                         [](const auto& path) { return std::string(path.param + 1); });
+
+TEST_P(MemoryRunsOut, ClientsAreAnsweredOrCutOff) {
+#ifndef LAGOON_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#else
+  Answers handler;
+  IoPool pool(2);
+  LowLane low(pool);
+  const std::size_t room = std::size_t{64} << 20;
+  auto listener = *HttpListener::Listen(
+      pool, handler,
+      {BufferPool::Create(room), std::make_shared<MemoryBudget>(MemoryBudget::Limits{room, 64})},
+      {.port = {"HTTP", "127.0.0.1", 0}, .limits = {}, .low = &low});
+  listener->Start();
+  const std::string request =
+      fmt::format("GET {} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", GetParam());
+  int untouched = 0;
+  for (int nth = 1; untouched < 3; ++nth) {
+    for (const int times : {1, 4}) {
+      int status = 0;
+      bool failed = false;
+      {
+        const FailingAllocation failing(nth, times, kLeastBytes);
+        HttpTestClient client(listener->port());
+        if (client.Send(request)) status = client.StatusAtEnd();
+        failed = FailingAllocation::failed();
+      }
+      ASSERT_GE(status, 0) << "no answer: allocation " << nth << ", " << times << " fail";
+      untouched = failed ? 0 : untouched + 1;
+      HttpTestClient next(listener->port());
+      ASSERT_TRUE(next.Send(request));
+      ASSERT_EQ(next.StatusAtEnd(), 200) << "after allocation " << nth << ", " << times << " fail";
+    }
+  }
+  const FailingAllocation failing(1, 4, kLeastBytes);
+  listener->Drain();
+  ASSERT_TRUE(listener->WaitIdle(Now() + std::chrono::seconds(10)));
+  listener->Close();
+  low.Stop();
+#endif
+}
+
+}  // namespace
+}  // namespace lagoon
