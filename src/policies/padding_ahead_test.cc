@@ -59,11 +59,11 @@ class AheadTest : public testing::DispatcherFixture {
 
 TEST_F(AheadTest, PaddingBeginsWithTheTailOfAWideKernel) {
   UseAhead();
-  PostBoth(BlockChain({6}), BlockChain({1}, microseconds(20)));
+  PostBoth(BlockChain({6}), BlockChain({3}, microseconds(20)));
   EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
   EXPECT_EQ(device_->max_claimants(), 2u);
   EXPECT_EQ(RunBlocks(4, 0), 4u);
-  EXPECT_EQ(RunBlocks(2, 0), 0u);  // the best-effort kernel and its output
+  EXPECT_EQ(RunBlocks(4, 0), 0u);  // the best-effort kernel and its output
   EXPECT_EQ(background_.result.outcome, Outcome::kDone);
   device_->RunAll();
   EXPECT_EQ(urgent_.result.outcome, Outcome::kDone);
