@@ -46,7 +46,7 @@ constexpr SchedulerParameter kParameters[] = {
      [](const SchedulerConfig& config) { return config.packed_padding ? 1.0 : 0.0; },
      [](SchedulerConfig& config, double value) { config.packed_padding = value != 0; }},
     {"padding_ahead", 0, 1, true,
-     "1: padding waits on the device for the tail of a kernel that needs all units, or its end",
+     "1: padding waits on the device for the tail or end of a kernel that needs all units",
      [](const SchedulerConfig& config) { return config.padding_ahead ? 1.0 : 0.0; },
      [](SchedulerConfig& config, double value) { config.padding_ahead = value != 0; }},
     {"padding_bandwidth", 0, 1, false,
