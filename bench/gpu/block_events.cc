@@ -57,8 +57,8 @@ class LaunchEvents final : public DeviceListener {
   LaunchEvents& operator=(const LaunchEvents&) = delete;
 
   struct Seen {
-    std::optional<TimePoint> placed, complete;  // by the device's clock
-    TimePoint seen;                             // the host has the end
+    std::optional<TimePoint> placed = {}, complete = {};  // by the device's clock
+    TimePoint seen = {};                                  // the host has the end
     std::uint64_t events = 0;
     bool retired = false, lost = false;
   };
