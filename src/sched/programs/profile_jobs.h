@@ -19,8 +19,9 @@ struct JobProfile {
 };
 
 /// Runs jobs of the program one after the other, so that policies know the remaining time of its
-/// first requests (ProgramEstimate). `device`: the host's, for its clock. Returns when the last one has ended; the caller must not be a
-/// thread that the host needs. An error says which run failed and why: the others are not begun.
+/// first requests (ProgramEstimate). `device`: the host's, for its clock. Returns when the last one
+/// has ended; the caller must not be a thread that the host needs. An error says which run failed
+/// and why: the others are not begun.
 Status ProfileJobs(ProgramHost& host, const Device& device, const JobProfile& profile);
 
 }  // namespace lagoon
