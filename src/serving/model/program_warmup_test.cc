@@ -25,7 +25,7 @@ class FitWarmupTest : public ::testing::Test {
     Write(std::string(16, '\3'));
   }
 
-  void Write(const std::string& bytes) { std::ofstream(folder_ / "warmup" / "tokens") << bytes; }
+  void Write(const std::string& bytes) { std::ofstream(folder_ / "warmup/tokens") << bytes; }
   std::string ErrorOfFit() {
     const auto fitted = FitWarmup({request_}, folder_.path(), signature_);
     return fitted ? "" : fitted.error().message;
