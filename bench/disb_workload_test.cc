@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace lagoon::bench {
@@ -116,6 +117,9 @@ TEST(DisbWorkload, BadFilesAreRefusedByTaskKeyAndValue) {
   EXPECT_THAT(Refusal("/tasks/0/id", "x"), AllOf(HasSubstr("'x'"), HasSubstr("_rt")));
   EXPECT_THAT(Refusal("/tasks/0/load/type", "burst"), AllOf(HasSubstr("x_rt"), HasSubstr("burst")));
   EXPECT_THAT(Refusal("/tasks/0/load/frequency", 0), HasSubstr("'frequency' is 0"));
+  EXPECT_THAT(Refusal("/tasks/0/load/frequency", -3), HasSubstr("'frequency' is -3"));
+  EXPECT_THAT(Refusal("/tasks/0/load/frequency", std::nan("")), HasSubstr("'frequency'"));
+  EXPECT_THAT(Refusal("/time", std::nan("")), HasSubstr("'time'"));
   EXPECT_THAT(Refusal("/tasks/0/load/frequency", "fast"), HasSubstr("fast"));
   EXPECT_THAT(Refusal("/tasks/0/load/jitter", 1), HasSubstr("'jitter'"));
   EXPECT_THAT(Refusal("/tasks/0/load", Json{{"type", "trace"}, {"trace", {5, 3}}}), HasSubstr("3"));

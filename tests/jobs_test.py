@@ -28,6 +28,18 @@ SCALE_CONFIG = ('input { name: "x" data_type: TYPE_FP32 dims: [ 10000 ] }\n'
                 'input { name: "steps" data_type: TYPE_INT64 dims: [ 1 ] }\n'
                 'output { name: "y" data_type: TYPE_FP32 dims: [ 10000 ] }\n')
 
+
+def warmup(inputs, count=0):
+    """A request before the program is ready. inputs: (name, type, dims, file), without a file zeros."""
+    text = "".join(
+        f'inputs {{ key: "{name}" value {{ data_type: {kind} dims: [ {dims} ] '
+        + (f'input_data_file: "{file}"' if file else "zero_data: true") + " } } "
+        for name, kind, dims, file in inputs)
+    return f'model_warmup [ {{ name: "w" count: {count} {text} }} ]\n'
+
+
+X, STEPS = ("x", "TYPE_FP32", 10000, ""), ("steps", "TYPE_INT64", 1, "seven")
+
 BAD_LIBRARIES = {
     "crashes": "__attribute__((constructor)) static void f() { *(volatile int*)0 = 1; }",
     "exits": "#include <stdlib.h>\n__attribute__((constructor)) static void f() { exit(0); }",
@@ -48,6 +60,11 @@ BAD_REASONS = {
     "no_pair": "no prefill and decode of one model",
     "itself": "is a job program itself",
     "hasty": "'tiny_decode' is best-effort, the job program real-time",
+    "warm_size": "model_warmup 'w': input 'steps': has 8 bytes, its file 3",
+    "warm_dims": "model_warmup 'w': input 'x': is TYPE_FP32 [5], the program takes TYPE_FP32 [10000]",
+    "warm_missing": "model_warmup 'w': input 'x' is missing",
+    "warm_unknown": "model_warmup 'w': input 'z' is not one of the program, which has 'x', 'steps'",
+    "warm_fails": "model_warmup 'w': run 1 of 3",
     "loose": "a job program's tensors have a name, a type of numbers and positive dims",
 }
 
@@ -84,6 +101,15 @@ def fixture_server(lagoon, programs, tiny, tmp_path_factory):
     add_program(repository, "itself", generate, generate_config(prefill="scale"))
     add_program(repository, "hasty", generate, "optimization { priority: PRIORITY_MAX }\n" + generate_config())
     add_program(repository, "loose", scale, SCALE_CONFIG.replace("10000", "-1"))
+    for name, inputs, steps in (("warm", (X, STEPS), b"\7" + bytes(7)),
+                                ("warm_size", (X, STEPS), b"\7\0\0"),
+                                ("warm_dims", (("x", "TYPE_FP32", 5, ""), STEPS), bytes(8)),
+                                ("warm_missing", (STEPS,), bytes(8)),
+                                ("warm_unknown", (X, STEPS, ("z", "TYPE_FP32", 1, "")), bytes(8)),
+                                ("warm_fails", (X, STEPS), b"\xff" * 8)):
+        add_program(repository, name, scale, SCALE_CONFIG + warmup(inputs))
+        (repository / name / "warmup").mkdir()
+        (repository / name / "warmup" / "seven").write_bytes(steps)
     with serving(lagoon, repository, "--workers", "2") as running:
         yield running
 
@@ -118,6 +144,11 @@ def test_a_kernel_of_a_program_runs_as_often_as_it_says(server):
     x = np.random.default_rng(1).standard_normal(10000).astype(np.float32)
     for steps in (0, 1, 10):
         np.testing.assert_array_equal(ask_scaled(server.http(), x, steps), x * 2.0 ** steps)
+
+
+def test_a_program_is_ready_after_its_own_requests(server):
+    assert server.http().is_model_ready("warm")
+    assert not any("'warm'" in line and "model_warmup" in line for line in server.log().splitlines())
 
 
 def test_a_programs_error_is_the_answer(server):

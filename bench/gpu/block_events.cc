@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "bench/gpu/probe_args.cuh"
 #include "bench/gpu/probe_program.h"
 #include "bench/measure/evidence.h"
@@ -43,6 +46,84 @@ struct EventsSamples {
   std::uint64_t events = 0;
 };
 
+// Reads the events of one launch at a time where a dispatcher does: on the thread that brings news,
+// which in a CPU device is the worker that has just begun or ended a block. A host thread that
+// sleeps would be woken by each report, and take a core from the workers.
+class LaunchEvents final : public DeviceListener {
+ public:
+  explicit LaunchEvents(Device& device) : device_(device) { device.SetListener(this); }
+  ~LaunchEvents() override { device_.SetListener(nullptr); }
+  LaunchEvents(const LaunchEvents&) = delete;
+  LaunchEvents& operator=(const LaunchEvents&) = delete;
+
+  struct Seen {
+    std::optional<TimePoint> placed = {}, complete = {};  // by the device's clock
+    TimePoint seen = {};                                  // the host has the end
+    std::uint64_t events = 0;
+    bool retired = false, lost = false;
+  };
+
+  /// Submits the launch, and returns when it has retired, or 10 s later.
+  Seen Run(const Launch& launch) {
+    {
+      const MutexLock lock(mutex_);
+      seen_ = {};
+      if (device_.Submit(launch) != SubmitResult::kOk) return {.lost = true};
+      Poll();
+    }
+    ReadNews();
+    const TimePoint end = Now() + kEndsWithin;
+    const MutexLock lock(end_mutex_);
+    while (!ended_ && Now() < end) ended_now_.WaitUntil(end_mutex_, end);
+    return std::exchange(ended_, std::nullopt).value_or(Seen{});
+  }
+
+  void OnDeviceNews() override {
+    news_.store(true);
+    ReadNews();
+  }
+
+ private:
+  // As a dispatcher, waits for no other thread: who has the lock reads what comes meanwhile.
+  void ReadNews() {
+    while (news_.load()) {
+      if (!mutex_.try_lock()) return;
+      news_.store(false);
+      Poll();
+      mutex_.unlock();
+    }
+  }
+
+  void Poll() REQUIRES(mutex_) {
+    std::array<DeviceEvent, 32> events;
+    for (std::size_t count = events.size(); count == events.size();) {
+      count = device_.Poll(events);
+      seen_.events += count;
+      for (std::size_t i = 0; i < count; ++i) Note(events[i]);
+    }
+  }
+
+  void Note(const DeviceEvent& event) REQUIRES(mutex_) {
+    if (event.kind == DeviceEvent::Kind::kPlaced) seen_.placed = event.at;
+    if (event.kind == DeviceEvent::Kind::kComplete) seen_.complete = event.at, seen_.seen = Now();
+    seen_.lost = seen_.lost || event.kind == DeviceEvent::Kind::kLost;
+    seen_.retired = seen_.retired || event.kind == DeviceEvent::Kind::kRetired;
+    if (!seen_.retired && !seen_.lost) return;
+    const MutexLock lock(end_mutex_);
+    ended_ = seen_;
+    ended_now_.NotifyAll();
+  }
+
+  Device& device_;
+  // seq_cst: a thread that does not get the lock has set this where the holder looks next.
+  std::atomic<bool> news_{false};
+  Mutex mutex_;  // of the device's queue
+  Seen seen_ GUARDED_BY(mutex_);
+  Mutex end_mutex_;
+  CondVar ended_now_;
+  std::optional<Seen> ended_ GUARDED_BY(end_mutex_);
+};
+
 // A device with an empty kernel, which runs alone.
 class EmptyKernel {
  public:
@@ -61,12 +142,12 @@ class EmptyKernel {
               .args_bytes = sizeof(cuda::probe::SpinArgs)};
     LAGOON_ASSIGN_OR_RETURN(kernel_,
                             device.Load({.name = "empty", .body = EmptyBody, .cuda = &image_}, {}));
+    events_.emplace(device);
     return {};
   }
 
   /// Launches the kernel, and waits until the launch has retired.
   Status Run(const EventsCase& which, EventsSamples& samples) {
-    Device& device = *on_.device;
     std::vector<lagoon::Progress::Word> words(lagoon::Progress::WordsFor(which.blocks));
     lagoon::Progress progress(which.blocks, words);
     progress.Reset();
@@ -76,35 +157,15 @@ class EmptyKernel {
     launch.progress = &progress;
     launch.tell_every = which.tell_every;
     const TimePoint begin = Now();
-    if (device.Submit(launch.As(kOnly)) != SubmitResult::kOk) {
+    const LaunchEvents::Seen seen = events_->Run(launch.As(kOnly));
+    if (!seen.retired || !seen.placed || !seen.complete) {
       return Fail(ErrorCode::kInternal,
-                  fmt::format("device '{}' takes no launch", device.info().name));
+                  fmt::format("device '{}': an empty kernel {}", on_.device->info().name,
+                              seen.lost ? "was lost or not taken" : "has not ended within 10 s"));
     }
-    std::optional<TimePoint> placed, complete, seen;
-    for (bool retired = false; !retired;) {
-      std::array<DeviceEvent, 32> events;
-      const std::size_t count = device.Poll(events);
-      samples.events += count;
-      for (std::size_t i = 0; i < count; ++i) {
-        if (events[i].kind == DeviceEvent::Kind::kLost) {
-          return Fail(ErrorCode::kInternal, fmt::format("device '{}' is lost", device.info().name));
-        }
-        if (events[i].kind == DeviceEvent::Kind::kPlaced) placed = events[i].at;
-        if (events[i].kind == DeviceEvent::Kind::kComplete) complete = events[i].at, seen = Now();
-        retired = retired || events[i].kind == DeviceEvent::Kind::kRetired;
-      }
-      if (!retired && Now() > begin + kEndsWithin) {
-        return Fail(ErrorCode::kDeadlineExceeded,
-                    fmt::format("device '{}': an empty kernel has not ended within 10 s",
-                                device.info().name));
-      }
-      if (count == 0) device.Wait(Now() + std::chrono::milliseconds(1));
-    }
-    if (!placed || !complete) {
-      return Fail(ErrorCode::kInternal, "a kernel has retired without a begin and an end");
-    }
-    samples.kernel_us.push_back(ToMicroseconds(*complete - *placed));
-    samples.seen_us.push_back(ToMicroseconds(*seen - begin));
+    samples.events += seen.events;
+    samples.kernel_us.push_back(ToMicroseconds(*seen.complete - *seen.placed));
+    samples.seen_us.push_back(ToMicroseconds(seen.seen - begin));
     return {};
   }
 
@@ -114,6 +175,7 @@ class EmptyKernel {
   const cuda::probe::SpinArgs args_{};  // no pieces: the body ends at once
   ComputeDevice on_;
   KernelHandle kernel_{};
+  std::optional<LaunchEvents> events_;  // destroyed before the device
 };
 
 }  // namespace

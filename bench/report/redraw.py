@@ -21,8 +21,9 @@ import tempfile
 import page
 
 ROOT = page.ROOT
-DISB = ("disb", "--workload", "all", "--schedulers", "reef,lagoon", "--clients", "newest")
-CPU_DISB = ("disb", "--workload", "all", "--schedulers", "lagoon,reset,streams", "--requests", "2000")
+DISB = ("disb", "--workload", "all", "--schedulers", "reef,lagoon,streams", "--clients", "newest")
+CPU_DISB = ("disb", "--workload", "all", "--schedulers", "lagoon,lagoon:padding_ahead=1,reset,streams", "--requests",
+            "2000")
 SPLIT = ("split", "--schedulers",
          "split,split:elastic=0,split-whole,clockwork,clockwork:admit_by_deadline=0,prema,prema-kernel,rt-a,rt-a:together=0,"
          "lagoon,lagoon-ratio")

@@ -35,6 +35,15 @@ class RandomSchedules : public testing::DispatcherFixture,
     std::uint32_t blocks = 0;         // of all ops
   };
 
+  // With costs, so that best-effort blocks fit beside real-time kernels.
+  static std::shared_ptr<LoadedPlan> ChainOf(const Plan& plan, std::uint32_t ops) {
+    auto loaded = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(ops, plan.blocks));
+    const bool real_time = plan.job_class == JobClass::kRealTime;
+    const Nanoseconds block = std::chrono::microseconds(real_time ? 100 : 5);
+    for (PlanOp& op : loaded->plan.ops) op.cost = {block * plan.blocks, block};
+    return loaded;
+  }
+
   TimePoint RandomDeadline(std::mt19937& random) {
     if (random() % 3 != 0) return kNoDeadline;
     return device_->Now() + std::chrono::microseconds(random() % 500);
@@ -52,7 +61,7 @@ class RandomSchedules : public testing::DispatcherFixture,
     options.max_pending = 1000;
     std::vector<QueueId> queues;
     for (const Plan& plan : kPlans) {
-      queues.push_back(AddQueue(plan.job_class, plan.ops, plan.blocks, options));
+      queues.push_back(AddQueue(plan.job_class, ChainOf(plan, plan.ops), options));
     }
     posted_.clear();
     std::vector<JobId> ids;
@@ -90,7 +99,7 @@ class RandomSchedules : public testing::DispatcherFixture,
     posted.blocks = plan.ops * plan.blocks;
     if (random() % 3 == 0) {
       const auto ops = static_cast<std::uint32_t>(1 + random() % 6);
-      const auto loaded = std::const_pointer_cast<LoadedPlan>(testing::ChainPlan(ops, plan.blocks));
+      const auto loaded = ChainOf(plan, ops);
       loaded->plan.arena_bytes += random() % 1000;
       for (std::uint32_t end = 2; end < ops; end += 2) loaded->plan.part_ends.push_back(end);
       loaded->plan.part_ends.push_back(ops);
@@ -130,6 +139,7 @@ class RandomSchedules : public testing::DispatcherFixture,
       done_blocks += static_cast<int>(1 + posted_[i].blocks + 1);
     }
     reexecuted_ += dispatcher_->Stats().reexecuted;
+    padded_ += dispatcher_->Stats().padded_launches;
     if (all_done_ && dispatcher_->Stats().reexecuted == 0) {
       EXPECT_EQ(device_->blocks_run, done_blocks);
     } else {
@@ -143,7 +153,7 @@ class RandomSchedules : public testing::DispatcherFixture,
   bool slices_ = false;  // best-effort work has a minimum and a background, and requests go on
   std::uint64_t slices_seen_ = 0;
   bool groups_ = false;  // some kernels restart with their groups, or never
-  std::uint64_t reexecuted_ = 0;
+  std::uint64_t reexecuted_ = 0, padded_ = 0;
   bool all_done_ = true;
   std::vector<Posted> posted_;  // by request
 };
@@ -165,6 +175,7 @@ TEST_P(RandomSchedules, LoseNothingAndAreDeterministic) {
     }
     if (HasFailure()) break;
   }
+  EXPECT_EQ(padded_ > 0, MakeScheduler(GetParam())->config.padding_kernels > 0);
 }
 
 TEST_P(RandomSchedules, LoseNothingWithSlicesEither) {
@@ -200,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(Parameters, RandomSchedules,
                          ::testing::Values("lagoon:preempt_by_rank=1,fairness_threshold=2",
                                            "lagoon:fairness_threshold=2",
                                            "lagoon:fairness_threshold=0", "lagoon-ratio:depth=2",
-                                           "reef:admit_by_deadline=1"),
+                                           "reef:admit_by_deadline=1", "reef:padding_ahead=1",
+                                           "lagoon:padding_ahead=1"),
                          Word);
 
 }  // namespace

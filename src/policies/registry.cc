@@ -38,7 +38,7 @@ struct Entry {
   std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
-  std::array<std::string_view, 10> parameters = {};  // names in SchedulerParameterTable()
+  std::array<std::string_view, 11> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -117,9 +117,10 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events
                            kExtra = "extra_blocks", kFairness = "fairness_threshold",
                            kLend = "lend_units", kMost = "max_real_time_jobs",
                            kPacked = "packed_padding", kBandwidth = "padding_bandwidth",
-                           kPadding = "padding_kernels", kVersions = "padding_versions",
-                           kPreempt = "preempt_by_rank", kElastic = "elastic", kDense = "dense",
-                           kPatience = "patience", kQuantum = "quantum_us", kTogether = "together";
+                           kAhead = "padding_ahead", kPadding = "padding_kernels",
+                           kVersions = "padding_versions", kPreempt = "preempt_by_rank",
+                           kElastic = "elastic", kDense = "dense", kPatience = "patience",
+                           kQuantum = "quantum_us", kTogether = "together";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -160,19 +161,21 @@ constexpr Entry kSchedulers[] = {
     {"As reset, one real-time job at a time; best-effort kernels fill what it leaves idle (REEF)",
      Reef("reef", /*versions=*/false),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding, kVersions}},
+     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions}},
     {"As reef; what fills runs in the version of its kernel that ends soonest there (REEF DKP-MV)",
      Reef("reef-mv", /*versions=*/true),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPacked, kBandwidth, kPadding, kVersions}},
+     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kVersions, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions,
+      kPreempt}},
     {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kBandwidth, kPadding, kVersions, kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions,
+      kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kEvents, kDepth, kExtra}},
     {"Shortest job first",
      Plain("sjf", By::kTotal),

@@ -72,6 +72,9 @@ struct SchedulerConfig {
   /// Dynamic kernel padding (REEF 5): how many of a real-time job's next kernels to look ahead.
   /// Best-effort kernels may use the units that none of those kernels needs. 0: no padding.
   std::uint32_t padding_kernels = 0;
+  /// Padding is also submitted for a room that begins later: the tail of a real-time kernel that
+  /// needs all units, or what follows that kernel. It waits for that on the device.
+  bool padding_ahead = false;
   /// Padding may run in another version of its kernel than the plan's (REEF 5.3).
   bool padding_versions = false;
   /// Padding and real-time kernels take units by the blocks that a unit holds at once. False: a

@@ -390,6 +390,8 @@ void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   job.result.outcome = outcome;
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
   UpdateReady(job);
+  // The kernels that its room waits for, or that end it, may never be complete.
+  if (job.job_class == JobClass::kRealTime) RevokePadding();
   if (job.launches == 0) return Finish(job, outcome, finished);
   if (job.background) {
     job.hurries = true;

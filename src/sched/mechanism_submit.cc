@@ -253,9 +253,11 @@ void Mechanism::LeaveOutCuts(Job& job) {
 
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
-  const std::optional<PaddingRoom> room =
-      padding_.FindRoom({config_.padding_kernels, config_.packed_padding, config_.padding_bandwidth,
-                         config_.padding_versions});
+  const std::optional<PaddingRoom> room = padding_.FindRoom({.kernels = config_.padding_kernels,
+                                                             .packed = config_.packed_padding,
+                                                             .bandwidth = config_.padding_bandwidth,
+                                                             .versions = config_.padding_versions,
+                                                             .ahead = config_.padding_ahead});
   if (!room) return;
   const auto pad = [&](Job& job, std::uint32_t units) {
     const PaddingRoom own = padding_.PartOf(*room, units, &job);
@@ -285,7 +287,10 @@ void Mechanism::RevokePadding() {
 bool Mechanism::SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room) {
   Instance& instance = *job.instance;
   const JobQueue::Slot& slot = job.queue->slots[job.slot];
-  if (job.launches == 0) job.background = InBackground(job);
+  // What waits for a real-time kernel is of the same kind as that kernel (Launch::background).
+  const bool waits = room != nullptr && room->after;
+  if (job.launches == 0) job.background = InBackground(job) && !waits;
+  if (waits && job.background) return false;
   for (; job.next_input < job.inputs.size(); ++job.next_input) {
     if (job.Keeps(job.next_input)) {
       Progress& copied = *instance.InputCopy(job.next_input, nullptr).progress;
@@ -436,6 +441,10 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   launch.stream = job.stream;
   launch.background = job.background;
   launch.rank = RankOf(job, JobLaunch::Kind::kOp);
+  if (room != nullptr && !padding_.WaitFor(*room, launch)) {
+    launches_.Remove(launch.id);
+    return false;
+  }
   const TimePoint at = observer_ == nullptr ? TimePoint{} : device_.Now();
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];

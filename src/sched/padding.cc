@@ -57,6 +57,43 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, bool packed, st
   return room;
 }
 
+// The room beside kernel `first` and what follows: RoomBeside().
+std::optional<PaddingRoom> RoomFrom(const Job& job, std::size_t first, std::uint32_t units,
+                                    const RoomRules& rules) {
+  const std::size_t end = std::min(job.instance->plan().ops.size(), first + rules.kernels);
+  std::optional<PaddingRoom> room;
+  for (std::size_t i = first; i < end;) {
+    const PaddingRoom next = RoomBesideGroup(job, units, rules.packed, i);
+    if (next.units == 0) break;
+    const PaddingRoom joined = room ? Join(*room, next) : next;
+    if (room && Use(joined) < Use(*room) + Use(next)) break;
+    room = joined;
+  }
+  return room;
+}
+
+// The room beside the last blocks of a kernel that needs all units: those that are left when as
+// many as possible have run at once, again and again. Zero units: they need all units too.
+PaddingRoom TailOf(const Job& job, std::uint32_t units, bool packed) {
+  const std::size_t op = job.first_incomplete;
+  const PlanOp& kernel = job.instance->plan().ops[op];
+  const Progress& progress = job.instance->progress(op);
+  const std::uint32_t occupancy = std::max(OccupancyOf(kernel, job.instance->version(op)), 1U);
+  const std::uint32_t own = UnitsOf(*job.queue, units);
+  const std::uint32_t last = progress.blocks() % (own * occupancy);
+  const std::uint32_t width = packed ? (last + occupancy - 1) / occupancy : std::min(last, own);
+  if (last == 0 || width == own) return {};
+  return {.units = units - width,
+          .taken = width,
+          .time = kernel.cost.block,
+          .occupancy = occupancy,
+          .packed = packed,
+          .bandwidth_ppm = std::uint64_t{last} * kernel.cost.bandwidth_ppm,
+          .until = &progress,
+          .records = &job.instance->records(),
+          .after = Dep{&progress, progress.blocks() - last}};
+}
+
 // The version that the op must keep, or nullopt if another one may be chosen: no block of the op
 // has run, and neither the op nor a later op (from before a revocation) has a launch in flight.
 // Copies of outputs that depend on the op also have the group's guard and left before the op.
@@ -74,6 +111,7 @@ bool FitsBeside(const Job& job, const PaddingRoom& whole) {
   PaddingRoom room = whole;
   room.units = UnitsIn(whole, *job.queue);
   if (room.units == 0) return false;
+  if (room.after && job.launches > 0 && job.background) return false;  // of another kind
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
   const std::vector<PlanOp>& ops = plan.ops;
   std::size_t op = job.next_op;
@@ -124,14 +162,27 @@ std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue) {
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels,
                                       bool packed) {
-  const std::size_t end = std::min(job.instance->plan().ops.size(), job.first_incomplete + kernels);
-  std::optional<PaddingRoom> room;
-  for (std::size_t i = job.first_incomplete; i < end;) {
-    const PaddingRoom next = RoomBesideGroup(job, units, packed, i);
-    if (next.units == 0) break;
-    const PaddingRoom joined = room ? Join(*room, next) : next;
-    if (room && Use(joined) < Use(*room) + Use(next)) break;
-    room = joined;
+  return RoomFrom(job, job.first_incomplete, units, {.kernels = kernels, .packed = packed});
+}
+
+std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
+                                           const RoomRules& rules, TimePoint now) {
+  const std::size_t op = job.first_incomplete;
+  const std::size_t next = op + 1, ops = job.instance->plan().ops.size();
+  if (op >= job.next_op || (next < ops && !Follows(*job.instance, next))) return std::nullopt;
+  std::optional<PaddingRoom> room = TailOf(job, units, rules.packed);
+  if (room->units == 0) {
+    room = RoomFrom(job, next, units, rules);
+    if (!room) return std::nullopt;
+    const Progress& before = job.instance->progress(op);
+    room->after = Dep{&before, before.blocks()};
+  }
+  // As RoomOf(): what begins now is late.
+  if (room->after->Met()) {
+    const Nanoseconds before_tail = job.costs->kernel(op) - room->time;
+    const bool tail = room->until == room->after->on && job.op_since != TimePoint{};
+    const Nanoseconds over = tail ? now - job.op_since - before_tail : Nanoseconds(0);
+    room->begun = kRelaunch + std::max(over, Nanoseconds(0));
   }
   return room;
 }
@@ -174,6 +225,16 @@ bool ChooseVersion(Job& job, const PaddingRoom* room) {
   return true;
 }
 
+// The room beside one of the real-time jobs.
+std::optional<PaddingRoom> Padding::RoomOf(const Job& job, const RoomRules& rules) const {
+  const std::uint32_t units = device_.info().units;
+  std::optional<PaddingRoom> room = RoomFrom(job, job.first_incomplete, units, rules);
+  if (!room) return rules.ahead ? LaterRoomBeside(job, units, rules, device_.Now()) : std::nullopt;
+  // Padding that is submitted before the kernel can start begins with it.
+  if (job.op_since != TimePoint{}) room->begun = kRelaunch + (device_.Now() - job.op_since);
+  return room;
+}
+
 std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   const std::uint32_t units = device_.info().units;
   std::optional<PaddingRoom> room;
@@ -184,10 +245,9 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
         job.first_incomplete == job.instance->plan().ops.size()) {
       continue;
     }
-    std::optional<PaddingRoom> beside = RoomBeside(job, units, rules.kernels, rules.packed);
-    if (!beside) return std::nullopt;
-    // Padding that is submitted before the kernel can start begins with it.
-    if (job.op_since != TimePoint{}) beside->begun = kRelaunch + (device_.Now() - job.op_since);
+    const std::optional<PaddingRoom> beside = RoomOf(job, rules);
+    // A room that begins later is one beside one job only.
+    if (!beside || (room && (room->after || beside->after))) return std::nullopt;
     taken += units - beside->units;
     bandwidth_ppm += beside->bandwidth_ppm;
     const std::uint32_t occupancy = std::max(beside->occupancy, room ? room->occupancy : 0);
@@ -260,6 +320,15 @@ std::uint32_t Padding::FreeUnits(const PaddingRoom& room) const {
     if (inside.until == room.until) taken += inside.units;
   }
   return room.units - std::min(room.units, taken);
+}
+
+bool Padding::WaitFor(const PaddingRoom& room, Launch& launch) {
+  if (!room.after) return true;
+  if (launch.deps.size() >= kMostDeps) return false;
+  std::array<Dep, kMostDeps>& deps = deps_[JobLaunches::SlotOf(launch.id)];
+  *std::ranges::copy(launch.deps, deps.begin()).out = *room.after;
+  launch.deps = std::span(deps).first(launch.deps.size() + 1);
+  return true;
 }
 
 void Padding::Add(Job& job, LaunchId launch, const PaddingRoom& room) {

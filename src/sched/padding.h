@@ -3,6 +3,7 @@
 // Where best-effort kernels fit beside real-time ones (REEF 5).
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ struct RoomRules {
   bool packed = false;        // a unit is full with `occupancy` blocks, not with one
   double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
   bool versions = true;       // padding may run in other versions than the plan's
+  bool ahead = false;         // rooms that begin later count (LaterRoomBeside())
 };
 
 /// Units that real-time work leaves free for a while.
@@ -39,7 +41,10 @@ struct PaddingRoom {
   std::uint64_t bandwidth_ppm = 0;
   std::uint64_t bandwidth_left_ppm = kNoBandwidthLimit;
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
-  const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` lies
+  const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` and `after` lie
+  /// The room begins when so many blocks of a real-time kernel are done. None: it has begun, or
+  /// begins with the real-time job.
+  std::optional<Dep> after = {};
 };
 
 /// Units of the room for jobs of the queue. Real-time work may need any units of the queue's share,
@@ -60,6 +65,14 @@ inline std::uint32_t BlocksAtOnce(const PaddingRoom& room, std::uint32_t units,
 /// nullopt: the first group needs all units, or no kernel is left. `packed`: RoomRules::packed.
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels,
                                       bool packed = false);
+
+/// The room that begins later beside a real-time job whose next kernel, which the device has, needs
+/// all units: the tail of that kernel, where its last blocks leave units free, or else the room
+/// beside what follows. Padding that waits for PaddingRoom::after may be submitted at once, and
+/// begins without a step of the host. `now`: the device's time. nullopt: no units are left then
+/// either, or other kernels of the job may run at the same time.
+std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
+                                           const RoomRules& rules, TimePoint now);
 
 /// The version of a best-effort kernel to run in the room; nullopt: the kernel does not fit.
 ///
@@ -96,7 +109,8 @@ class Padding {
         ready_(ready),
         jobs_(jobs),
         active_(active),
-        watched_(device.info().max_launches) {
+        watched_(device.info().max_launches + device.info().max_background_launches),
+        deps_(watched_.size()) {
     jobs_inside_.reserve(device.info().max_launches);
   }
 
@@ -128,6 +142,10 @@ class Padding {
   /// The units of the room that no job inside has.
   std::uint32_t FreeUnits(const PaddingRoom& room) const;
 
+  /// Makes the launch wait for the beginning of the room. False: the launch has too many
+  /// dependencies for that, and is unchanged.
+  bool WaitFor(const PaddingRoom& room, Launch& launch);
+
   /// A kernel of the job was submitted as padding. The launch has a guard on a record of the
   /// real-time job. The records live until Remove(), even if the real-time job has ended by then
   /// and its plan is gone.
@@ -140,7 +158,10 @@ class Padding {
   void Remove(const Job& job, LaunchId launch);
 
  private:
+  static constexpr std::size_t kMostDeps = 8;
+
   const Inside* Find(const Job& job) const;
+  std::optional<PaddingRoom> RoomOf(const Job& job, const RoomRules& rules) const;
 
   const Device& device_;
   const ReadyIndex& ready_;
@@ -148,6 +169,7 @@ class Padding {
   const ActiveJobs& active_;
   std::vector<Inside> jobs_inside_;
   std::vector<std::shared_ptr<const ProgressRecords>> watched_;  // by the launch's slot
+  std::vector<std::array<Dep, kMostDeps>> deps_;  // of launches that wait for a room; the same
 };
 
 }  // namespace lagoon

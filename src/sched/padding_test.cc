@@ -146,6 +146,65 @@ TEST_F(RoomTest, HasTheHighestOccupancyOfItsKernels) {
   EXPECT_EQ(room->occupancy, 6u);
 }
 
+// Six blocks on four units: when four are done, two units are left for the time of one block.
+TEST_F(RoomTest, TheTailOfAWideKernelIsARoom) {
+  const auto plan = Chain({6, 1});
+  ASSERT_FALSE(Room(plan, 4));
+  EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now())) << "the device does not have it yet";
+  job_.next_op = 1;
+  auto room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 2u);
+  EXPECT_EQ(room->taken, 2u);
+  EXPECT_EQ(room->time, microseconds(50));
+  EXPECT_EQ(room->begun, Nanoseconds(0));
+  EXPECT_EQ(room->until, &instance_->progress(0));
+  EXPECT_EQ(room->after->on, &instance_->progress(0));
+  EXPECT_EQ(room->after->blocks, 4u);
+  // Of the six blocks' 300 us, the tail has the last 50: 20 of them and 10 for the launch are over.
+  job_.op_since = device_.Now() - microseconds(270);
+  instance_->progress(0).Mirror(4);
+  room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->begun, microseconds(30));
+}
+
+TEST_F(RoomTest, PackedTheTailHasTheUnitsThatItsBlocksDoNotFill) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({11}));
+  plan->plan.ops[0].occupancy = 2;
+  ASSERT_FALSE(Room(plan, 4));
+  job_.next_op = 1;
+  auto room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->after->blocks, 8u);
+  EXPECT_EQ(room->units, 1u);
+  room = LaterRoomBeside(job_, 4, {.packed = true}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 2u);
+}
+
+TEST_F(RoomTest, WithoutATailTheRoomBesideTheNextKernelsBeginsWithThem) {
+  ASSERT_FALSE(Room(Chain({8, 1, 2, 4}), 4));
+  job_.next_op = 1;
+  const auto room = LaterRoomBeside(job_, 4, {.kernels = 1}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->units, 3u);
+  EXPECT_EQ(room->time, microseconds(50));
+  EXPECT_EQ(room->after->on, &instance_->progress(0));
+  EXPECT_EQ(room->after->blocks, 8u);
+  EXPECT_EQ(room->until, &instance_->progress(1));
+  ASSERT_FALSE(Room(Chain({8, 8, 1}), 4));
+  EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now()));
+}
+
+TEST_F(RoomTest, BesideKernelsThatDoNotWaitForOneAnotherThereIsNoLaterRoom) {
+  auto plan = std::const_pointer_cast<LoadedPlan>(Chain({6, 1}));
+  plan->plan.ops[1].deps.clear();
+  Room(plan, 4);
+  job_.next_op = 1;
+  EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now()));
+}
+
 // Versions of one kernel: the number of blocks, and the time of one block.
 PlanOp Versions(const std::vector<std::pair<std::uint32_t, Nanoseconds>>& cuts) {
   PlanOp op;

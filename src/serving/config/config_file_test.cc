@@ -132,7 +132,6 @@ INSTANTIATE_TEST_SUITE_P(
     ParseConfig, IgnoredField,
     ::testing::Values(FieldCase{"instance_group [ { kind: KIND_GPU } ]", "instance_group[0].kind"},
                       FieldCase{"instance_group [ { gpus: [ 0 ] } ]", "instance_group[0].gpus"},
-                      FieldCase{"model_warmup [ { name: \"w\" } ]", "model_warmup"},
                       FieldCase{"sequence_batching { direct { minimum_slot_utilization: 0.5 } }",
                                 "sequence_batching.direct.minimum_slot_utilization"},
                       FieldCase{"optimization { cuda { graphs: true } }", "optimization.cuda"},
@@ -393,6 +392,43 @@ TEST(Settings, OnlyAJobProgramIsDecoupled) {
   ASSERT_TRUE(program.has_value()) << program.error().message;
   EXPECT_TRUE(program->settings.decoupled);
   EXPECT_THAT(ErrorOf(policy).message, HasSubstr("lagoon_job"));
+}
+
+TEST(Settings, AJobProgramGetsRequestsBeforeItIsReady) {
+  const auto file = Parse(
+      "backend: 'lagoon_job'\n"
+      "model_warmup [ { name: 'short' count: 2 inputs { key: 'n' value { data_type: TYPE_INT64\n"
+      "  dims: [ 1 ] input_data_file: 'one' } } },\n"
+      "  { batch_size: 1 inputs { key: 'n' value { zero_data: true } } } ]");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  ASSERT_EQ(file->settings.warmup.size(), 2u);
+  const WarmupRequest& first = file->settings.warmup[0];
+  EXPECT_EQ(first.name, "short");
+  EXPECT_EQ(first.runs, 2u);
+  EXPECT_EQ(first.inputs.at("n").type, inference::TYPE_INT64);
+  EXPECT_EQ(first.inputs.at("n").dims, Dims{1});
+  EXPECT_EQ(first.inputs.at("n").file, "one");
+  EXPECT_EQ(file->settings.warmup[1].runs, 3u);  // Paella's three
+  EXPECT_EQ(file->settings.warmup[1].inputs.at("n").file, "");
+}
+
+TEST(Settings, AWarmupThatSaysNothingIsRefused) {
+  const auto error = [](const std::string& text) {
+    return ErrorOf("backend: 'lagoon_job' model_warmup [ { name: 'w' " + text + " } ]").message;
+  };
+  EXPECT_THAT(error("batch_size: 4"), HasSubstr("model_warmup 'w': batch_size is 4"));
+  EXPECT_THAT(error("count: 1001"), HasSubstr("1001 runs, the limit is 1000"));
+  EXPECT_THAT(error("inputs { key: 'n' value { random_data: true } }"),
+              HasSubstr("input 'n': random_data is not implemented"));
+  EXPECT_THAT(error("inputs { key: 'n' value { input_data_file: '' } }"),
+              HasSubstr("neither zero_data nor input_data_file"));
+  EXPECT_THAT(error("inputs { key: 'n' value { } }"), HasSubstr("neither zero_data"));
+}
+
+TEST(Settings, AWarmupOfAnotherModelHasNoEffect) {
+  const auto file = Parse("model_warmup [ { name: 'w' batch_size: 4 } ]");
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_THAT(file->warnings, ElementsAre(HasSubstr("model_warmup has no effect")));
 }
 
 TEST(Settings, InstanceGroupsAddUp) {

@@ -214,6 +214,13 @@ Result<ModelSettings> ReadSettings(const inference::ModelConfig& config,
       CheckBatching(settings.batching, /*tuned_share=*/settings.share.automatic, warnings));
   LAGOON_RETURN_IF_ERROR(CheckShare(settings.share));
   LAGOON_RETURN_IF_ERROR(CheckProgram(config, settings));
+  if (settings.program) {
+    LAGOON_ASSIGN_OR_RETURN(settings.warmup, ReadWarmup(config));
+  } else if (config.model_warmup_size() > 0) {
+    warnings.emplace_back(
+        "model_warmup has no effect: only a job program needs requests of its own before it is "
+        "ready");
+  }
   if (settings.sequences && (!settings.buckets.empty() || settings.program)) {
     return Fail(ErrorCode::kInvalidArgument,
                 "sequence_batching goes neither with lagoon.buckets.NAME nor with a job program");

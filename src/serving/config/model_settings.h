@@ -20,6 +20,7 @@
 #include "serving/config/model_config.pb.h"
 #include "serving/config/sequence_settings.h"
 #include "serving/config/share_settings.h"
+#include "serving/config/warmup_settings.h"
 
 namespace lagoon {
 
@@ -71,6 +72,7 @@ struct ModelSettings {
   Nanoseconds max_unread = std::chrono::seconds(10);  // lagoon.max_unread_ms; the same
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
   std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
+  std::vector<WarmupRequest> warmup;              // model_warmup; programs in C++ only
 };
 
 /// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter and a

@@ -244,6 +244,7 @@ Status ServedModel::LoadProgram() {
   LAGOON_ASSIGN_OR_RETURN(signature_,
                           CompleteConfig(tensors.inputs, tensors.outputs, config, warnings_));
   LAGOON_RETURN_IF_ERROR(ReadLabels(source_.folder, config, signature_));
+  LAGOON_ASSIGN_OR_RETURN(warmup_, FitWarmup(settings().warmup, source_.folder, signature_));
   LAGOON_ASSIGN_OR_RETURN(library_, JobLibrary::Load(source_.path));
   // A plan without ops holds the tensors of the program.
   auto loaded = std::make_shared<LoadedPlan>();
@@ -491,7 +492,10 @@ Result<std::unique_ptr<ProgramHost>> ServedModel::Host(JobClass job_class, Devic
   options.max_jobs = settings().instances;
   options.max_pending = settings().max_queue_size;
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<JobProgram> program, library_->MakeProgram());
-  return ProgramHost::Create(std::move(options), std::move(program), device, dispatcher);
+  LAGOON_ASSIGN_OR_RETURN(
+      auto host, ProgramHost::Create(std::move(options), std::move(program), device, dispatcher));
+  LAGOON_RETURN_IF_ERROR(RunWarmup(warmup_, signature_, device, *host));
+  return host;
 }
 
 void ServedModel::StopProgram() {

@@ -26,6 +26,7 @@
 #include "serving/model/job_library.h"
 #include "serving/model/load_options.h"
 #include "serving/model/load_recorder.h"
+#include "serving/model/program_warmup.h"
 #include "serving/model/sequence_plan.h"
 #include "serving/model/signature.h"
 #include "serving/python/instance.h"
@@ -84,7 +85,8 @@ class ServedModel {
   /// Finds the model that a program runs; an error gives the reason why not.
   using FindModel = std::function<Result<const ServedModel*>(const std::string& name)>;
   /// The same for a program. The models that it runs must have queues already. A real-time program
-  /// is started twice: the second one is for requests that lower their class.
+  /// is started twice: the second one is for requests that lower their class. Runs the program's
+  /// warm-up requests on both.
   Status StartProgram(Device& device, Dispatcher& dispatcher, const FindModel& find);
   /// Ends the jobs that a program still runs. Must be called before the dispatcher is destroyed.
   void StopProgram();
@@ -234,6 +236,7 @@ class ServedModel {
   std::vector<QueueId> queues_;                            // those that were added
   std::vector<std::unique_ptr<PythonInstance>> programs_;  // of Python
   std::optional<JobLibrary> library_;                      // programs only
+  std::vector<WarmupBytes> warmup_;                        // the same
   std::unique_ptr<ProgramHost> host_;          // programs only: for the model's own class
   std::unique_ptr<ProgramHost> lowered_host_;  // real-time programs only
   mutable StatisticsRecorder recorder_;        // counting changes nothing of the model
