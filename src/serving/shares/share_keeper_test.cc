@@ -374,7 +374,8 @@ TEST_F(ShareKeeperTest, MoreModelsThanUnitsGetWeights) {
 }
 
 TEST_F(ShareKeeperTest, WeightsMayBeTheSharesThemselves) {
-  Make({Auto("a", milliseconds(50))}, {.kind = ShareKind::kWeight, .units = 2});
+  Make({Auto("a", milliseconds(50))},
+       {.kind = ShareKind::kWeight, .units = 2, .surplus = MaxMinRules::Surplus::kNone});
   EXPECT_NEAR(models_[0].weight, 0.3, 1e-9);
   models_[0].load = Load(100, 15, 15);
   keeper_->Step(At(1));
