@@ -280,9 +280,7 @@ CLI::Option* AddProfileShares(CLI::App& command, ProfileSharesWords& words) {
   command.add_option("--rows", words.rows, "Rows of the batches to measure with --shares")
       ->delimiter(',')
       ->capture_default_str();
-  command.add_flag("--save", words.save,
-                   "Keep the surface of --shares in the folder of --profiles: a share that is "
-                   "tuned then begins at its knee");
+  command.add_flag("--save", words.save, "Keep the surface of --shares with the profiles");
   command.add_option("--plot", words.plot, "Draw the surface of --json into this folder");
   command.add_option("--python", words.python, "Python with matplotlib, for --plot")
       ->capture_default_str();

@@ -329,8 +329,7 @@ void AddServe(CLI::App& app) {
       ->add_option_function<std::string>(
           "--shares-surplus",
           [words](const std::string& word) { words->core.share_surplus = word == "proportional"; },
-          "Who gets what no share needs: none, it stays idle; proportional, all shares that are "
-          "tuned, in proportion to what they need")
+          "Who gets what no share needs: nobody, or all shares that are tuned")
       ->check(CLI::IsMember({"none", "proportional"}))
       ->default_str("proportional");
   words->core.profile.store = {DefaultProfileFolder(), Build()};
