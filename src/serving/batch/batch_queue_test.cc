@@ -547,7 +547,9 @@ TEST(BatchQueue, TenTimesTheLoadCostsAtMostATwentiethOfTheAnswers) {
     for (const double load : {0.3, 0.6, 0.9, 1.2, 1.5}) {
       const double answers = Goodput(load / 3.2, seed);
       most = std::max(most, answers);
-      if (load <= 0.6) EXPECT_GT(answers, 0.97 * load / 3.2 * 1000) << load;
+      if (load <= 0.6) {
+        EXPECT_GT(answers, 0.97 * load / 3.2 * 1000) << load;
+      }
     }
     const double overload = Goodput(10 / 3.2, seed);
     EXPECT_GT(overload, 0.95 * std::max(most, overload)) << seed << ": " << most;
