@@ -4,15 +4,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "apps/command.h"
 #include "apps/load.h"
 #include "bench/report/report.h"
 #include "cluster/share_points.h"
+#include "cluster/stored_surface.h"
 #include "plan/instance.h"
 #include "program/link/host_tensors.h"
 #include "program/profile/profile_file.h"
@@ -131,12 +135,14 @@ struct ProfileSharesWords {
   std::string shares;  // PlanShares(); empty: chosen
   std::vector<std::int64_t> rows = {1};
   std::string plot;  // folder; empty: none
+  bool save = false;
   std::string python = ".venv/bin/python";
 };
 
 /// What the command's other options say.
 struct ProfileOf {
   std::string model, json;
+  std::string folder;  // of the profiles
   DeviceChoice device;
   int runs = 7;
   CompileWords compile;
@@ -243,15 +249,22 @@ void MeasureHere(const ProfileOf& of, const ProfileSharesWords& words) {
     }
   }
   const NamedSurface surface{
-      ModelName(of.model),
-      info.description.empty() ? info.name : fmt::format("{}, {}", info.name, info.description),
+      ModelName(of.model), SurfaceDevice(info.name, info.description),
       fmt::format("lagoon profile --shares, {}, median of {} runs, {} units, {}", Build(), of.runs,
                   info.units, Name(of.compile.precision)),
       OrDie(SurfaceOf(plan, std::move(latency_ms)))};
   std::fputs(ShareTable(plan, surface).c_str(), stdout);
-  if (of.json.empty()) return;
-  if (const Status written = WriteSurfaceFile(of.json, surface); !written) {
-    Die(written.error().message);
+  std::vector<std::string> paths;
+  if (!of.json.empty()) paths.push_back(of.json);
+  if (words.save) {
+    paths.push_back(SurfacePath(of.folder, surface.model));
+    std::error_code ignored;  // where there is no folder, the file cannot be written
+    std::filesystem::create_directories(of.folder, ignored);
+  }
+  for (const std::string& path : paths) {
+    if (const Status written = WriteSurfaceFile(path, surface); !written) {
+      Die(written.error().message);
+    }
   }
 }
 
@@ -267,6 +280,7 @@ CLI::Option* AddProfileShares(CLI::App& command, ProfileSharesWords& words) {
   command.add_option("--rows", words.rows, "Rows of the batches to measure with --shares")
       ->delimiter(',')
       ->capture_default_str();
+  command.add_flag("--save", words.save, "Keep the surface of --shares with the profiles");
   command.add_option("--plot", words.plot, "Draw the surface of --json into this folder");
   command.add_option("--python", words.python, "Python with matplotlib, for --plot")
       ->capture_default_str();
@@ -279,7 +293,9 @@ void RunProfileShares(const ProfileOf& of, const ProfileSharesWords& words) {
   if (!words.plot.empty() && of.json.empty()) {
     Die("--plot draws from the file of --json; name one");
   }
+  if (words.save && of.folder.empty()) Die("--save needs a folder; --profiles names one");
   if (of.device.name.starts_with("sim:")) {
+    if (words.save) Die(fmt::format("--save: device '{}' serves no models", of.device.name));
     std::vector<std::string> line = {
         ProgramBeside("lagoon-bench", "`./run build` or `./run bench`"),
         "surface",
@@ -329,7 +345,7 @@ void AddProfile(CLI::App& app) {
   CLI::Option* of_shares = AddProfileShares(*command, *shares);
   command->callback([words, shares, of_shares, command] {
     if (of_shares->count() == 0) {
-      for (const char* option : {"--rows", "--plot"}) {
+      for (const char* option : {"--rows", "--plot", "--save"}) {
         if (command->count(option) > 0) Die(fmt::format("{} goes with --shares", option));
       }
       RunProfile(*words);
@@ -338,8 +354,9 @@ void AddProfile(CLI::App& app) {
     for (const char* option : {"--batches", "--force"}) {
       if (command->count(option) > 0) Die(fmt::format("{} does not go with --shares", option));
     }
-    RunProfileShares({words->model, words->json, words->device, words->runs, words->compile},
-                     *shares);
+    RunProfileShares(
+        {words->model, words->json, words->folder, words->device, words->runs, words->compile},
+        *shares);
   });
 }
 

@@ -513,6 +513,7 @@ def test_moves_of_shares_lose_no_job_and_change_no_bit(lagoon, tmp_path):
         for kind in ("resize", "swap"):
             of = f"{device}.{kind}"
             assert metrics[f"jobs.{of}"] > 0 and metrics[f"jobs_lost.{of}"] == 0
+            assert metrics[f"share_evicted_kernels.{of}"] > 0
             assert metrics[f"moves.{of}"] + metrics[f"moves_without_block.{of}"] == 20
             assert 0 <= metrics[f"share_switch_idle_us_p50.{of}"] <= metrics[f"share_switch_idle_us_p99.{of}"]
             assert metrics[f"service_gap_us_p99.{of}"] >= 0
@@ -526,7 +527,7 @@ def test_shares_follow_the_load_and_every_decision_has_a_reason(lagoon, tmp_path
     assert result.returncode == 0, result.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert [phase["hot"] for phase in report["phases"]] == ["resnet50", "alexnet"]
-    for side in ("tuned", "tuned-lent", "equal", "no-shares"):
+    for side in ("tuned", "tuned-lent", "paper", "headroom", "surplus", "growth", "knee", "equal", "no-shares"):
         assert metrics[f"requests_lost.{side}"] == 0 and 0 < metrics[f"slo_kept.{side}"] <= 1
         for model in ("resnet50", "alexnet"):
             assert metrics[f"throughput_ips.{side}.{model}"] > 0 and metrics[f"latency_ms_p50.{side}.{model}"] > 0

@@ -325,6 +325,13 @@ void AddServe(CLI::App& app) {
           "its time under the scheduler 'weighted'; auto: weight under that scheduler, else units")
       ->check(CLI::IsMember({"auto", "units", "weight"}))
       ->default_str("auto");
+  command
+      ->add_option_function<std::string>(
+          "--shares-surplus",
+          [words](const std::string& word) { words->core.share_surplus = word == "proportional"; },
+          "Who gets what no share needs: nobody, or all shares that are tuned")
+      ->check(CLI::IsMember({"none", "proportional"}))
+      ->default_str("proportional");
   words->core.profile.store = {DefaultProfileFolder(), Build()};
   command
       ->add_option("--profiles", words->core.profile.store.folder,

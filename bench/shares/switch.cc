@@ -33,6 +33,7 @@ Status Write(const std::string& device, const SwitchKind& kind, const SwitchRun&
   report.Metric("moves_without_block." + of, static_cast<double>(run.times.without_block));
   report.Metric("jobs." + of, static_cast<double>(run.jobs));
   report.Metric("jobs_lost." + of, static_cast<double>(run.lost));
+  report.Metric("share_evicted_kernels." + of, static_cast<double>(run.evictions));
   return {};
 }
 

@@ -39,6 +39,7 @@ struct SwitchRun {
   SwitchTimes times;
   std::uint64_t jobs = 0, lost = 0;  // posted; posted but not done
   std::uint64_t wrong = 0;           // answers with other bits than without a move
+  std::uint64_t evictions = 0;       // DispatcherStats::share_evictions
 };
 
 /// Two closed loops on a simulated GPU, with two requests in flight each. Virtual time.
@@ -51,6 +52,7 @@ Result<SwitchRun> RunSimSwitch(const SwitchOptions& options, const SwitchKind& k
 ///   service_gap_us_p99.DEVICE.KIND            no unit runs a block of the model, beyond the usual
 ///                                             time between two kernels
 ///   moves.DEVICE.KIND, jobs., jobs_lost., moves_without_block.  numbers
+///   share_evicted_kernels.DEVICE.KIND         revoked because their share lost units
 ///   results_wrong.cpu.KIND                    answers that are not bit-equal to those alone
 ///   restart_gap_ms                            median over restarts: between the last answer before
 ///                                             and the first answer after the model was unloaded

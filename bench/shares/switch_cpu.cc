@@ -74,9 +74,8 @@ Status MoveAll(const SwitchOptions& options, const SwitchKind& kind, Dispatcher&
   std::mt19937 random(options.seed);
   for (int turn = 1; 2 * turn <= options.moves + 1; ++turn) {
     const auto& place = kind.places[static_cast<std::size_t>(turn) % 2];
-    for (std::size_t i = 0; i < queues.size(); ++i) {
-      LAGOON_RETURN_IF_ERROR(dispatcher.MoveShare(queues[i], place[i]));
-    }
+    const QueueMove moves[] = {{queues[0], place[0]}, {queues[1], place[1]}};
+    LAGOON_RETURN_IF_ERROR(dispatcher.MoveShares(moves));
     // Moves come at every moment of a kernel: 5 to 10 ms apart.
     std::this_thread::sleep_for(std::chrono::microseconds(5000 + random() % 5000));
   }
@@ -130,6 +129,7 @@ Result<SwitchRun> CpuSwitch::Run(const SwitchKind& kind) {
   std::vector<Loop> loops(2 * kInFlight);
   std::atomic<bool> posting{true};
   Status moved;
+  std::uint64_t evictions = 0;
   {
     Dispatcher dispatcher(recorder, shares.config, std::move(shares.policy));
     for (std::size_t i = 0; i < models_.size(); ++i) {
@@ -151,6 +151,7 @@ Result<SwitchRun> CpuSwitch::Run(const SwitchKind& kind) {
     moved = MoveAll(options_, kind, dispatcher, queues);
     posting = false;
     for (Loop& loop : loops) loop.running.wait(true);
+    evictions = dispatcher.Stats().share_evictions;
   }
   LAGOON_RETURN_IF_ERROR(moved);
   if (recorder.dropped() > 0) {
@@ -160,6 +161,7 @@ Result<SwitchRun> CpuSwitch::Run(const SwitchKind& kind) {
   }
   SwitchRun run;
   run.times = TimesOfSwitches(recorder.Blocks(), recorder.moves());
+  run.evictions = evictions;
   for (const Loop& loop : loops) {
     run.jobs += loop.posted;
     run.lost += loop.posted - loop.done;

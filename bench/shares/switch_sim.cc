@@ -35,10 +35,9 @@ class SimSwitch {
     constexpr Nanoseconds kSettle = std::chrono::milliseconds(50);
     RunUntil(stage_.device().Now() + kSettle);
     for (int turn = 1; 2 * turn <= options_.moves + 1; ++turn) {
-      for (std::size_t i = 0; i < loops_.size(); ++i) {
-        const auto& place = kind_.places[static_cast<std::size_t>(turn) % 2];
-        LAGOON_RETURN_IF_ERROR(stage_.dispatcher().MoveShare(loops_[i].queue, place[i]));
-      }
+      const auto& place = kind_.places[static_cast<std::size_t>(turn) % 2];
+      const QueueMove moves[] = {{loops_[0].queue, place[0]}, {loops_[1].queue, place[1]}};
+      LAGOON_RETURN_IF_ERROR(stage_.dispatcher().MoveShares(moves));
       // Moves come at every moment of a kernel: 2 to 4 ms apart.
       RunUntil(stage_.device().Now() + std::chrono::microseconds(2000 + random_() % 2000));
     }
@@ -109,6 +108,7 @@ Result<SwitchRun> RunSimSwitch(const SwitchOptions& options, const SwitchKind& k
   run.times = TimesOfSwitches(recorder->Blocks(), recorder->moves());
   run.jobs = loops.posted();
   run.lost = loops.posted() - loops.done();
+  run.evictions = stage.dispatcher().Stats().share_evictions;
   return run;
 }
 

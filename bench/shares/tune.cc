@@ -15,6 +15,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/shares/sim_rows.h"
 #include "bench/sim/sim_stage.h"
+#include "cluster/knee.h"
 #include "cluster/monitor.h"
 #include "serving/shares/share_keeper.h"
 #include "sim/cluster/arrivals.h"
@@ -30,6 +31,7 @@ struct TuneScene {
   GpuModel gpu;
   std::vector<SimModel> models;
   std::vector<double> alone_ms;  // by model: a request alone on the whole device
+  std::vector<double> knees;     // by model: a part of the device (KneeOf)
   std::size_t phases() const { return models.size(); }
 };
 
@@ -63,10 +65,25 @@ Status Check(const TuneOptions& options) {
   return {};
 }
 
+// Of ten shares, as `lagoon profile --shares` measures them.
+Result<double> KneeOfModel(const GpuModel& gpu, const SimModel& model, std::uint32_t units) {
+  std::vector<double> shares, throughput;
+  std::uint32_t before = 0;
+  for (std::uint32_t tenth = 1; tenth <= 10; ++tenth) {
+    const std::uint32_t count = units * tenth / 10;
+    if (count == before) continue;
+    before = count;
+    LAGOON_ASSIGN_OR_RETURN(const double ms, SimShareMs(gpu, model, count));
+    shares.push_back(static_cast<double>(count) / units);
+    throughput.push_back(1000 / ms);
+  }
+  return KneeOf(shares, throughput);
+}
+
 Result<TuneScene> SceneOf(const TuneOptions& options) {
   LAGOON_RETURN_IF_ERROR(Check(options));
   LAGOON_ASSIGN_OR_RETURN(const GpuModel gpu, LoadGpuModel(options.gpu));
-  TuneScene scene{gpu, {}, {}};
+  TuneScene scene{gpu, {}, {}, {}};
   const auto units = static_cast<std::uint32_t>(gpu.constants.units);
   if (units < options.models.size()) {
     return Fail(
@@ -77,6 +94,7 @@ Result<TuneScene> SceneOf(const TuneOptions& options) {
   for (const std::string& name : options.models) {
     LAGOON_ASSIGN_OR_RETURN(const SimModel model, MakeSimModel(gpu.name, name));
     LAGOON_ASSIGN_OR_RETURN(scene.alone_ms.emplace_back(), SimShareMs(gpu, model, units));
+    LAGOON_ASSIGN_OR_RETURN(scene.knees.emplace_back(), KneeOfModel(gpu, model, units));
     scene.models.push_back(model);
   }
   return scene;
@@ -90,8 +108,9 @@ class Tuning {
     for (std::size_t i = 0; i < scene.models.size(); ++i) AddModel(i);
   }
 
-  Status Run(TuneSide::Shares shares) {
-    LAGOON_RETURN_IF_ERROR(MakeShares(shares));
+  Status Run(const TuneSide& side) {
+    const TuneSide::Shares shares = side.shares;
+    LAGOON_RETURN_IF_ERROR(MakeShares(side));
     const auto seconds = static_cast<int>(std::ceil(options_.seconds));
     for (int second = 1; second <= seconds; ++second) {
       RunUntil(begin_ + std::min(second * kStep, FromSeconds(options_.seconds)));
@@ -164,7 +183,8 @@ class Tuning {
     return static_cast<double>(units) / info.units;
   }
 
-  Status MakeShares(TuneSide::Shares shares) {
+  Status MakeShares(const TuneSide& side) {
+    const TuneSide::Shares shares = side.shares;
     if (shares == TuneSide::Shares::kNone) return {};
     std::vector<SharedModel*> models;
     for (std::size_t i = 0; i < run_.models.size(); ++i) {
@@ -175,6 +195,7 @@ class Tuning {
       if (!terms.share.automatic) terms.share.fixed = EqualShare();
       terms.slo = FromSeconds(run_.models[i].slo_ms / 1000);
       terms.slo_of = SloOf::kRequest;
+      if (side.knee) terms.knee = scene_.knees[i];
       models.push_back(&shared_.emplace_back(std::move(terms), stage_.dispatcher(),
                                              *stage_.queues()[i], monitors_[i]));
     }
@@ -184,6 +205,9 @@ class Tuning {
     options.granule = std::max(info.share_granule, 1U);
     options.trace = &recorder_;
     options.hold_down = FromSeconds(options_.hold_down_s);
+    if (!side.headroom) options.utilisation = 1;
+    if (!side.surplus) options.surplus = MaxMinRules::Surplus::kNone;
+    options.grow_at_once = side.growth;
     LAGOON_ASSIGN_OR_RETURN(keeper_, ShareKeeper::Make(options));
     return keeper_->Replace({}, models, stage_.device().Now());
   }
@@ -275,7 +299,7 @@ Result<TuneRun> RunSide(const TuneOptions& options, const TuneScene& scene, cons
   LAGOON_ASSIGN_OR_RETURN(SimStage stage,
                           SimStage::Open({.gpu = scene.gpu}, std::move(scheduler), queues));
   Tuning tuning(options, scene, stage);
-  LAGOON_RETURN_IF_ERROR(tuning.Run(side.shares));
+  LAGOON_RETURN_IF_ERROR(tuning.Run(side));
   return tuning.Take();
 }
 
@@ -347,10 +371,16 @@ void WriteTuned(const TuneOptions& options, const TuneRun& run, Report& report) 
 
 const std::vector<TuneSide>& TuneSides() {
   using Shares = TuneSide::Shares;
-  static const std::vector<TuneSide> sides = {{"tuned", "shares", Shares::kTuned},
-                                              {"tuned-lent", "lagoon", Shares::kTuned},
-                                              {"equal", "shares", Shares::kEqual},
-                                              {"no-shares", "streams", Shares::kNone}};
+  static const std::vector<TuneSide> sides = {
+      {"tuned", "shares", Shares::kTuned},
+      {"tuned-lent", "lagoon", Shares::kTuned},
+      {"paper", "shares", Shares::kTuned, false, false, false, false},
+      {"headroom", "shares", Shares::kTuned, true, false, false, false},
+      {"surplus", "shares", Shares::kTuned, false, true, false, false},
+      {"growth", "shares", Shares::kTuned, false, false, true, false},
+      {"knee", "shares", Shares::kTuned, false, false, false, true},
+      {"equal", "shares", Shares::kEqual},
+      {"no-shares", "streams", Shares::kNone}};
   return sides;
 }
 

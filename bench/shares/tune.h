@@ -30,9 +30,17 @@ struct TuneOptions {
 struct TuneSide {
   std::string_view name, scheduler;
   enum class Shares : std::uint8_t { kTuned, kEqual, kNone } shares = Shares::kTuned;
+  // Of shares that are tuned: what the server does and the paper does not.
+  bool headroom = true, surplus = true, growth = true, knee = true;
 };
 
 /// tuned         the server's ShareKeeper tunes the shares, which are fences
+/// paper         the same as in the paper: arrivals may use all of a share, what no model needs
+///               stays idle, every model that moved stays for the hold-down, and shares begin at
+///               30 %
+/// headroom, surplus, growth, knee   the paper's, with one of the server's changes: a fifth of a
+///               share to spare; what no model needs is handed out; a missed SLO grows at once; the
+///               knee is the first share
 /// tuned-lent    the same under `lagoon`, which lends units that a model does not use
 /// equal         fixed shares of equal size
 /// no-shares     every model may use the whole device (`streams`)

@@ -25,6 +25,7 @@ Status CheckRules(double trigger, Nanoseconds hold_down) {
 Result<ShareTuner> ShareTuner::Make(const Options& options) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("granules", options.granules, {1, 4096}));
   LAGOON_RETURN_IF_ERROR(CheckRules(options.trigger, options.hold_down));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("utilisation", options.utilisation, {0.01, 1}));
   return ShareTuner(options);
 }
 
@@ -113,6 +114,7 @@ Status ShareTuner::Observe(const std::string& model, const ShareLoad& load, Batc
   LAGOON_ASSIGN_OR_RETURN(const std::size_t index, Find(model));
   ShareLoad taken = load;
   taken.share = 1;
+  taken.utilisation = options_.utilisation;
   if (auto tuned = TuneShare(taken, 1); !tuned) {
     return Annotate(fmt::format("model {}", Quoted(model)), std::move(tuned).error());
   }
@@ -122,6 +124,7 @@ Status ShareTuner::Observe(const std::string& model, const ShareLoad& load, Batc
 }
 
 bool ShareTuner::IsHeld(const State& state, TimePoint now) const {
+  if (options_.grow_at_once && !state.shrank) return false;
   return state.moved && now - *state.moved < options_.hold_down;
 }
 
@@ -131,7 +134,10 @@ bool ShareTuner::Tune(TimePoint now) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& state = states_[i];
     Observed& observed = observed_[i];
-    if (state.fixed || !observed.load || !state.range || IsHeld(state, now)) continue;
+    if (state.fixed || !observed.load || !state.range) continue;
+    const bool held = IsHeld(state, now);
+    const bool misses = observed.load->latency_ms > observed.load->slo_ms;
+    if (held && !(options_.grow_at_once && misses)) continue;
     observed.load->share = 1.0 * state.range->count / options_.granules;
     const auto wanted = TuneShare(*observed.load, 1.0 / options_.granules);
     LAGOON_CHECK(wanted.has_value());  // Observe() has checked the load
@@ -148,9 +154,11 @@ std::vector<RangeWanted> ShareTuner::Wanted(TimePoint now) const {
   std::vector<RangeWanted> wanted;
   std::vector<double> demands;
   std::uint32_t left = options_.granules;
-  for (const State& state : states_) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const State& state = states_[i];
     RangeWanted& model = wanted.emplace_back(RangeWanted{.now = state.range});
-    model.pinned = !members_changed_ && IsHeld(state, now);
+    const bool grows = options_.grow_at_once && observed_[i].cause.has_value();
+    model.pinned = !members_changed_ && IsHeld(state, now) && !grows;
     if (model.pinned || state.fixed) {
       model.count = model.pinned ? state.range->count : GranulesOf(state.demand);
       left -= model.count;
@@ -244,7 +252,11 @@ Status ShareTuner::Done(const Move& move, TimePoint now) {
                             Quoted(move.model), move.to.count, move.to.first, Quoted(other.model)));
   }
   // The first place is not a change: Fig. 16 of the paper tunes 2 s after the start.
-  if (states_[index].range) states_[index].moved = now;
+  if (states_[index].range) {
+    const bool needs_less = move.cause == Cause::kDemand || move.cause == Cause::kNotice;
+    states_[index].shrank = needs_less && move.to.count < states_[index].range->count;
+    states_[index].moved = now;
+  }
   states_[index].range = move.to;
   observed_[index] = {};
   return {};

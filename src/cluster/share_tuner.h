@@ -20,6 +20,9 @@ namespace lagoon {
 ///   its batch limiter sent a notice. Then MaxMin shares the device anew.
 /// - A model that moved stays as it is during the hold-down. The others share the rest. If they
 ///   cannot be placed around it, they wait.
+/// - With Options::grow_at_once, only a model that shrank because it needed less is held, and even
+///   that one may grow as soon as it misses its SLO: then a share that is too small doubles each
+///   time, and does not wait ten seconds for its next step.
 /// - When a model is added or removed, or a demand is set, the others move at once, whatever the
 ///   hold-down.
 /// - Fixed models get what they demand; the others share the rest.
@@ -30,6 +33,8 @@ class ShareTuner {
     double trigger = 0.05;         // change of a share from which on it is worth a move, 0 to 1
     Nanoseconds hold_down{10'000'000'000};  // between two moves of a model, 0 or more
     MaxMinRules max_min = {};
+    double utilisation = 1;     // ShareLoad::utilisation
+    bool grow_at_once = false;  // the paper holds down every model that moved
   };
 
   /// Why a share moves.
@@ -63,6 +68,7 @@ class ShareTuner {
     bool fixed = false;                 // the demand is not tuned, and is met before all others
     std::optional<GranuleRange> range;  // empty: none yet
     std::optional<TimePoint> moved;     // the last move between two ranges
+    bool shrank = false;                // that move: the model needed less
   };
 
   /// kInvalidArgument names the option and its value.
@@ -81,8 +87,8 @@ class ShareTuner {
   Status Remove(const std::string& model);
 
   /// What the model did since its last move; not to be called for a model without traffic.
-  /// `load.share` is not used. The latest call counts, and any notice since the last move.
-  /// kNotFound; kInvalidArgument names the field and its value, and nothing changes.
+  /// `load.share` and `load.utilisation` are not used. The latest call counts, and any notice since
+  /// the last move. kNotFound; kInvalidArgument names the field and its value, and nothing changes.
   Status Observe(const std::string& model, const ShareLoad& load, BatchNotice notice);
 
   /// What to move at `now`. Calling it again without Done() gives the same moves.

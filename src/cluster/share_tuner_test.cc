@@ -83,6 +83,76 @@ TEST(ShareTuner, AModelThatMovedIsHeldForTenSeconds) {
   EXPECT_EQ(RangeOf(tuner, "a").count, 80u);
 }
 
+// Of 60 and 8 % that are needed, all of the device is handed out: 88.2 and 11.8 %.
+TEST(ShareTuner, WhatNoModelNeedsIsHandedOutInProportion) {
+  ShareTuner tuner = Make({.max_min = {.surplus = MaxMinRules::Surplus::kProportional}});
+  ASSERT_TRUE(tuner.Add("vgg19", 0.60));
+  ASSERT_TRUE(tuner.Add("resnet50", 0.08));
+  CarryOut(tuner, At(0));
+  EXPECT_EQ(RangeOf(tuner, "vgg19").count, 88u);
+  EXPECT_EQ(RangeOf(tuner, "resnet50").count, 12u);
+}
+
+TEST(ShareTuner, TheUtilisationLeavesRoomForArrivals) {
+  ShareTuner tuner = Make({.utilisation = 0.8});
+  ASSERT_TRUE(tuner.Add("resnet50", 0.30));
+  CarryOut(tuner, At(0));
+  const ShareLoad load{.latency_ms = 7.6, .slo_ms = 50, .rows_per_s = 131, .arrivals_per_s = 35};
+  ASSERT_TRUE(tuner.Observe("resnet50", load, BatchNotice::kNone));
+  CarryOut(tuner, At(1));
+  EXPECT_EQ(RangeOf(tuner, "resnet50").count, 10u);
+}
+
+TEST(ShareTuner, AMissedSloDoublesTheShareEachSecond) {
+  ShareTuner tuner = Make({.grow_at_once = true});
+  ASSERT_TRUE(tuner.Add("a", 0.1));
+  CarryOut(tuner, At(0));
+  for (const auto& [second, count] : {std::pair{1, 20u}, {2, 40u}, {3, 80u}}) {
+    ASSERT_TRUE(tuner.Observe("a", Needs(3), BatchNotice::kNone));
+    EXPECT_EQ(CarryOut(tuner, At(second)), 1u);
+    EXPECT_EQ(RangeOf(tuner, "a").count, count);
+  }
+  ASSERT_TRUE(tuner.Observe("a", Needs(0.5), BatchNotice::kNone));
+  EXPECT_EQ(CarryOut(tuner, At(4)), 1u) << "too much is given back";
+  EXPECT_EQ(RangeOf(tuner, "a").count, 40u);
+  ASSERT_TRUE(tuner.Observe("a", Needs(0.5), BatchNotice::kNone));
+  EXPECT_EQ(CarryOut(tuner, At(13.9)), 0u) << "a model that shrank is held";
+  ASSERT_TRUE(tuner.Observe("a", Needs(1.5), BatchNotice::kNone));
+  EXPECT_EQ(CarryOut(tuner, At(13.9)), 1u) << "but for a missed SLO";
+  EXPECT_EQ(RangeOf(tuner, "a").count, 60u);
+}
+
+// The loads of `a` come without a missed SLO: only arrivals need more.
+TEST(ShareTuner, ArrivalsAloneDoNotEndTheHoldDown) {
+  ShareTuner tuner = Make({.grow_at_once = true});
+  ASSERT_TRUE(tuner.Add("a", 0.8));
+  CarryOut(tuner, At(0));
+  ASSERT_TRUE(tuner.Observe("a", Needs(0.5), BatchNotice::kNone));
+  CarryOut(tuner, At(1));
+  ASSERT_EQ(RangeOf(tuner, "a").count, 40u);
+  ShareLoad load = Needs(0.5);
+  load.arrivals_per_s = 2000;
+  ASSERT_TRUE(tuner.Observe("a", load, BatchNotice::kNone));
+  EXPECT_EQ(CarryOut(tuner, At(2)), 0u);
+  EXPECT_EQ(CarryOut(tuner, At(11)), 1u);
+}
+
+// `b` gives way each second: a move for others is no reason to hold it.
+TEST(ShareTuner, AModelThatGaveWayGivesWayAgain) {
+  ShareTuner tuner =
+      Make({.max_min = {.surplus = MaxMinRules::Surplus::kProportional}, .grow_at_once = true});
+  ASSERT_TRUE(tuner.Add("a", 0.1));
+  ASSERT_TRUE(tuner.Add("b", 0.4));
+  CarryOut(tuner, At(0));
+  ASSERT_EQ(RangeOf(tuner, "a").count, 20u);
+  for (const auto& [second, count] : {std::pair{1, 50u}, {2, 60u}}) {
+    ASSERT_TRUE(tuner.Observe("a", Needs(2), BatchNotice::kNone));
+    EXPECT_EQ(CarryOut(tuner, At(second)), 2u);
+    EXPECT_EQ(RangeOf(tuner, "a").count, count);
+    EXPECT_EQ(RangeOf(tuner, "b").count, 100 - count);
+  }
+}
+
 TEST(ShareTuner, AChangeOfFivePointsIsTooSmallWithoutANotice) {
   ShareTuner tuner = Make();
   ASSERT_TRUE(tuner.Add("a", 0.2));
@@ -258,6 +328,9 @@ TEST(ShareTuner, HostileValuesAreRefused) {
   EXPECT_FALSE(ShareTuner::Make({.trigger = -1}));
   EXPECT_FALSE(ShareTuner::Make({.hold_down = Nanoseconds(-1)}));
   EXPECT_FALSE(ShareTuner::Make({.hold_down = Nanoseconds::max()}));
+  for (const double bad : {nan, 0.0, -1.0, 1.5}) {
+    EXPECT_FALSE(ShareTuner::Make({.utilisation = bad})) << bad;
+  }
 
   ShareTuner tuner = Make();
   for (const double bad : {nan, 0.0, -1.0, 1.5}) EXPECT_FALSE(tuner.Add("a", bad));

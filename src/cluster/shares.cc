@@ -21,6 +21,7 @@ Status Check(const ShareLoad& load) {
   LAGOON_RETURN_IF_ERROR(CheckBounds("latency_ms", load.latency_ms, {0, kMostMs}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("slo_ms", load.slo_ms, {1e-6, kMostMs}));
   LAGOON_RETURN_IF_ERROR(CheckBounds("rows_per_s", load.rows_per_s, {1e-9, kMostRate}));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("utilisation", load.utilisation, {0.01, 1}));
   return CheckBounds("arrivals_per_s", load.arrivals_per_s, {0, kMostRate});
 }
 
@@ -52,8 +53,8 @@ void ShareSurplus(double capacity, std::vector<double>& shares) {
 Result<double> TuneShare(const ShareLoad& load, double granule) {
   LAGOON_RETURN_IF_ERROR(Check(load));
   LAGOON_RETURN_IF_ERROR(CheckBounds("granule", granule, {1e-9, 1}));
-  const double need =
-      std::max(load.latency_ms / load.slo_ms, load.arrivals_per_s / load.rows_per_s);
+  const double need = std::max(load.latency_ms / load.slo_ms,
+                               load.arrivals_per_s / (load.utilisation * load.rows_per_s));
   if (std::abs(need - 1) <= kDeadBand || (load.host_bound && need > 1)) return load.share;
   return std::clamp(load.share * std::min(need, kMostGrowth), granule, 1.0);
 }

@@ -18,11 +18,15 @@ struct ShareLoad {
   double rows_per_s = 0;      // that the share can do: rows of a batch / its time; above 0
   double arrivals_per_s = 0;  // rows, 0 or more
   bool host_bound = false;    // the host is slower than the device: a larger share does not help
+  /// Part of what a share can do that arrivals may use, 0.01 to 1. At 1, as in the paper, a share
+  /// is as large as the arrivals need on average, so that random ones make a queue that grows.
+  double utilisation = 1;
 };
 
 /// The share that the model needs: what it has, times the larger of latency / SLO and arrivals /
-/// capacity, at most doubled at once, because the latency over the SLO says little about how much
-/// is missing. `share` itself if it is within 5 % of what is needed. At least `granule`, at most 1.
+/// (utilisation * capacity), at most doubled at once, because the latency over the SLO says little
+/// about how much is missing. `share` itself if it is within 5 % of what is needed. At least
+/// `granule`, at most 1.
 /// `granule`: the smallest share, above 0, at most 1.
 ///
 /// Algorithm 1 of the paper, as printed, returns early for every model that misses both targets,

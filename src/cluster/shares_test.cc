@@ -31,6 +31,20 @@ TEST(TuneShare, GivesTheSharesOfFigure16) {
   EXPECT_NEAR(*TuneShare(kResNet50, 0.01), 0.08, 0.0005);
 }
 
+// With a fifth of the capacity to spare, ResNet-50's 35 requests a second need 10 %.
+TEST(TuneShare, ArrivalsUseAPartOfTheCapacity) {
+  ShareLoad load = kResNet50;
+  load.utilisation = 0.8;
+  EXPECT_NEAR(*TuneShare(load, 0.01), 0.1002, 0.0001);
+  load = kVgg19;
+  load.utilisation = 0.8;  // 2.92 times
+  EXPECT_DOUBLE_EQ(*TuneShare(load, 0.01), 0.60);
+  load = kResNet50;
+  load.utilisation = 0.8;
+  load.latency_ms = 50;  // an SLO is not divided
+  EXPECT_EQ(*TuneShare(load, 0.01), load.share);
+}
+
 TEST(TuneShare, TheLargerNeedDecides) {
   ShareLoad load = kResNet50;
   load.latency_ms = 40;  // 0.8 of the SLO, but 0.27 of the capacity
@@ -87,7 +101,9 @@ TEST(TuneShare, HostileValuesAreRefusedByName) {
     refused(&ShareLoad::slo_ms, value, "slo_ms is ");
     refused(&ShareLoad::rows_per_s, value, "rows_per_s is ");
     refused(&ShareLoad::arrivals_per_s, value, "arrivals_per_s is ");
+    refused(&ShareLoad::utilisation, value, "utilisation is ");
   }
+  refused(&ShareLoad::utilisation, 0, "utilisation is ");
   refused(&ShareLoad::share, 0, "share is ");
   refused(&ShareLoad::slo_ms, 0, "slo_ms is ");
   refused(&ShareLoad::rows_per_s, 0, "rows_per_s is ");

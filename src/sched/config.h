@@ -106,11 +106,12 @@ struct SchedulerConfig {
 
 /// Counters since the start; monotonic.
 struct DispatcherStats {
-  /// How often best-effort work was revoked, by real-time work, or by best-effort work that goes
-  /// first.
+  /// How often work was revoked: best-effort work by real-time work, or by best-effort work that
+  /// goes first; any by a move of its share.
   std::uint64_t revocations = 0;
-  std::uint64_t resumed_blocks = 0;  // blocks already done at a relaunch, which did not run again
-  std::uint64_t reexecuted = 0;      // kernels that a group's restart ran again, whole
+  std::uint64_t share_evictions = 0;  // kernels revoked because their share lost units
+  std::uint64_t resumed_blocks = 0;   // blocks already done at a relaunch, which did not run again
+  std::uint64_t reexecuted = 0;       // kernels that a group's restart ran again, whole
   std::uint64_t launches = 0;
   std::uint64_t refused_launches = 0;  // the device was full; tried again later
   std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,12 @@
 #include "sched/queue_plan.h"
 
 namespace lagoon {
+
+/// Units that a queue has from now on (Dispatcher::MoveShares()); none: all of the device.
+struct QueueMove {
+  QueueId queue{};
+  UnitRange units;
+};
 
 /// One per device: takes jobs, lets the policy pick, submits, revokes, finishes. No thread of its
 /// own runs jobs: the thread that brings news (an arriving request, a worker that finished a
@@ -90,13 +97,19 @@ class Dispatcher final : private DeviceListener {
   /// this too, so call it where no AddPlan() will follow soon, some jobs after the last one.
   void FreeUnused(QueueId queue);
 
-  /// Any thread, may block; not on the path of a request. Moves the queue to `units`, or to all
-  /// units of the device if there are none in the range. A queue without a share gets one. Kernels
-  /// that the device has follow as DeviceQueue::MoveShare() says; later ones use the new units.
+  /// Any thread, may block; not on the path of a request. Moves each queue to its units, all of
+  /// them at the same time: queues may change places. A queue without a share gets one. Kernels of
+  /// a queue that loses units are revoked, as for a preemption, and run on in the new units. So no
+  /// unit works on for its former queue longer than a block takes to leave.
   ///
-  /// kInvalidArgument: an unknown queue, or units that the device does not allow. Other errors are
-  /// those of DeviceControl::CreateShare(). They name the queue and the units, and change nothing.
-  Status MoveShare(QueueId queue, UnitRange units);
+  /// kInvalidArgument: an unknown queue, one that comes twice, or units that the device does not
+  /// allow. Other errors are those of DeviceControl::CreateShare(). They name the queue and the
+  /// units, and no queue has moved.
+  Status MoveShares(std::span<const QueueMove> moves);
+  Status MoveShare(QueueId queue, UnitRange units) {
+    const QueueMove move{queue, units};
+    return MoveShares({&move, 1});
+  }
 
   /// Any thread. Jobs that are admitted from now on have this weight (QueueOptions::weight).
   /// kInvalidArgument: an unknown queue, or a weight that is not above 0.
@@ -197,7 +210,19 @@ class Dispatcher final : private DeviceListener {
   std::atomic<std::uint64_t> unfinished_{0};  // accepted jobs whose Finished has not returned
   std::atomic<std::uint64_t> stepping_{0};    // threads inside Step
 
+  /// A move that only has to be carried out.
+  struct PreparedMove {
+    JobQueue* queue = nullptr;
+    ShareId share = kAllUnits;
+    UnitRange wanted;  // not empty
+    UnitRange before;
+    bool created = false;
+  };
+  Result<PreparedMove> PrepareMove(const QueueMove& move) REQUIRES(move_mutex_);
+  Status CarryOut(std::span<const QueueMove> moves, std::span<const PreparedMove> prepared);
+
   QueueTable queues_;    // Add() only under mutex_
+  Mutex move_mutex_;     // MoveShares(): one at a time; taken before mutex_
   mutable Mutex mutex_;  // held during a round; other uses are rare
   std::unique_ptr<Policy> policy_ GUARDED_BY(mutex_);
   Mechanism mechanism_ GUARDED_BY(mutex_);

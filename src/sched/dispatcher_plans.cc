@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "sched/dispatcher.h"
 
 namespace lagoon {
@@ -32,34 +34,87 @@ Result<std::unique_ptr<QueuePlan>> Dispatcher::AddPlan(
 }
 
 // Prepares the units without the lock of the rounds, because that may take long.
-Status Dispatcher::MoveShare(QueueId id, UnitRange units) {
-  JobQueue* const queue = queues_.Find(id);
-  if (queue == nullptr) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(id)));
+Result<Dispatcher::PreparedMove> Dispatcher::PrepareMove(const QueueMove& move) {
+  PreparedMove prepared;
+  prepared.queue = queues_.Find(move.queue);
+  if (prepared.queue == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("there is no queue {}", Raw(move.queue)));
   }
-  const std::string where = fmt::format("queue '{}'", queue->options.name);
-  const MutexLock moving(queue->move_mutex);  // one move of the queue at a time
-  ShareId share;
+  const UnitRange all{0, device_.info().units};
+  prepared.wanted = move.units.count == 0 ? all : move.units;
+  const std::string& name = prepared.queue->options.name;
   {
     const MutexLock lock(mutex_);
-    share = queue->share;
+    prepared.share = prepared.queue->share;
+    prepared.before = RangeOf(*prepared.queue, all.count);
   }
-  const UnitRange wanted = units.count == 0 ? UnitRange{0, device_.info().units} : units;
-  const bool created = share == kAllUnits;
-  if (created) {
-    if (units.count == 0) return {};
-    Result<ShareId> made = device_.CreateShare(queue->options.name, wanted);
-    if (!made) return Annotate(where, std::move(made).error());
-    share = *made;
-  } else if (Status prepared = device_.PrepareUnits(wanted); !prepared) {
-    return Annotate(where, std::move(prepared).error());
+  if (prepared.share != kAllUnits) {
+    if (Status ready = device_.PrepareUnits(prepared.wanted); !ready) {
+      return Annotate(fmt::format("queue '{}'", name), std::move(ready).error());
+    }
+    return prepared;
   }
+  prepared.created = true;
+  if (move.units.count == 0) return prepared;
+  Result<ShareId> made = device_.CreateShare(name, prepared.wanted);
+  if (!made) return Annotate(fmt::format("queue '{}'", name), std::move(made).error());
+  prepared.share = *made;
+  return prepared;
+}
+
+Status Dispatcher::MoveShares(std::span<const QueueMove> moves) {
+  const MutexLock moving(move_mutex_);
+  std::vector<PreparedMove> prepared;
+  Status status;
+  for (const QueueMove& move : moves) {
+    Result<PreparedMove> one = PrepareMove(move);
+    const auto same = [&](const PreparedMove& other) { return other.queue == one->queue; };
+    if (one && std::ranges::any_of(prepared, same)) {
+      one = Fail(ErrorCode::kInvalidArgument,
+                 fmt::format("queue '{}' comes twice", one->queue->options.name));
+    }
+    if (!one) {
+      status = tl::unexpected(std::move(one).error());
+      break;
+    }
+    prepared.push_back(*one);
+  }
+  if (status) status = CarryOut(moves, prepared);
+  if (!status) {
+    // A share that was made for a move that does not take place keeps all units for its queue.
+    const MutexLock lock(mutex_);
+    for (const PreparedMove& one : prepared) {
+      if (one.created && one.share != kAllUnits && one.queue->share == kAllUnits &&
+          device_.PrepareUnits(one.before) && device_.MoveShare(one.share, one.before)) {
+        mechanism_.UseShare(*one.queue, one.share, {});
+      }
+    }
+    return status;
+  }
+  Step();  // launches that have retired already bring no news
+  return {};
+}
+
+Status Dispatcher::CarryOut(std::span<const QueueMove> moves,
+                            std::span<const PreparedMove> prepared) {
   const MutexLock lock(mutex_);
-  if (!created) {
-    Status moved = device_.MoveShare(share, wanted);
-    if (!moved) return Annotate(where, std::move(moved).error());
+  for (std::size_t i = 0; i < prepared.size(); ++i) {
+    const PreparedMove& one = prepared[i];
+    if (one.created) continue;
+    Status moved = device_.MoveShare(one.share, one.wanted);
+    if (moved) continue;
+    while (i-- > 0) {
+      // The units that it had are prepared.
+      if (!prepared[i].created) {
+        LAGOON_CHECK(device_.MoveShare(prepared[i].share, prepared[i].before));
+      }
+    }
+    return Annotate(fmt::format("queue '{}'", one.queue->options.name), std::move(moved).error());
   }
-  mechanism_.UseShare(*queue, share, units);
+  for (std::size_t i = 0; i < prepared.size(); ++i) {
+    if (prepared[i].share == kAllUnits) continue;  // it has all units already
+    mechanism_.UseShare(*prepared[i].queue, prepared[i].share, moves[i].units);
+  }
   return {};
 }
 

@@ -226,7 +226,6 @@ struct JobQueue {
   // Dispatcher::AddPlan(), also by a thread of low priority that allocates: no other may wait.
   Mutex add_mutex;
   std::uint32_t next_plan GUARDED_BY(add_mutex) = 1;  // 0 is `first`
-  Mutex move_mutex;                                   // Dispatcher::MoveShare()
 };
 
 /// Number of units that the queue's launches may use, of a device with `all` units.

@@ -159,8 +159,23 @@ Status Mechanism::RemoveQueue(QueueId id) {
 }
 
 void Mechanism::UseShare(JobQueue& queue, ShareId share, UnitRange units) {
+  const std::uint32_t all = device_.info().units;
+  const UnitRange before = RangeOf(queue, all);
   queue.share = share;
   queue.options.units = units;
+  const UnitRange now = RangeOf(queue, all);
+  if (before.first < now.first || before.end() > now.end()) Vacate(queue);
+}
+
+// Work that pads and the spared block have bounds of their own, and leave soon.
+void Mechanism::Vacate(const JobQueue& queue) {
+  for (Job& job : active_) {
+    const bool runs = job.queue == &queue && job.state == Job::State::kActive &&
+                      job.next_op > job.first_incomplete;
+    if (!runs || padding_.Has(job) || spared_.job == &job) continue;
+    stats_.share_evictions += job.next_op - job.first_incomplete;
+    Revoke(job);
+  }
 }
 
 void Mechanism::Admit(Job& job, FinishedJobs& finished) {

@@ -37,6 +37,7 @@ class Mechanism {
   Status RemoveQueue(QueueId queue);
 
   /// The queue's launches use the share `share` from now on, which has `units`; no units: all.
+  /// Its kernels in the device are revoked if it loses units; the caller does a round then.
   void UseShare(JobQueue& queue, ShareId share, UnitRange units);
 
   // Jobs whose outcome is known are moved to `finished`. The owner of that list delivers and
@@ -151,6 +152,7 @@ class Mechanism {
   void SetGuards(const Job& job, const PaddingRoom* room, bool spared, Launch& launch) const;
   void TellRevoked(std::uint32_t kernels);
   void Revoke(Job& job);
+  void Vacate(const JobQueue& queue);
   bool MayTakeDevice(const Job& job);
   bool Raises() const;
   void RaiseBehind();

@@ -165,13 +165,15 @@ void Mechanism::RaiseBehind() {
   }
 }
 
-// Whether the launch was revoked under Preemption::kReset, so that its kernel may have been
-// interrupted. Preemption::kWait does not interrupt a kernel that has begun.
+// Whether the launch was revoked, so that its kernel may have been interrupted. Real-time work
+// interrupts kernels that have begun under Preemption::kReset only; a job alone is always
+// interrupted (Revoke()).
 bool Mechanism::Revoked(const JobLaunch& launch) const {
-  return config_.preemption == SchedulerConfig::Preemption::kReset && !launch.padding &&
-         !launch.spared && launch.job->job_class == JobClass::kBestEffort &&
-         (launch.limit != group_limit_ ||
-          launch.revision != launch.job->queue->slots[launch.job->slot].revision);
+  if (launch.padding || launch.spared) return false;
+  const bool by_group = config_.preemption == SchedulerConfig::Preemption::kReset &&
+                        launch.job->job_class == JobClass::kBestEffort &&
+                        launch.limit != group_limit_;
+  return by_group || launch.revision != launch.job->queue->slots[launch.job->slot].revision;
 }
 
 // Treats `op` and all ops after it as not submitted.

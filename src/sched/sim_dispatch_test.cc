@@ -1,6 +1,10 @@
 // The dispatcher on a simulated device, in virtual time.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
 
 #include "sched/testing/dispatcher_fixture.h"
 #include "sched/testing/sim_scenario.h"
@@ -166,6 +170,91 @@ TEST(SimDispatch, TheOnlyUnitOfRealTimeWorkIsNeverTaken) {
     EXPECT_FALSE(run.ended());
     EXPECT_LE(run.LongestRealTime(), 4 * LongBlocks::kShort + microseconds(50));
   }
+}
+
+// Two models of one kernel each, whose blocks take 1 ms, on a unit each.
+class TwoShares {
+ public:
+  explicit TwoShares(JobClass job_class = JobClass::kBestEffort, std::uint32_t blocks = 1)
+      : device_(FigureDevice(2, SimAbort::kCheck)),
+        dispatcher_(*device_, {.name = "shares"}, std::make_unique<ClassFirst>()) {
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const SimTask task{"model", job_class, 0, {{blocks, 10}, {blocks, 10}}, {}, {i, 1}};
+      instances_.push_back(*Instance::Create(PlanOf(task, *device_), *device_));
+      QueueOptions options;
+      options.name = fmt::format("model {}", i);
+      options.job_class = job_class;
+      options.units = task.units;
+      options.instances = {instances_.back().get()};
+      queues_.push_back(*dispatcher_.AddQueue(options));
+      Request& request = requests_[i];
+      EXPECT_TRUE(
+          dispatcher_.Post({queues_[i], kNoDeadline, request.inputs, request.outputs, &request}));
+    }
+  }
+  void RunUntil(Nanoseconds time) {
+    while (device_->Now() < begin_ + time) device_->Wait(begin_ + time);
+  }
+  Status Move(std::vector<UnitRange> to) {
+    std::vector<QueueMove> moves;
+    for (std::size_t i = 0; i < to.size(); ++i) moves.push_back({queues_[i], to[i]});
+    return dispatcher_.MoveShares(moves);
+  }
+  Nanoseconds End(std::size_t model) {
+    while (requests_[model].finished == 0) device_->Wait(kNoDeadline);
+    EXPECT_EQ(requests_[model].result.outcome, Outcome::kDone);
+    return requests_[model].result.finished - begin_;
+  }
+  std::uint64_t evictions() const { return dispatcher_.Stats().share_evictions; }
+  const std::vector<QueueId>& queues() const { return queues_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
+
+ private:
+  std::unique_ptr<SimDevice> device_;
+  const TimePoint begin_ = device_->Now();
+  std::vector<std::unique_ptr<Instance>> instances_;
+  Request requests_[2];
+  std::vector<QueueId> queues_;
+  Dispatcher dispatcher_;
+};
+
+// After .5 ms they change places. Each kernel begins anew on its new unit at once; otherwise it
+// would wait for the block of the other one, and both would need 1 ms more.
+TEST(SimDispatch, SharesThatChangePlacesRunOnAtOnce) {
+  for (const JobClass job_class : {JobClass::kBestEffort, JobClass::kRealTime}) {
+    TwoShares run(job_class);
+    run.RunUntil(microseconds(500));
+    ASSERT_TRUE(run.Move({{1, 1}, {0, 1}}));
+    EXPECT_GE(run.evictions(), 2u);
+    for (const std::size_t model : {0u, 1u}) {
+      EXPECT_GE(run.End(model), microseconds(2500));
+      EXPECT_LE(run.End(model), microseconds(2520));
+    }
+  }
+}
+
+TEST(SimDispatch, AShareThatOnlyGrowsLosesNoBlock) {
+  TwoShares run;
+  run.RunUntil(microseconds(500));
+  ASSERT_TRUE(run.Move({{0, 2}}));
+  EXPECT_EQ(run.evictions(), 0u);
+  EXPECT_LE(run.End(0), microseconds(2010));
+}
+
+TEST(SimDispatch, MovesThatAreWrongMoveNothing) {
+  TwoShares run;
+  const auto wrong = [&](std::vector<QueueMove> moves, const char* word) {
+    const Status moved = run.dispatcher().MoveShares(moves);
+    ASSERT_FALSE(moved);
+    EXPECT_EQ(moved.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(moved.error().message.find(word), std::string::npos) << moved.error().message;
+  };
+  run.RunUntil(microseconds(500));
+  wrong({{run.queues()[0], {1, 1}}, {run.queues()[1], {0, 3}}}, "queue 'model 1'");
+  wrong({{run.queues()[0], {1, 1}}, {run.queues()[0], {0, 1}}}, "'model 0' comes twice");
+  wrong({{run.queues()[0], {1, 1}}, {QueueId{7}, {0, 1}}}, "queue 7");
+  EXPECT_EQ(run.evictions(), 0u);
+  EXPECT_LE(run.End(0), microseconds(2010));
 }
 
 }  // namespace

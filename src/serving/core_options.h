@@ -43,6 +43,8 @@ struct CoreOptions {
   /// What the shares of models are (lagoon.share). Empty: weights under the scheduler `weighted`
   /// and on devices that have no ranges of units, else units.
   std::optional<ShareKind> shares;
+  /// What no share needs goes to all shares that are tuned, in proportion; else it stays idle.
+  bool share_surplus = true;
   ProfileOptions profile;
   /// A best-effort request that has waited for so long and has not begun is refused, kUnavailable:
   /// where real-time requests keep the device busy, no client waits without an end. 0: it waits on.

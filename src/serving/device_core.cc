@@ -86,7 +86,12 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
   const DeviceInfo info = core->device();
   LAGOON_ASSIGN_OR_RETURN(
       core->shares_,
-      ShareKeeper::Make({kind, info.units, std::max(info.share_granule, 1u), options.trace}));
+      ShareKeeper::Make({.kind = kind,
+                         .units = info.units,
+                         .granule = std::max(info.share_granule, 1u),
+                         .trace = options.trace,
+                         .surplus = options.share_surplus ? MaxMinRules::Surplus::kProportional
+                                                          : MaxMinRules::Surplus::kNone}));
   std::vector<SharedModel*> loaded;
   LAGOON_ASSIGN_OR_RETURN(const std::vector<ModelLease> leases, core->models_.FindAll(""));
   for (const ModelLease& lease : leases) {

@@ -2,6 +2,7 @@
 
 // The plans of one model that are ready, by what decides them.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <list>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/time.h"
 #include "plan/plan.h"
 #include "program/parts.h"
 #include "sched/queue_plan.h"
@@ -68,6 +70,23 @@ struct ServedPlan {
   const std::vector<std::size_t> inputs;  // PlanDraft::inputs
   DecidingInputs next_deciding;           // of the next part
   PlanOnQueues on;                        // set before a request finds the plan
+
+  /// Any thread: a job of the plan took so long.
+  void Took(Nanoseconds time) {
+    Nanoseconds::rep known = fastest_ns_.load(std::memory_order_relaxed);
+    while (time.count() > 0 && time.count() < known &&
+           !fastest_ns_.compare_exchange_weak(known, time.count(), std::memory_order_relaxed)) {
+    }
+  }
+  /// Any thread: how long a job takes alone on the device. Plan::standalone, or the shortest job if
+  /// that took less: the time of a batch is at first only that of one row in proportion.
+  Nanoseconds Alone() const {
+    return std::min(loaded->plan.standalone,
+                    Nanoseconds(fastest_ns_.load(std::memory_order_relaxed)));
+  }
+
+ private:
+  std::atomic<Nanoseconds::rep> fastest_ns_{Nanoseconds::max().count()};
 };
 
 /// Keeps plans by key: those that are pinned always, and the others up to a number and a sum of

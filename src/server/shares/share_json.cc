@@ -19,6 +19,11 @@ std::string_view NameOf(Bottleneck bottleneck) {
   return kNames[static_cast<std::size_t>(bottleneck)];
 }
 
+std::string_view NameOf(DemandFrom from) {
+  constexpr std::array<std::string_view, 4> kNames = {"fixed", "surface", "default", "load"};
+  return kNames[static_cast<std::size_t>(from)];
+}
+
 Json ModelJson(const ModelShare& model, TimePoint now) {
   const bool shared = model.share.has_value();
   Json json = {
@@ -27,6 +32,7 @@ Json ModelJson(const ModelShare& model, TimePoint now) {
       {"share_percent", shared ? Json(100 * *model.share) : Json(nullptr)},
       {"fixed", model.fixed},
       {"demand_percent", shared ? Json(100 * model.demand) : Json(nullptr)},
+      {"demand_from", shared ? Json(NameOf(model.demand_from)) : Json(nullptr)},
       {"units", model.units.count == 0
                     ? Json(nullptr)
                     : Json{{"first", model.units.first}, {"count", model.units.count}}},

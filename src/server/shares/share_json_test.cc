@@ -15,6 +15,7 @@ TEST(ShareJson, TellsEachModelsShareAndLoad) {
   model.model = "bert";
   model.version = "1";
   model.share = 0.25;
+  model.demand_from = DemandFrom::kSurface;
   model.units = {2, 2};
   model.load.arrivals_per_s = 12.5;
   model.load.bottleneck = Bottleneck::kHost;
@@ -26,6 +27,7 @@ TEST(ShareJson, TellsEachModelsShareAndLoad) {
   EXPECT_EQ(json["hold_down_s"], 10);
   const auto& bert = json["models"][0];
   EXPECT_EQ(bert["share_percent"], 25);
+  EXPECT_EQ(bert["demand_from"], "surface");
   EXPECT_EQ(bert["units"]["first"], 2);
   EXPECT_EQ(bert["arrivals_per_s"], 12.5);
   EXPECT_TRUE(bert["batch_ms"].is_null()) << "not known";
@@ -33,6 +35,7 @@ TEST(ShareJson, TellsEachModelsShareAndLoad) {
   EXPECT_EQ(bert["last_change"]["why"], "because");
   EXPECT_EQ(bert["last_change"]["seconds_ago"], 2);
   EXPECT_TRUE(json["models"][1]["share_percent"].is_null());
+  EXPECT_TRUE(json["models"][1]["demand_from"].is_null());
 }
 
 TEST(ShareJson, ReadsRulesAndSizes) {

@@ -27,6 +27,20 @@ TimePoint Plus(TimePoint at, Nanoseconds time) {
   return at >= kNoDeadline - time ? kNoDeadline : at + time;
 }
 
+// The rows of a batch, and the time that it takes.
+struct BatchSize {
+  std::int64_t rows = 0;
+  Nanoseconds time{0};
+
+  bool DoesMoreRowsThan(const BatchSize& other) const {
+    return static_cast<double>(rows) * static_cast<double>(other.time.count()) >
+           static_cast<double>(other.rows) * static_cast<double>(time.count());
+  }
+};
+
+// Arrivals are counted over at least so long: batches may be taken at the same time.
+constexpr Nanoseconds kArrivalsWindow = std::chrono::milliseconds(1);
+
 }  // namespace
 
 void BatchQueue::Add(BatchMember member) {
@@ -35,7 +49,8 @@ void BatchQueue::Add(BatchMember member) {
   members_.insert(behind, std::move(member));
 }
 
-Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_of) const {
+Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_of,
+                                 bool last_is_full) const {
   std::int64_t rows = member.rows;
   for (const BatchMember& waiting : members_) {
     if (waiting.level <= member.level) rows += waiting.rows;
@@ -50,7 +65,26 @@ Nanoseconds BatchQueue::TimeWith(const BatchMember& member, const TimeOf& time_o
     }
     return alone * of / member.rows;
   };
-  return rows / most_rows_ * time(most_rows_) + time(rows % most_rows_);
+  const std::int64_t rest = rows % most_rows_;
+  return rows / most_rows_ * time(most_rows_) + time(last_is_full && rest > 0 ? most_rows_ : rest);
+}
+
+bool BatchQueue::IsCrowded(const BatchMember& member, const TimeOf& time_of) const {
+  const auto time = time_of(member, most_rows_);
+  if (!rows_per_ns_.value() || !time || member.deadline == kNoDeadline) return false;
+  const Nanoseconds left = member.deadline - member.came - *time;
+  return *rows_per_ns_.value() * static_cast<double>(left.count()) >=
+         static_cast<double>(most_rows_);
+}
+
+void BatchQueue::LearnArrivals(TimePoint now) {
+  if (asked_since_ && now - *asked_since_ < kArrivalsWindow) return;
+  if (asked_since_) {
+    rows_per_ns_.Add(static_cast<double>(asked_rows_) /
+                     static_cast<double>((now - *asked_since_).count()));
+  }
+  asked_rows_ = 0;
+  asked_since_ = now;
 }
 
 // The requests that a batch with the oldest one can hold. `full`: no request that may come makes it
@@ -99,17 +133,59 @@ std::size_t BatchQueue::WithinPreferred(const std::vector<Members::iterator>& ba
   return 0;
 }
 
-// How many of the first `count` requests can run together now, so that the oldest one meets its
-// deadline. At least one.
-std::size_t BatchQueue::Runnable(const std::vector<Members::iterator>& batch, std::size_t count,
-                                 TimePoint now, const TimeOf& time_of) const {
+// How many of the first requests can run together now, so that the oldest one meets its deadline.
+// At least one.
+std::size_t BatchQueue::Runnable(const std::vector<Members::iterator>& batch, TimePoint now,
+                                 const TimeOf& time_of) const {
+  std::size_t count = batch.size();
   std::int64_t rows = 0;
-  for (std::size_t i = 0; i < count; ++i) rows += batch[i]->rows;
+  for (const auto& member : batch) rows += member->rows;
   for (; count > 1; rows -= batch[--count]->rows) {
     const std::optional<Nanoseconds> time = time_of(*batch.front(), rows);
     if (time && Plus(now, *time) <= batch.front()->deadline) break;
   }
   return count;
+}
+
+// The batch of the most rows a second that later requests fill, if it does more of them than the
+// first `small` of `batch`, which are all that the oldest request's deadline allows. Only requests
+// of the oldest one's level give way to each other, and only if some would be late behind the small
+// batch. An empty batch: there is none.
+BatchQueue::Choice BatchQueue::Fuller(const std::vector<Members::iterator>& batch,
+                                      std::size_t small, TimePoint now, const TimeOf& time_of) {
+  BatchSize smaller, target;
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    rows += batch[i]->rows;
+    if (i + 1 < small) continue;
+    const BatchSize size{rows, time_of(*batch.front(), rows).value_or(Nanoseconds(0))};
+    if (i + 1 == small) {
+      smaller = target = size;
+    } else if (size.time > Nanoseconds(0) && size.DoesMoreRowsThan(target)) {
+      target = size;
+    }
+  }
+  if (smaller.time == Nanoseconds(0) || target.rows == smaller.rows) return {};
+  const BatchMember& oldest = *batch.front();
+  Choice choice;
+  bool some_late = false;  // behind the small batch
+  rows = 0;
+  for (auto member = members_.begin(); member != members_.end() && rows < target.rows; ++member) {
+    if (member->shape != oldest.shape && !settings_.keep_order) continue;
+    if (member->shape != oldest.shape || member->level != oldest.level ||
+        member->late != oldest.late) {
+      break;
+    }
+    if (Plus(now, target.time) > member->deadline) {
+      choice.dropped.push_back(member);
+      continue;
+    }
+    rows += member->rows;
+    some_late = some_late || Plus(now, smaller.time + target.time) > member->deadline;
+    choice.batch.push_back(member);
+  }
+  if (rows != target.rows || !some_late) return {};
+  return choice;
 }
 
 // When the batch goes even if no request comes: when the oldest request has waited long enough, or
@@ -127,10 +203,10 @@ TimePoint BatchQueue::GoesAt(const std::vector<Members::iterator>& batch, std::i
   return std::min(at, deadline - WithMargin(time));
 }
 
-std::vector<BatchMember> BatchQueue::TakeBatch(TimePoint now, const TimeOf& time_of) {
+BatchQueue::Taken BatchQueue::TakeBatch(TimePoint now, const TimeOf& time_of) {
   if (members_.empty()) return {};
   bool full = false;
-  const std::vector<Members::iterator> batch = Candidates(full);
+  std::vector<Members::iterator> batch = Candidates(full);
   std::size_t count = Preferred(batch);
   if (count == 0) count = WithinPreferred(batch);
   if (count == 0) {
@@ -139,10 +215,17 @@ std::vector<BatchMember> BatchQueue::TakeBatch(TimePoint now, const TimeOf& time
     if (!full && GoesAt(batch, rows, time_of) > now) return {};
     count = batch.size();
   }
-  count = Runnable(batch, count, now, time_of);
-  std::vector<BatchMember> taken;
-  taken.reserve(count);  // where memory runs out, no request is lost
-  for (std::size_t i = 0; i < count; ++i) TakeOut(batch[i], taken);
+  batch.resize(count);
+  const std::size_t small = Runnable(batch, now, time_of);
+  Choice choice;
+  if (small < count) choice = Fuller(batch, small, now, time_of);
+  if (choice.batch.empty()) choice.batch.assign(batch.begin(), batch.begin() + small);
+  Taken taken;  // where memory runs out, no request is lost
+  taken.batch.reserve(choice.batch.size());
+  taken.dropped.reserve(choice.dropped.size());
+  for (const auto member : choice.batch) TakeOut(member, taken.batch);
+  for (const auto member : choice.dropped) TakeOut(member, taken.dropped);
+  LearnArrivals(now);
   return taken;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "cluster/ewma.h"
 #include "serving/config/batching_settings.h"
 #include "serving/core/request.h"
 
@@ -44,7 +45,10 @@ struct BatchMember {
 /// - Otherwise the oldest request waits for others, up to BatchingSettings::max_delay, but not so
 ///   long that one of the batch would miss its deadline.
 /// - A batch is not made so large that its oldest request misses a deadline that a smaller one
-///   meets.
+///   meets. Exception: where such a small batch would make later requests late, and a larger batch
+///   of later requests does more rows a second, the larger one runs and those ahead are dropped
+///   (early drop: Nexus, SOSP 2019, 6.3). Otherwise a queue in overload would run batches of one
+///   row for ever.
 class BatchQueue {
  public:
   /// The expected time of a batch of so many rows of a shape, if there is a plan for it. 0: not
@@ -60,15 +64,27 @@ class BatchQueue {
     return static_cast<std::size_t>(std::ranges::count(members_, level, &BatchMember::level));
   }
   /// The time until `member` has run, if all requests ahead of it run first in full batches.
-  /// Batches of other shapes are assumed to take as long as the member's.
-  Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of) const;
+  /// Batches of other shapes are assumed to take as long as the member's. `last_is_full`: the last
+  /// batch takes as long as one of the most rows.
+  Nanoseconds TimeWith(const BatchMember& member, const TimeOf& time_of,
+                       bool last_is_full = false) const;
+  /// So many rows were asked for, whether or not they may wait.
+  void Asked(std::int64_t rows) { asked_rows_ += rows; }
+  /// Whether a full batch of requests comes within the time that the deadline of a `member` that
+  /// comes now leaves before the batch must begin. Then a request that cannot wait for a full batch
+  /// had better not wait: the batch would be small for its sake.
+  bool IsCrowded(const BatchMember& member, const TimeOf& time_of) const;
   /// From now on a batch holds at most so many rows, at least one request.
   void SetMostRows(std::int64_t rows) { most_rows_ = rows; }
   std::int64_t MostRows() const { return most_rows_; }
   void Add(BatchMember member);
 
-  /// The members of the next batch, if it is time for one; else empty.
-  std::vector<BatchMember> TakeBatch(TimePoint now, const TimeOf& time_of);
+  struct Taken {
+    std::vector<BatchMember> batch;    // empty: it is not time for one
+    std::vector<BatchMember> dropped;  // would be late in `batch`, and keep it small
+  };
+  /// The members of the next batch, if it is time for one.
+  Taken TakeBatch(TimePoint now, const TimeOf& time_of);
   struct Expired {
     std::vector<BatchMember> deadline;  // even a batch of its own would end behind it
     std::vector<BatchMember> queue_timeout;
@@ -92,12 +108,21 @@ class BatchQueue {
   void TakeOut(Members::iterator member, std::vector<BatchMember>& taken);
   std::size_t WithinPreferred(const std::vector<Members::iterator>& batch) const;
   std::size_t Preferred(const std::vector<Members::iterator>& batch) const;
-  std::size_t Runnable(const std::vector<Members::iterator>& batch, std::size_t count,
-                       TimePoint now, const TimeOf& time_of) const;
+  std::size_t Runnable(const std::vector<Members::iterator>& batch, TimePoint now,
+                       const TimeOf& time_of) const;
+  struct Choice {
+    std::vector<Members::iterator> batch, dropped;
+  };
+  Choice Fuller(const std::vector<Members::iterator>& batch, std::size_t small, TimePoint now,
+                const TimeOf& time_of);
+  void LearnArrivals(TimePoint now);
 
   const BatchingSettings settings_;
   std::int64_t most_rows_;
-  Members members_;  // by level, then in order of arrival; late ones last
+  Members members_;                       // by level, then in order of arrival; late ones last
+  std::int64_t asked_rows_ = 0;           // since asked_since_
+  std::optional<TimePoint> asked_since_;  // a batch was taken
+  Ewma rows_per_ns_{0.5};                 // asked for, between batches
 };
 
 }  // namespace lagoon

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "serving/config/model_config.pb.h"
+
 namespace lagoon {
 namespace {
 

@@ -12,7 +12,10 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "cluster/batch_limiter.h"
-#include "serving/config/model_config.pb.h"
+
+namespace inference {
+class ModelConfig;
+}
 
 namespace lagoon {
 

@@ -21,6 +21,14 @@ enum class ShareKind : std::uint8_t {
   kWeight,  // a part of the unit time (Dispatcher::SetWeight), under the scheduler `weighted`
 };
 
+/// Where ModelShare::demand is from.
+enum class DemandFrom : std::uint8_t {
+  kFixed,    // lagoon.share, or an operator
+  kSurface,  // the knee of the model's stored surface
+  kDefault,  // nothing is known of the model yet (kUnknownDemand)
+  kLoad,     // what the model did
+};
+
 struct ShareChange {
   double from = 0, to = 0;  // parts of the device; from 0: the model had none
   std::string why;
@@ -33,7 +41,8 @@ struct ModelShare {
   std::optional<double> share;  // part of the device
   bool fixed = false;           // not tuned
   double demand = 0;            // part of the device that the model needs, as far as known
-  UnitRange units;              // no units: all of the device
+  DemandFrom demand_from = DemandFrom::kDefault;
+  UnitRange units;  // no units: all of the device
   double weight = 1;
   Nanoseconds slo{0};  // 0: none
   SloOf slo_of = SloOf::kRequest;

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "cluster/knee.h"
+#include "cluster/stored_surface.h"
 #include "program/compile.h"
 #include "program/parts.h"
 #include "program/profile/versions.h"
@@ -137,9 +140,21 @@ Status ServedModel::Measure(Device& device, const LoadOptions& load) {
   TakePlans(std::move(prepared->drafts));
   if (idle) ProfileParts(device);
   LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
+  ReadKnee(device.info(), load.profile.store.folder);
   if (default_ != nullptr)
     std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
   return {};
+}
+
+/// A stored surface that cannot be used is a warning: the share begins as without it.
+void ServedModel::ReadKnee(const DeviceInfo& device, const std::string& profiles) {
+  if (!settings().share.automatic) return;
+  const auto stored = LoadSurface(profiles, name(), SurfaceDevice(device.name, device.description));
+  if (!stored) warnings_.push_back(stored.error().message);
+  if (!stored || !*stored) return;
+  const std::uint32_t granule = device.share_granule;  // 0: shares are weights, in percent
+  const std::uint32_t granules = granule == 0 ? 100 : (device.units + granule - 1) / granule;
+  knee_ = static_cast<double>(Knee((*stored)->surface, 1, granules)) / granules;
 }
 
 /// Opens the engine if the model will need it, so that no request waits for that.
@@ -534,9 +549,8 @@ Nanoseconds ServedModel::MaxWait(std::uint64_t priority) const {
 }
 
 Status ServedModel::MoveShare(UnitRange units, Dispatcher& dispatcher) const {
-  LAGOON_RETURN_IF_ERROR(dispatcher.MoveShare(queue_, units));
-  if (lowered_queue_ == queue_) return {};
-  return dispatcher.MoveShare(lowered_queue_, units);
+  const QueueMove moves[] = {{queue_, units}, {lowered_queue_, units}};
+  return dispatcher.MoveShares(std::span(moves).first(lowered_queue_ == queue_ ? 1 : 2));
 }
 
 Status ServedModel::SetWeight(double weight, Dispatcher& dispatcher) const {

@@ -135,6 +135,9 @@ class ServedModel {
   /// Nothing: the model's requests are of no sequences.
   const std::optional<SequencePlan>& sequence() const { return sequence_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Part of the device that is the knee of the model's stored surface, if its share is tuned and
+  /// there is one (LoadSurface).
+  std::optional<double> knee() const { return knee_; }
   const Signature& signature() const { return signature_; }
   const Buckets& buckets() const { return buckets_; }
   /// Whether the contents of an input decide the plan, as far as that is known.
@@ -205,6 +208,7 @@ class ServedModel {
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   void OpenEngine();
+  void ReadKnee(const DeviceInfo& device, const std::string& profiles);
   std::vector<std::string> OpaqueWarnings(const Plan& plan);
   Status CreateInstances(Device& device, bool idle);
   Status WarmUp(Device& device, const Plan& plan);
@@ -218,6 +222,7 @@ class ServedModel {
   Signature signature_;
   std::optional<SequencePlan> sequence_;
   std::vector<std::string> warnings_;
+  std::optional<double> knee_;
   std::shared_ptr<EngineHost> engine_;  // null: there is none
   std::set<std::string> warned_of_;     // ops that the engine runs
   std::unique_ptr<ModelPlans> plans_;   // null: a program

@@ -138,7 +138,7 @@ void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan)
     result.expected = end - member.came;
     flight->Finished(result);
   };
-  const TimePoint end_alone = member.came + plan.loaded->plan.standalone;
+  const TimePoint end_alone = member.came + plan.Alone();
   if (end_alone > member.deadline) return refuse_late(end_alone);
   std::optional<BatchMember> superseded;
   bool full = false;
@@ -146,6 +146,7 @@ void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan)
   TimePoint end = end_alone;
   {
     const MutexLock lock(mutex_);
+    queue_.Asked(member.rows);
     const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
     if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
     waiting = queue_.size();
@@ -219,7 +220,9 @@ double Batcher::Slowdown() const { return std::clamp(slowdown_.value().value_or(
 TimePoint Batcher::ExpectedEnd(const BatchMember& member) {
   Wanted not_made;
   const bool idle = posted_ == 0 && queue_.size() == 0;
-  const Nanoseconds time = queue_.TimeWith(member, Times(idle ? 1 : Slowdown(), not_made));
+  const BatchQueue::TimeOf times = Times(idle ? 1 : Slowdown(), not_made);
+  const bool crowded = posted_ > 0 && queue_.IsCrowded(member, times);
+  const Nanoseconds time = queue_.TimeWith(member, times, crowded);
   return (posted_ > 0 ? std::max(busy_until_, member.came) : member.came) + time;
 }
 
@@ -241,7 +244,7 @@ BatchQueue::TimeOf Batcher::Times(double slowdown, Wanted& wanted) const {
     if (found != known->end()) return found->time;
     std::optional<Nanoseconds> time;
     if (const auto plan = PlanFor(*member.flight, rows, /*to_run=*/false)) {
-      time = Scaled(plan->loaded->plan.standalone, slowdown);
+      time = Scaled(plan->Alone(), slowdown);
       if (member.shape == wanted.shape) wanted.rows.Found(rows);
     } else {
       Want(member, rows, wanted);
@@ -281,7 +284,7 @@ void Batcher::Step() {
 bool Batcher::TakeStep() {
   Wanted wanted;
   BatchQueue::Expired expired;
-  std::vector<BatchMember> batch;
+  BatchQueue::Taken taken;
   {
     const MutexLock lock(mutex_);
     const BatchQueue::TimeOf times = Times(Slowdown(), wanted);
@@ -289,16 +292,17 @@ bool Batcher::TakeStep() {
     const std::uint32_t places =
         model_.settings().batching.keep_order ? 1 : model_.settings().batching.places;
     expired = queue_.TakeExpired(now, times);
-    if (posted_ < places) batch = queue_.TakeBatch(now, times);
-    if (!batch.empty()) {
+    if (posted_ < places) taken = queue_.TakeBatch(now, times);
+    if (!taken.batch.empty()) {
       ++posted_;  // Post() gives it back; nothing that throws comes before
     } else if (next_time_ = queue_.NextTime(posted_ < places, times); next_time_ != kNoDeadline) {
       timer_wake_.NotifyOne();
     }
   }
-  const bool again = !batch.empty();
+  const bool again = !taken.batch.empty();
   Answer(expired);
-  if (again) Post(std::move(batch));
+  if (again) Post(std::move(taken.batch));
+  Expire(taken.dropped);  // the device has the batch meanwhile
   if (wanted.rows.Chosen() > 0) {
     maker_.Prepare(model_, WithRows(std::move(wanted.dims), wanted.rows.Chosen()));
   }
@@ -314,10 +318,14 @@ void Batcher::Refuse(const BatchMember& member, ErrorCode code, Why why) {
   member.flight->Refuse(error ? *std::move(error) : std::move(error).error());
 }
 
-void Batcher::Answer(const BatchQueue::Expired& expired) {
-  for (const BatchMember& member : expired.deadline) {
+void Batcher::Expire(const std::vector<BatchMember>& members) {
+  for (const BatchMember& member : members) {
     member.flight->Finished(WithoutJob(Outcome::kExpired, member.came));
   }
+}
+
+void Batcher::Answer(const BatchQueue::Expired& expired) {
+  Expire(expired.deadline);
   for (const BatchMember& member : expired.given_up) {
     member.flight->Finished(WithoutJob(Outcome::kNotStarted, member.came));
   }
@@ -374,8 +382,7 @@ Result<JobId> Batcher::PostBatch(const std::shared_ptr<Batch>& batch) {
   {
     const MutexLock lock(mutex_);
     running_.push_back(batch.get());
-    busy_until_ =
-        std::max(busy_until_, Now()) + Scaled(batch->plan->loaded->plan.standalone, Slowdown());
+    busy_until_ = std::max(busy_until_, Now()) + Scaled(batch->plan->Alone(), Slowdown());
   }
   batch->job_reference = batch;
   JobSpec spec;
@@ -403,7 +410,8 @@ void Batcher::GiveBackPlace() {
 
 void Batcher::Learn(const Batch& batch, const JobResult& result) {
   const Nanoseconds took = result.finished - result.started;
-  const Nanoseconds alone = batch.plan->loaded->plan.standalone;
+  batch.plan->Took(took);
+  const Nanoseconds alone = batch.plan->Alone();
   if (alone > Nanoseconds(0)) {
     slowdown_.Add(static_cast<double>(took.count()) / static_cast<double>(alone.count()));
   }

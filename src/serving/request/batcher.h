@@ -84,6 +84,7 @@ class Batcher final : public WaitingPlace {
   void Ended(Batch& batch, const JobResult& result);
   void Learn(const Batch& batch, const JobResult& result) REQUIRES(mutex_);
   void Answer(const BatchQueue::Expired& expired);
+  static void Expire(const std::vector<BatchMember>& members);
   void RunTimer(const std::stop_token& stop);
 
   ServedModel& model_;

@@ -65,8 +65,12 @@ std::vector<Batcher*> LoadedVersion::Batchers() const {
 
 SharedModel::Terms LoadedVersion::ShareTerms() const {
   const ModelSettings& settings = model->settings();
-  return {model->name(), model->version(), settings.share, settings.batching.limit.slo,
-          settings.batching.limit.slo_of};
+  return {model->name(),
+          model->version(),
+          settings.share,
+          settings.batching.limit.slo,
+          settings.batching.limit.slo_of,
+          model->knee()};
 }
 
 Status LoadedVersion::MoveShare(UnitRange units) { return model->MoveShare(units, *dispatcher_); }

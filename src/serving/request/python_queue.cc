@@ -317,7 +317,7 @@ std::vector<std::shared_ptr<PythonJob>> PythonQueue::Take(bool wants, TimePoint&
     const TimePoint now = Now();
     expired = queue_.TakeExpired(now, NoTime);
     std::vector<BatchMember> members;
-    if (wants) members = queue_.TakeBatch(now, NoTime);
+    if (wants) members = queue_.TakeBatch(now, NoTime).batch;  // drops nobody without times
     StatisticsRecorder::Batch batch{0, true};
     for (const BatchMember& member : members) batch.rows += member.rows;
     for (BatchMember& member : members) {

@@ -32,7 +32,7 @@ std::string Percent(double part) { return fmt::format("{:.3g} %", 100 * part); }
 std::string WhyNeeded(const ShareLoad& load) {
   const double of_slo = load.latency_ms / load.slo_ms;
   const double of_capacity = load.arrivals_per_s / load.rows_per_s;
-  if (of_slo >= of_capacity) {
+  if (of_slo >= of_capacity / load.utilisation) {
     return fmt::format("the latency, {:.3g} ms, is {:.2f} of the SLO", load.latency_ms, of_slo);
   }
   return fmt::format("{:.3g} rows arrive a second, which is {:.2f} of the {:.3g} that it can do",
@@ -60,8 +60,12 @@ std::string WhyMoved(const ShareTuner::Move& move, const ShareLoad& load, BatchN
 
 Result<std::unique_ptr<ShareKeeper>> ShareKeeper::Make(const Options& options) {
   LAGOON_CHECK(options.granule > 0);
-  LAGOON_ASSIGN_OR_RETURN(ShareTuner tuner, ShareTuner::Make({.granules = GranulesOf(options),
-                                                              .hold_down = options.hold_down}));
+  LAGOON_ASSIGN_OR_RETURN(ShareTuner tuner,
+                          ShareTuner::Make({.granules = GranulesOf(options),
+                                            .hold_down = options.hold_down,
+                                            .max_min = {.surplus = options.surplus},
+                                            .utilisation = options.utilisation,
+                                            .grow_at_once = options.grow_at_once}));
   std::unique_ptr<ShareKeeper> keeper(new ShareKeeper(options, std::move(tuner)));
   const MutexLock lock(keeper->mutex_);
   keeper->Publish({});
@@ -137,8 +141,8 @@ Status ShareKeeper::Add(Models come) {
     const ShareSettings& share = entry.terms.share;
     entry.weight = share.weight.value_or(1);
     if (share.any()) {
-      LAGOON_RETURN_IF_ERROR(
-          tuner_.Add(entry.key, share.fixed.value_or(kUnknownDemand), share.fixed.has_value()));
+      const double first = share.fixed.value_or(entry.terms.knee.value_or(kUnknownDemand));
+      LAGOON_RETURN_IF_ERROR(tuner_.Add(entry.key, first, share.fixed.has_value()));
       entry.managed = true;
     }
     entries_.splice(entries_.end(), one);
@@ -209,7 +213,8 @@ void ShareKeeper::Observe(Entry& entry, TimePoint now) {
                 .slo_ms = has_slo ? ToMilliseconds(entry.terms.slo) : 1,
                 .rows_per_s = *reading.rows_per_s,
                 .arrivals_per_s = *reading.arrivals_per_s,
-                .host_bound = reading.bottleneck == Bottleneck::kHost};
+                .host_bound = reading.bottleneck == Bottleneck::kHost,
+                .utilisation = options_.utilisation};
   if (notice != BatchNotice::kNone) entry.notice = notice;
   const Status observed = tuner_.Observe(entry.key, entry.load, notice);
   if (!observed) spdlog::warn("a share is not tuned: {}", observed.error().message);
@@ -233,6 +238,8 @@ Status ShareKeeper::CarryOut(const ShareTuner::Move& move, TimePoint now) {
     entry.units = UnitsOf(move.to);
   }
   LAGOON_RETURN_IF_ERROR(tuner_.Done(move, now));
+  entry.tuned = entry.tuned || move.cause == ShareTuner::Cause::kDemand ||
+                move.cause == ShareTuner::Cause::kNotice;
   // A weight of another place in the order of the models is the same weight.
   if (options_.kind == ShareKind::kWeight && entry.share == share) return {};
   entry.model->ForgetTimes();
@@ -353,8 +360,15 @@ SharesReport ShareKeeper::Report() const {
     if (state == tuner_.models().end()) continue;
     model.fixed = state->fixed;
     model.demand = state->demand;
+    model.demand_from = DemandFromOf(entry, state->fixed);
   }
   return report;
+}
+
+DemandFrom ShareKeeper::DemandFromOf(const Entry& entry, bool fixed) {
+  if (fixed) return DemandFrom::kFixed;
+  if (entry.tuned) return DemandFrom::kLoad;
+  return entry.terms.knee ? DemandFrom::kSurface : DemandFrom::kDefault;
 }
 
 Status ShareKeeper::SetRules(const SharesRules& rules, TimePoint now) {

@@ -29,7 +29,11 @@ class ShareKeeper {
     std::uint32_t units = 1;         // of the device
     std::uint32_t granule = 1;       // DeviceInfo::share_granule, at least 1
     TraceRecorder* trace = nullptr;  // gets all decisions; outlives the keeper; null: no trace
-    Nanoseconds hold_down{std::chrono::seconds(10)};  // ShareTuner::Options
+    // As ShareTuner::Options, where the defaults are the paper's.
+    Nanoseconds hold_down{std::chrono::seconds(10)};
+    double utilisation = 0.8;
+    MaxMinRules::Surplus surplus = MaxMinRules::Surplus::kProportional;
+    bool grow_at_once = true;
   };
 
   /// Without models.
@@ -77,6 +81,7 @@ class ShareKeeper {
     std::optional<ShareChange> last;
     LoadReading reading;
     std::int64_t most_rows = 0;
+    bool tuned = false;  // the demand is from a load
   };
   using Entries = std::list<Entry>;
   using Models = std::span<SharedModel* const>;
@@ -92,6 +97,7 @@ class ShareKeeper {
   void Warn(const Status& moved) REQUIRES(mutex_);
   void Publish(TimePoint now) REQUIRES(mutex_);
   SharesReport Report() const REQUIRES(mutex_);
+  static DemandFrom DemandFromOf(const Entry& entry, bool fixed);
   void Observe(Entry& entry, TimePoint now) REQUIRES(mutex_);
   Status CarryOut(TimePoint now) REQUIRES(mutex_);
   Status CarryOut(const ShareTuner::Move& move, TimePoint now) REQUIRES(mutex_);

@@ -70,9 +70,13 @@ LoadReading Load(double batch_ms, double rows_per_s, double arrivals_per_s) {
   return load;
 }
 
+/// Tunes as in the paper, so that a share that is not full stays as it is.
+constexpr ShareKeeper::Options kPaper{
+    .units = 100, .utilisation = 1, .surplus = MaxMinRules::Surplus::kNone, .grow_at_once = false};
+
 class ShareKeeperTest : public ::testing::Test {
  protected:
-  void Make(std::vector<SharedModel::Terms> models, ShareKeeper::Options options = {.units = 100}) {
+  void Make(std::vector<SharedModel::Terms> models, ShareKeeper::Options options = kPaper) {
     options.trace = &recorder_;
     auto made = ShareKeeper::Make(options);
     ASSERT_TRUE(made) << made.error().message;
@@ -131,6 +135,40 @@ TEST_F(ShareKeeperTest, FollowsTheLoadsAsInFigure16) {
   EXPECT_EQ(note->why, Of(0).last->why);
   EXPECT_EQ(note->at, At(2));
   EXPECT_EQ(note->units, Of(0).units);
+}
+
+// What a server does: a fifth to spare, nothing idle, and no wait for a missed SLO.
+TEST_F(ShareKeeperTest, AServerHandsOutTheSurplusAndGrowsAtOnce) {
+  Make({Auto("vgg19", milliseconds(50)), Auto("resnet50", milliseconds(50))}, {.units = 100});
+  EXPECT_EQ(Of(0).units.count, 50u);
+  EXPECT_EQ(Of(0).demand, 0.3);
+  EXPECT_EQ(Of(0).demand_from, DemandFrom::kDefault);
+  models_[0].load = Load(100, 150, 35);
+  models_[1].load = Load(8, 131, 35);  // needs 0.334 of its 50 %
+  keeper_->Step(At(1));
+  EXPECT_EQ(Of(0).demand, 1) << "twice what it had";
+  EXPECT_NEAR(Of(1).demand, 0.167, 0.001);
+  EXPECT_EQ(Of(0).demand_from, DemandFrom::kLoad);
+  EXPECT_EQ(Of(0).units.count, 83u);
+  EXPECT_EQ(Of(1).units.count, 17u);
+  models_[0].load = Load(60, 150, 35);
+  models_[1].load = Load(8, 131, 100);
+  keeper_->Step(At(2));
+  EXPECT_EQ(Of(0).moves, 1u) << "no more room: the other one is held, as it shrank";
+}
+
+TEST_F(ShareKeeperTest, AStoredKneeIsTheFirstDemand) {
+  SharedModel::Terms known = Auto("vgg19");
+  known.knee = 0.7;
+  SharedModel::Terms fixed = Fixed("fixed", 0.1);
+  fixed.knee = 0.5;
+  Make({known, Auto("new"), fixed});
+  EXPECT_EQ(Of(0).demand, 0.7);
+  EXPECT_EQ(Of(0).demand_from, DemandFrom::kSurface);
+  EXPECT_EQ(Of(1).demand, 0.3);
+  EXPECT_EQ(Of(1).demand_from, DemandFrom::kDefault);
+  EXPECT_EQ(Of(2).demand, 0.1);
+  EXPECT_EQ(Of(2).demand_from, DemandFrom::kFixed);
 }
 
 TEST_F(ShareKeeperTest, NoModelMovesTwiceWithinTheHoldDown) {
@@ -336,7 +374,8 @@ TEST_F(ShareKeeperTest, MoreModelsThanUnitsGetWeights) {
 }
 
 TEST_F(ShareKeeperTest, WeightsMayBeTheSharesThemselves) {
-  Make({Auto("a", milliseconds(50))}, {.kind = ShareKind::kWeight, .units = 2});
+  Make({Auto("a", milliseconds(50))},
+       {.kind = ShareKind::kWeight, .units = 2, .surplus = MaxMinRules::Surplus::kNone});
   EXPECT_NEAR(models_[0].weight, 0.3, 1e-9);
   models_[0].load = Load(100, 15, 15);
   keeper_->Step(At(1));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -22,6 +23,9 @@ class SharedModel {
     ShareSettings share;
     Nanoseconds slo{0};  // 0: only the arrivals decide how much the model needs
     SloOf slo_of = SloOf::kRequest;
+    /// Part of the device that a share that is tuned has at first: the knee of the model's stored
+    /// surface. Empty: there is none (kUnknownDemand).
+    std::optional<double> knee = {};
   };
 
   virtual ~SharedModel() = default;

@@ -1,8 +1,13 @@
 // Shares of served models: a core on a CPU of two workers.
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
+#include "cluster/stored_surface.h"
 #include "serving/testing/core_fixture.h"
 #include "trace/recorder.h"
 
@@ -157,6 +162,40 @@ TEST_F(SharesTest, ATraceGetsEveryDecision) {
   EXPECT_EQ(notes[1].units, (UnitRange{0, 2}));
   EXPECT_EQ(notes[1].why, "it was set by an operator");
   EXPECT_GE(notes[1].at, notes[0].at);
+}
+
+// On four workers the surface has its knee at two.
+TEST_F(SharesTest, TheKneeOfAStoredSurfaceIsTheFirstShare) {
+  const std::string folder = ::testing::TempDir() + "lagoon-shares-test";
+  std::filesystem::create_directories(folder);
+  CoreOptions options;
+  options.repository = repository_.path();
+  options.device.workers = 4;
+  options.engine = "none";
+  options.share_surplus = false;
+  options.profile.store = {folder, "test"};
+  const DeviceInfo info = OpenDevice(options.device)->device->info();
+  const std::string device = SurfaceDevice(info.name, info.description);
+  for (const auto& [model, of] : {std::pair("known", device), {"moved", "another"}, {"new", ""}}) {
+    repository_.AddModel(model, SmallModel(), Parameter("lagoon.share", "auto"));
+    if (of.empty()) continue;
+    const nlohmann::json surface = {
+        {"model", model},
+        {"device", of},
+        {"source", "a test"},
+        {"points", {{"rows", {1}}, {"shares", {0.25, 0.5, 1}}, {"latency_ms", {{40, 20, 19.6}}}}}};
+    std::ofstream(SurfacePath(folder, model)) << surface;
+  }
+  auto core = OpenCore(options);
+  ASSERT_TRUE(core) << core.error().message;
+  core_ = *std::move(core);
+  EXPECT_EQ(ShareOf("known").units.count, 2u);
+  EXPECT_EQ(ShareOf("known").demand_from, DemandFrom::kSurface);
+  for (const char* model : {"moved", "new"}) {
+    EXPECT_EQ(ShareOf(model).units.count, 1u) << model;
+    EXPECT_EQ(ShareOf(model).demand_from, DemandFrom::kDefault) << model;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // The kernels of the small model take less time than what surrounds them; those of the slow one
