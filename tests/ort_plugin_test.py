@@ -219,15 +219,8 @@ def test_tensors_of_wrong_type_shape_alignment_and_device():
         bound.bind_output("z")
         session.run_with_iobinding(bound)
         assert bound.copy_outputs_to_cpu()[0].tolist() == [2, 3, 4, 5]
-        other = session.io_binding()
-        other.bind_input("x", "cuda", 0, np.float32, [4], odd.ctypes.data)
-        other.bind_cpu_input("y", np.ones(4, np.float32))
-        other.bind_output("z")
-        try:
-            session.run_with_iobinding(other)
-            raise SystemExit("a tensor of a GPU was taken")
-        except RuntimeError as error:
-            print(error)
+        # ONNX Runtime copies tensors of other devices before Lagoon sees them, or cannot.
+        fails("data transfer", lambda: session.io_binding().bind_input("x", "cuda", 0, np.float32, [4], odd.ctypes.data))
         assert feed(np.ones(4, np.float32))()[0].tolist() == [2, 2, 2, 2]
     """)
 
