@@ -201,6 +201,44 @@ def test_a_session_without_lagoon_is_no_silent_one():
     """)
 
 
+def test_weights_are_in_memory_once():
+    child("""
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        bytes_, x = mlp(12, 1024), np.ones((1, 1024), np.float32)
+        lagoon_ort.session(mlp()).run(None, {"x": ONES})  # what the first session takes
+        before = resident()
+        session = lagoon_ort.session(bytes_)
+        session.run(None, {"x": x})
+        until = time.monotonic() + 20
+        while (taken := resident() - before) > 1.5 * 48 and time.monotonic() < until:
+            time.sleep(0.05)  # freed memory goes back on another thread
+        assert taken < 1.5 * 48, f"{taken:.0f} MiB for weights of 48 MiB"
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], cpu(bytes_).run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    """)
+
+
+def test_open_shapes_take_weights_that_are_read_again():
+    child("""
+        bytes_ = mlp(3, 512, "n")
+        agree(bytes_, [{"x": RANDOM.standard_normal((n, 512)).astype(np.float32)} for n in (1, 40, 3, 300, 1)])
+    """)
+
+
+def test_a_profile_leaves_to_onnx_runtime_what_it_computes_faster():
+    child(PARTS + textwrap.dedent("""
+        def right(bytes_, feed, **settings):
+            before = runs()
+            session = lagoon_ort.session(bytes_, {"profile": 5, **settings})
+            assert runs() > before, "both are tried"
+            for a, b in zip(session.run(None, feed), cpu(bytes_).run(None, feed)):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        right(mlp(), {"x": ONES})
+        right(mlp(4, 64, "n"), {"x": np.ones((7, 64), np.float32)})
+        right(parts, feeds[0], min_us=0)
+    """))
+
+
 def test_tensors_of_wrong_type_shape_alignment_and_device():
     child("""
         session = lagoon(add())

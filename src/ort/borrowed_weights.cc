@@ -14,6 +14,13 @@ std::string BorrowedWeights::Add(std::span<const std::byte> bytes) {
   return std::to_string(places_.size() - 1);
 }
 
+std::size_t BorrowedWeights::bytes() const {
+  const MutexLock lock(mutex_);
+  std::size_t sum = 0;
+  for (const Place& place : places_) sum += place.size;
+  return sum;
+}
+
 Status BorrowedWeights::Keep() {
   const MutexLock lock(mutex_);
   std::vector<std::span<const std::byte>> pieces;

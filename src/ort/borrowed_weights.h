@@ -17,6 +17,7 @@ class BorrowedWeights final : public WeightSource {
  public:
   /// Returns the location.
   std::string Add(std::span<const std::byte> bytes);
+  std::size_t bytes() const;  // of all
   /// Copies all constants, for plans that are made later. kResourceExhausted: no memory.
   Status Keep();
   /// Later calls of ReadAt() fail: no plan will need the constants.

@@ -23,6 +23,7 @@ TEST(BorrowedWeights, AreReadWhereTheyLieAndThenFromTheCopy) {
   const std::string b = weights.Add(std::as_bytes(std::span(second)));
   EXPECT_EQ(weights.SizeOf(a), 6u);
   EXPECT_EQ(weights.SizeOf(b), 3u);
+  EXPECT_EQ(weights.bytes(), 9u);
   EXPECT_EQ(TextAt(weights, a, 2, 4), "cdef");
   first[2] = 'C';
   EXPECT_EQ(TextAt(weights, a, 2, 4), "Cdef") << "no copy";

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/heap.h"
 #include "ort/api.h"
 #include "ort/capability.h"
 #include "ort/graph_to_model.h"
@@ -152,6 +153,8 @@ std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fuse
   Dump(options.name, graph);
   const auto weights = std::make_shared<BorrowedWeights>();
   const ConvertedGraph converted = ConvertGraph(graph, weights.get());
+  constexpr std::size_t kMuch = std::size_t{1} << 20;
+  if (weights->bytes() >= kMuch) memory_left_.store(true);
   auto subgraph =
       std::make_unique<Subgraph>(device_, converted, fused, std::move(options), weights);
   const MutexLock lock(mutex_);
@@ -216,6 +219,9 @@ void Provider::Compute(Subgraph& subgraph, KernelContext* context) {
 }
 
 void Provider::RunStarts(const RunOptions* options) {
+  if (memory_left_.load(std::memory_order_relaxed) && memory_left_.exchange(false)) {
+    device_.Later([] { ReturnFreedMemory(); });
+  }
   present_run = {};
   auto settings = ReadRunSettings(
       [&](const char* key) { return TheApi().table().Call<RunConfigEntry>(options, key); });
