@@ -134,6 +134,21 @@ def test_deadlines_and_the_newest_run(device):
     assert running.result(60)["y"].shape == newest.result(60)["y"].shape
 
 
+def test_a_late_run_says_what_ran_instead(device):
+    long = device.load(slow(), name="long", max_pending=10)
+    x = {"x": np.ones((256, 1024), np.float32)}
+    long.run(x)
+    running = [long.run_async(x) for _ in range(3)]
+    late = long.prepare(x)
+    assert "; runs that had the device meanwhile: " in refused("deadline exceeded", late.sync, due_ms=1)
+    told = late.result()
+    assert told["behind"] >= 1 and told["behind_model"] == "long" and told["behind_ns"] > 0 and told["stolen_ns"] >= 0
+    for run in running:
+        run.result(60)
+    late.sync()
+    assert late.result()["behind"] == 0 and late.result()["behind_model"] == ""
+
+
 def test_urgent_runs_do_not_wait_for_others(device):
     long, urgent = device.load(slow()), device.load(adds(), job_class="real-time")
     run = urgent.prepare({"x": np.zeros((1, 4), np.float32)})
@@ -167,6 +182,17 @@ def test_bad_input_is_named(device, image):
     for rubbish in (b"", b"rubbish", DIGITS_FILE.read_bytes()[:1000]):
         with pytest.raises(local.Failed):
             device.load(rubbish)
+    class OnAGpu:  # as arrays of CuPy, Numba and PyTorch say it
+        __cuda_array_interface__ = {"shape": image.shape, "typestr": "<f4", "data": (4096, False), "version": 3}
+
+    class OnAnother:
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    for other in (OnAGpu(), OnAnother()):
+        assert "'image' lies in memory of another device" in refused("invalid argument", model.run, {"image": other})
+        assert "'scores' lies in memory of another device" in refused("invalid argument", model.run, {"image": image},
+                                                                      outputs={"scores": other})
     unaligned = np.frombuffer(b"\0" + image.tobytes(), np.uint8)[1:].view(np.float32).reshape(image.shape)
     np.testing.assert_array_equal(model.run({"image": unaligned})["scores"], model.run({"image": image})["scores"])
 

@@ -49,9 +49,7 @@ def add():
     return model([h.make_node("Add", ["x", "y"], ["z"])], {"x": (T.FLOAT, ["n"]), "y": (T.FLOAT, ["n"])}, {"z": (T.FLOAT, ["n"])})
 
 def lagoon(bytes_, **settings):
-    # With the fallback, an error of the provider makes the session anew on the CPU provider.
-    session = ort.InferenceSession(bytes_, lagoon_ort.options(settings), enable_fallback=False)
-    return session
+    return lagoon_ort.session(bytes_, settings)
 
 def cpu(bytes_):
     return ort.InferenceSession(bytes_, providers=["CPUExecutionProvider"])
@@ -137,15 +135,26 @@ feeds = [{"x": RANDOM.standard_normal((1, 2, 4, 4)).astype(np.float32)} for _ in
 
 def test_what_lagoon_lacks_stays_with_onnx_runtime():
     child(PARTS + textwrap.dedent("""
-        agree(parts, feeds, expected_runs=2)
-        agree(parts, feeds, expected_runs=0, partition=0)
-        agree(parts, feeds, expected_runs=1, max_parts=1)
-        agree(parts, feeds, expected_runs=0, min_nodes=5)
+        agree(parts, feeds, expected_runs=2, min_us=0)
+        agree(parts, feeds, expected_runs=0, min_us=0, partition=0)
+        agree(parts, feeds, expected_runs=1, min_us=0, max_parts=1)
+        agree(parts, feeds, expected_runs=0, min_us=0, min_nodes=5)
         # A path that leaves Lagoon and comes back beside one that does not.
         around = model(steps("x", "a") + [pool, h.make_node("Add", ["a", "b"], ["c"])] + steps("c", "y"),
                        {"x": (T.FLOAT, [1, 2, 4, 4])}, {"y": (T.FLOAT, [1, 2, 4, 4])},
                        {"rois": np.array([[0, 0, 0, 3, 3]], np.float32)})
-        agree(around, feeds, expected_runs=2)
+        agree(around, feeds, expected_runs=2, min_us=0)
+    """))
+
+
+def test_parts_too_short_to_pay_for_themselves_stay_with_onnx_runtime():
+    child(PARTS + textwrap.dedent("""
+        agree(parts, feeds, expected_runs=0)
+        # A single node that computes for long goes to Lagoon, and the short ones behind the pool do not.
+        long = model([h.make_node("MatMul", ["x", "w"], ["a"]), pool] + steps("b", "y"), {"x": (T.FLOAT, [1, 2, 64, 1024])},
+                     {"y": (T.FLOAT, [1, 2, 4, 4])}, {"w": weight(1024, 256), "rois": np.array([[0, 0, 0, 3, 3]], np.float32)})
+        agree(long, [{"x": RANDOM.standard_normal((1, 2, 64, 1024)).astype(np.float32)}], expected_runs=1)
+        agree(long, [{"x": RANDOM.standard_normal((1, 2, 64, 1024)).astype(np.float32)}], expected_runs=0, min_us=1000000)
     """))
 
 
@@ -155,6 +164,10 @@ def test_options_that_do_not_exist_and_bad_values_are_errors():
         fails("option 'class' is 'urgent', but takes real-time or best-effort", lambda: lagoon(mlp(), **{"class": "urgent"}))
         fails("option 'deadline_us' is '1ms'", lambda: lagoon(mlp(), deadline_us="1ms"))
         fails("scheduler", lambda: lagoon(mlp(), scheduler="nonsense"))
+        fails("option 'cores' is '1-0', but takes cores, such as 0-3,6", lambda: lagoon(mlp(), cores="1-0"))
+        fails("this process may not use core 1000", lambda: lagoon(mlp(), cores="1000"))
+        fails("option 'worker_nice' is 'low', but takes a whole number from -39 to 39", lambda: lagoon(mlp(), worker_nice="low"))
+        fails("option 'worker_fifo' is '100'", lambda: lagoon(mlp(), worker_fifo="100"))
         session = lagoon(mlp(), workers=1)
         fails("option 'workers' is '2', but the first session of this process has decided '1'", lambda: lagoon(mlp(), workers=2))
         fails("there is no dynamic option 'lagoon.clas'", lambda: session.set_ep_dynamic_options({"lagoon.clas": "x"}))
@@ -168,6 +181,145 @@ def test_options_that_do_not_exist_and_bad_values_are_errors():
         before = runs()
         session.run(None, {"x": ONES})
         assert runs() == before + 1
+    """)
+
+
+def test_a_session_without_lagoon_is_no_silent_one():
+    child("""
+        import warnings
+        fails("there is no option 'clas'", lambda: lagoon_ort.session(mlp(), {"clas": 1}))
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            session = lagoon_ort.session(mlp(), {"clas": 1}, enable_fallback=True)
+            assert lagoon_ort.ep_name() not in session.get_providers()
+            assert "runs without LagoonExecutionProvider" in str(seen[-1].message), seen
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            lagoon_ort.session(mlp(), sess_options=lagoon_ort.options({"class": "real-time"})).run(None, {"x": ONES})
+        fails("not both", lambda: lagoon_ort.session(mlp(), {}, lagoon_ort.options()))
+        assert runs() == 1
+    """)
+
+
+def test_weights_are_in_memory_once():
+    child("""
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        bytes_, x = mlp(12, 1024), np.ones((1, 1024), np.float32)
+        lagoon_ort.session(mlp()).run(None, {"x": ONES})  # what the first session takes
+        before = resident()
+        session = lagoon_ort.session(bytes_)
+        session.run(None, {"x": x})
+        until = time.monotonic() + 20
+        while (taken := resident() - before) > 1.5 * 48 and time.monotonic() < until:
+            time.sleep(0.05)  # freed memory goes back on another thread
+        assert taken < 1.5 * 48, f"{taken:.0f} MiB for weights of 48 MiB"
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], cpu(bytes_).run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    """)
+
+
+def test_open_shapes_take_weights_that_are_read_again():
+    child("""
+        bytes_ = mlp(3, 512, "n")
+        agree(bytes_, [{"x": RANDOM.standard_normal((n, 512)).astype(np.float32)} for n in (1, 40, 3, 300, 1)])
+    """)
+
+
+def test_a_profile_leaves_to_onnx_runtime_what_it_computes_faster():
+    child(PARTS + textwrap.dedent("""
+        def right(bytes_, feed, **settings):
+            before = runs()
+            session = lagoon_ort.session(bytes_, {"profile": 5, **settings})
+            assert runs() > before, "both are tried"
+            for a, b in zip(session.run(None, feed), cpu(bytes_).run(None, feed)):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        right(mlp(), {"x": ONES})
+        right(mlp(4, 64, "n"), {"x": np.ones((7, 64), np.float32)})
+        right(parts, feeds[0], min_us=0)
+    """))
+
+
+def test_tensors_of_wrong_type_shape_alignment_and_device():
+    child("""
+        session = lagoon(add())
+        def feed(x):
+            return lambda: session.run(None, {"x": x, "y": np.ones(4, np.float32)})
+        fails("nexpected input data type", feed(np.ones(4, np.float64)))
+        fails("nvalid rank", feed(np.ones((2, 2), np.float32)))
+        fails("lagoon: ", feed(np.ones(3, np.float32)))  # the dims have one name
+        # An address between two elements: it is copied.
+        bytes_ = np.zeros(4 * 4 + 1, np.uint8)
+        odd = bytes_[1:].view(np.float32)
+        odd[:] = [1, 2, 3, 4]
+        bound = session.io_binding()
+        bound.bind_input("x", "cpu", 0, np.float32, [4], odd.ctypes.data)
+        bound.bind_cpu_input("y", np.ones(4, np.float32))
+        bound.bind_output("z")
+        session.run_with_iobinding(bound)
+        assert bound.copy_outputs_to_cpu()[0].tolist() == [2, 3, 4, 5]
+        # ONNX Runtime copies tensors of other devices before Lagoon sees them, or cannot.
+        fails("data transfer", lambda: session.io_binding().bind_input("x", "cuda", 0, np.float32, [4], odd.ctypes.data))
+        assert feed(np.ones(4, np.float32))()[0].tolist() == [2, 2, 2, 2]
+    """)
+
+
+@pytest.mark.skipif("LAGOON_LIBRARY" not in os.environ, reason="LAGOON_LIBRARY names no library")
+def test_liblagoon_and_the_plug_in_in_one_process():
+    child(f"""
+        sys.path.insert(0, {str(ROOT / "python")!r})
+        from lagoon.local import Device
+        device = Device(workers=1)
+        bytes_ = mlp()
+        wanted = cpu(bytes_).run(None, {{"x": ONES}})[0]
+        own, other = device.load(bytes_), lagoon_ort.session(bytes_)
+        for _ in range(20):
+            np.testing.assert_allclose(next(iter(own.run({{"x": ONES}}).values())), wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(other.run(None, {{"x": ONES}})[0], wanted, rtol=1e-4, atol=1e-5)
+        assert runs() == 20 and device.statistics()["done"] == 20
+        own.close()
+        device.close()
+        other.run(None, {{"x": ONES}})
+    """)
+
+
+def test_why_a_run_was_late_is_in_the_error():
+    child("""
+        heavy = mlp(12, 1024, 512)
+        x = np.ones((512, 1024), np.float32)
+        session = lagoon_ort.session(heavy, {"class": "real-time"})
+        session.run(None, {"x": x})
+        threading.Thread(target=lambda: [session.run(None, {"x": x}) for _ in range(5)]).start()
+        while runs() < 2:
+            time.sleep(0.001)
+        late, texts = ort.RunOptions(), []
+        late.add_run_config_entry("lagoon.deadline_us", "2000")
+        for _ in range(3):
+            try:
+                session.run(None, {"x": x}, late)
+            except Exception as error:
+                texts.append(str(error))
+        assert any("; runs that had the device meanwhile: 1, the longest of '" in text for text in texts), texts
+    """)
+
+
+def test_workers_keep_to_their_cores_and_priority():
+    child("""
+        def workers():
+            for thread in os.listdir("/proc/self/task"):
+                name = open(f"/proc/self/task/{thread}/comm").read().strip()
+                if name.startswith("lagoon-") or name.startswith("cpu-"):
+                    yield int(thread), name
+        mine = sorted(os.sched_getaffinity(0))
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        session = lagoon(mlp(), cores=str(mine[-1]), worker_nice=3)
+        session.run(None, {"x": ONES})
+        found = [t for t, _ in workers()]
+        assert found, os.listdir("/proc/self/task")
+        for thread in found:
+            assert os.sched_getaffinity(thread) == {mine[-1]}, (thread, os.sched_getaffinity(thread))
+        assert any(os.getpriority(os.PRIO_PROCESS, t) == min(nice + 3, 19) for t in found)
+        assert sorted(os.sched_getaffinity(0)) == mine and os.getpriority(os.PRIO_PROCESS, 0) == nice
+        fails("'worker_nice' is '4', but the first session of this process has decided '3'", lambda: lagoon(mlp(), worker_nice=4))
     """)
 
 

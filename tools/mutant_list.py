@@ -43,6 +43,7 @@ GROUPS = {
     "listener": ["src/device/host/listener_slot_test.cc"],
     "unit-place": ["src/device/cpu/unit_place_test.cc"],
     "caller": ["src/sched/caller/caller_run_test.cc", "src/sched/caller/caller_run.cc"] + sorted(set(LIBRARY + SCHEDULING)),
+    "behind": ["src/sched/late/recent_jobs_test.cc"] + SCHEDULING,
     "clock": ["src/device/cpu/unit_clock_test.cc"],
     "conformance": [f"src/device/conformance/{name}_test.cc"
                     for name in ("order", "revocation", "limits", "listener", "counts", "progress", "stress", "share", "help")] +
@@ -207,6 +208,7 @@ POST = "src/sched/dispatcher_post.cc"
 INSTANCE = "src/plan/instance.cc"
 BINDING = "src/plan/plan_binding.cc"
 PARTITION = "src/ort/partition.cc"
+RECENT_JOBS = "src/sched/late/recent_jobs.h"
 PLAN_CACHE = "src/local/plans/plan_cache.cc"
 WANTED_ROWS = "src/serving/batch/wanted_rows.h"
 FAILED_PLANS = "src/local/plans/failed_plans.cc"
@@ -237,9 +239,7 @@ MUTANTS = [
     ("ort-part-with-foreign-nodes", "a part has nodes that Lagoon does not run", PARTITION,
      "own == other || !nodes[input].supported", "own == other", ["ort-partition"]),
     ("ort-part-too-small", "parts below min_nodes are claimed", PARTITION,
-     "    if (members.size() < limits.min_nodes) continue;\n", "", ["ort-partition"]),
-    ("ort-smallest-parts", "the smallest parts are claimed", PARTITION,
-     "a.size() > b.size()", "a.size() < b.size()", ["ort-partition"]),
+     "    if (members.size() < min_nodes) continue;\n", "", ["ort-partition"]),
     # Memory that the server shares with a client that may write anything.
     ("channel-believes-counters", "a client's impossible counters are taken for requests", CHANNEL,
      "if (waiting > kSlots || unread > kSlots) return Taken::kLie;", "", ["channel-region"]),
@@ -670,6 +670,23 @@ MUTANTS = [
      "  Renew(job);\n", "", ["caller"]),
     ("cancelled-before-it-came", "a run that is cancelled while it is posted runs", MECHANISM,
      "  if (job.cancelled != nullptr && job.cancelled->load()) {", "  if (false) {", ["caller"]),
+    ("behind-itself", "a job waits for itself", RECENT_JOBS,
+     "    if (other.job == waited.self.job) return;\n", "", ["behind"]),
+    ("behind-worse-jobs", "jobs that it revokes count as what a job waits for", RECENT_JOBS,
+     "    if (other.job_class > waited.self.job_class && !waited.any_class) return;\n", "", ["behind"]),
+    ("behind-better-jobs-to-the-start-only", "what revoked a job is not counted", RECENT_JOBS,
+     "better ? waited.self.ended : waited.self.started", "waited.self.started", ["behind"]),
+    ("behind-before-it-came", "time before a job came counts as its wait", RECENT_JOBS,
+     "std::max(other.started, waited.arrived)", "other.started", ["behind"]),
+    ("behind-a-removed-queue", "a job waits for a queue that is gone", RECENT_JOBS,
+     "entry.started = entry.ended;", "(void)entry;", ["behind"]),
+    ("behind-what-runs", "a job that expires in its queue does not know what runs", MECHANISM,
+     "  for (const Job& other : active_) {\n    if (other.result.started >= result.finished) continue;",
+     "  for (const Job& other : active_) {\n    if (true) continue;", ["behind"]),
+    ("stolen-if-a-little-longer", "every long block counts as one whose core was away", LOOP,
+     "more > (kStolenRatio - 1) * work.expected_block", "true", ["cpu-device"]),
+    ("stolen-of-one-worker", "what other workers lost is forgotten", TABLE,
+     "  slot.stolen += done.stolen;", "  slot.stolen = done.stolen;", ["table"]),
     ("caller-without-deadline", "a caller does not end its job at the deadline", "src/sched/caller/caller_run.cc",
      "  dispatcher_.EnforceDeadlines();\n", "", ["caller"]),
     ("news-not-delivered", "the listener is not called by an idle worker", LOOP,

@@ -220,7 +220,7 @@ typedef enum {
   LAGOON_LATE_QUEUED = 3,    /* it waited for its turn */
   LAGOON_LATE_REVOKING = 4,  /* better work took the device from it */
   LAGOON_LATE_COMPUTING = 5, /* its kernels took that long */
-  LAGOON_LATE_HOST = 6       /* copies, wake-ups, and the work between two parts */
+  LAGOON_LATE_HOST = 6       /* cores taken away, copies, wake-ups, the work between two parts */
 } lagoon_why;
 
 /* Of the last run. Stages that were never reached have the time of `finished_ns`. */
@@ -237,10 +237,22 @@ typedef struct {
   int64_t compiling_ns;
   lagoon_why why;
   const char* why_name; /* "queued"; static storage */
+  /* The other runs of its class, or of a better one, that had the device while this run waited (under a scheduler
+   * that does not preempt, of all classes): how many of the last 256, the longest such time of one of them, and
+   * the name of that one's model, cut, which ends with a zero. */
+  uint32_t behind;
+  char behind_model[48];
+  int64_t behind_ns;
+  /* Time for which the operating system gave workers' cores to others, summed over workers: of blocks that took more
+   * than 3 times as long as expected, and 50 us more. */
+  int64_t stolen_ns;
 } lagoon_result;
 
-#define LAGOON_RESULT_INIT \
-  { sizeof(lagoon_result), LAGOON_OK, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, LAGOON_NOT_LATE, NULL }
+#define LAGOON_RESULT_INIT                                                                    \
+  {                                                                                           \
+    sizeof(lagoon_result), LAGOON_OK, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, LAGOON_NOT_LATE, \
+        NULL, 0, {0}, 0, 0                                                                    \
+  }
 
 LAGOON_API lagoon_code lagoon_run_result(const lagoon_run* run, lagoon_result* result);
 /* Why the last call for this run, or the run itself, failed. */

@@ -84,7 +84,9 @@ class _Result(_Sized):
                 ("posted_ns", ctypes.c_int64), ("started_ns", ctypes.c_int64), ("first_block_ns", ctypes.c_int64),
                 ("inputs_copied_ns", ctypes.c_int64), ("computed_ns", ctypes.c_int64), ("finished_ns", ctypes.c_int64),
                 ("due_ns", ctypes.c_int64), ("revocations", ctypes.c_uint32), ("parts", ctypes.c_uint32),
-                ("resumed_blocks", ctypes.c_uint64), ("compiling_ns", ctypes.c_int64), ("why", ctypes.c_int), ("why_name", c_text)]
+                ("resumed_blocks", ctypes.c_uint64), ("compiling_ns", ctypes.c_int64), ("why", ctypes.c_int), ("why_name", c_text),
+                ("behind", ctypes.c_uint32), ("behind_model", ctypes.c_char * 48), ("behind_ns", ctypes.c_int64),
+                ("stolen_ns", ctypes.c_int64)]
 
 
 class _Stats(_Sized):
@@ -410,6 +412,8 @@ class Run(_Handle):
     def bind(self, inputs, outputs=None):
         """Binds all inputs, and memory for the outputs: that of `outputs`, or new arrays."""
         model, lib, handle = self.model, _lib(), self._open()
+        for name, array in (*inputs.items(), *(outputs or {}).items()):
+            _check_place(name, array)
         given = {name: np.asanyarray(array) for name, array in inputs.items()}
         missing = model._input_index.keys() - given.keys()
         unknown = given.keys() - model._input_index.keys() | (outputs or {}).keys() - model._output_index.keys()
@@ -453,11 +457,13 @@ class Run(_Handle):
                 _lib().lagoon_run_cancel(self._handle)
 
     def result(self):
-        """Of the last run: its stamps in ns of time.monotonic_ns(), revocations, and `why_name` if it was late."""
+        """Of the last run: its stamps in ns of time.monotonic_ns(), revocations, `why_name` if it was late, and what kept it
+        (`behind`, `stolen_ns`), as lagoon.h says."""
         _lib().lagoon_run_result(self._open(), ctypes.byref(self._sum))
         values = {name: getattr(self._sum, name) for name, *_ in _Result._fields_[1:]}
         values["code"] = _name_of(values["code"])
         values["why_name"] = values["why_name"].decode()
+        values["behind_model"] = values["behind_model"].decode(errors="replace")
         if values["due_ns"] == NEVER:
             values["due_ns"] = None
         del values["why"]
@@ -612,6 +618,15 @@ class _Ends:
 
 def _due(due_ms):
     return 0 if due_ms is None else max(1, time.monotonic_ns() + round(due_ms * 1e6))
+
+
+def _check_place(name, array):
+    """Arrays of other libraries may lie in memory of a GPU."""
+    if isinstance(array, np.ndarray):
+        return
+    cpu = 1  # DLPack's number
+    if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] != cpu):
+        raise Failed("invalid argument", f"tensor '{name}' lies in memory of another device: copy it to the CPU first")
 
 
 def _as_tensor(array, info):

@@ -156,6 +156,11 @@ lagoon_code lagoon_run_result(const lagoon_run* run, lagoon_result* result) {
     made.compiling_ns = of.compiling.count();
     made.why = static_cast<lagoon_why>(of.why);
     made.why_name = Name(of.why).data();  // of a literal
+    made.behind = of.behind.jobs;
+    static_assert(sizeof(made.behind_model) == std::tuple_size_v<decltype(of.behind.queue)>);
+    std::memcpy(made.behind_model, of.behind.queue.data(), sizeof(made.behind_model));
+    made.behind_ns = of.behind.longest.count();
+    made.stolen_ns = of.stolen.count();
     return WriteResult(made, "lagoon_result", result);
   });
 }

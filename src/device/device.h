@@ -189,6 +189,9 @@ struct Launch {
   /// or its clients, and their news may come up to a millisecond late. Its dependencies and the
   /// launches of its stream have the same value. Other devices ignore it.
   bool background = false;
+  /// Expected time of a block, for DeviceEvent::stolen. 0: not known. Devices without blocks on the
+  /// host ignore it.
+  Nanoseconds expected_block{0};
   /// Above 0: the device reports kProgress whenever so many further blocks have begun, and so many
   /// further ones are done (see ProgressStep()). Not in the background. 0: it does not.
   std::uint32_t tell_every = 0;
@@ -292,7 +295,13 @@ struct DeviceEvent {
   /// kProgress: blocks of this launch that have begun, and those of them that are done. A block
   /// that leaves and begins again counts twice as begun.
   std::uint32_t placed = 0, done = 0;
+  /// kRetired: the time that blocks of this launch took beyond Launch::expected_block, of those
+  /// that took more than kStolenRatio times as long, and kLeastStolen more. So long a core is
+  /// seldom away for another reason than that the operating system gave it to others.
+  Nanoseconds stolen{0};
 };
+inline constexpr int kStolenRatio = 3;
+inline constexpr Nanoseconds kLeastStolen = std::chrono::microseconds(50);
 
 /// Called when a device has news. See SetListener().
 class DeviceListener {

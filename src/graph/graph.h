@@ -69,6 +69,7 @@
 
 #include "base/status.h"
 #include "graph/constant.h"
+#include "graph/weight_source.h"
 #include "plan/tensor.h"
 
 namespace lagoon {
@@ -238,6 +239,9 @@ struct ImportOptions {
   /// External data lie in this folder. Nothing: in that of the file. Empty: there are none, and a
   /// file that names some is refused.
   std::optional<std::string> folder = {};
+  /// External data lie there, and not in files; null: in files. Large ones are read when they are
+  /// packed, and not kept.
+  std::shared_ptr<const WeightSource> weights = {};
 };
 
 /// Reads an ONNX file (external data beside it), checks it, infers all shapes and evaluates the

@@ -52,11 +52,17 @@ Status BecomeOpener(const LocalDeviceOptions& options) {
       }
       CPU_SET(core, &set);
     }
-    if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("this process may not use any of the cores [{}]: {}",
-                      fmt::join(options.cores, ", "), std::generic_category().message(errno)));
+    // The system leaves out those that the process may not use; all: an error.
+    cpu_set_t got = {};
+    if (::sched_setaffinity(0, sizeof(set), &set) != 0 ||
+        ::sched_getaffinity(0, sizeof(got), &got) != 0) {
+      CPU_ZERO(&got);
+    }
+    for (const int core : options.cores) {
+      if (CPU_ISSET(core, &got)) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("cores [{}]: this process may not use core {}",
+                              fmt::join(options.cores, ", "), core));
     }
   }
   if (options.worker_nice != 0) {

@@ -60,7 +60,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::Load(LocalDevice& device, const 
   LAGOON_RETURN_IF_ERROR(CheckOptions(options));
   if (!device.usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   std::unique_ptr<LocalModel> model(new LocalModel(device, std::move(options)));
-  LAGOON_RETURN_IF_ERROR(WithoutExceptions([&] { return model->Open(path, std::nullopt); }));
+  LAGOON_RETURN_IF_ERROR(WithoutExceptions([&] { return model->Open(path, nullptr); }));
   return model;
 }
 
@@ -75,7 +75,7 @@ Result<std::unique_ptr<LocalModel>> LocalModel::LoadBytes(LocalDevice& device,
     LAGOON_ASSIGN_OR_RETURN(MemoryFile file, MemoryFile::Create(bytes.bytes));
     model->file_.emplace(std::move(file));
     const std::string path = model->file_->path();
-    Status opened = model->Open(path, bytes.folder);
+    Status opened = model->Open(path, &bytes);
     if (!opened) {  // the file has no name that a user knows
       std::string& message = opened.error().message;
       if (const auto at = message.find(path); at != std::string::npos) {
@@ -87,11 +87,15 @@ Result<std::unique_ptr<LocalModel>> LocalModel::LoadBytes(LocalDevice& device,
   return model;
 }
 
-Status LocalModel::Open(const std::string& path, std::optional<std::string> folder) {
+/// `bytes`: null for a file with a path of the user's.
+Status LocalModel::Open(const std::string& path, const ModelBytes* bytes) {
   path_ = path;
   CompileOptions compile;
   compile.model = options_.name;
-  compile.import.folder = std::move(folder);
+  if (bytes != nullptr) {
+    compile.import.folder = bytes->folder;
+    compile.import.weights = bytes->weights;
+  }
   compile.kernels = device_.kernels();
   compile.precision = options_.precision;
   compile.many_shapes = true;
@@ -122,6 +126,8 @@ Status LocalModel::MakeFirstPlan() {
     auto plan = std::make_shared<ServedPlan>(*std::move(draft));
     const MutexLock lock(mutex_);
     LAGOON_RETURN_IF_ERROR(Bind(*plan, options_.job_class));
+    may_read_weights_ = model.open() || plan->links.next || Assumes(plan->loaded->plan) ||
+                        !plans_->deciding().empty();
     plans_->Keep(std::move(plan), /*pinned=*/!model.open());
     return {};
   }

@@ -43,6 +43,8 @@ struct LocalModelOptions {
 struct ModelBytes {
   std::span<const std::byte> bytes;  // copied
   std::string folder = {};           // of the files with external weights; empty: there are none
+  /// External weights, if not in files. Read during the load, and later if MayReadWeights().
+  std::shared_ptr<const WeightSource> weights = nullptr;
 };
 
 /// Counts of runs of one model, since it was loaded.
@@ -94,6 +96,9 @@ class LocalModel {
   JobClass job_class() const { return job_class_.load(std::memory_order_relaxed); }
 
   LocalModelStatistics Statistics() const;
+  /// Whether a plan that a later run needs may read weights again. If not, there is one plan, and
+  /// it has them packed.
+  bool MayReadWeights() const { return may_read_weights_; }
 
   // ---- For Run
 
@@ -130,7 +135,7 @@ class LocalModel {
 
   LocalModel(LocalDevice& device, LocalModelOptions options);
   static Status CheckOptions(const LocalModelOptions& options);
-  Status Open(const std::string& path, std::optional<std::string> folder);
+  Status Open(const std::string& path, const ModelBytes* bytes);
   Status MakeFirstPlan();
   Status Profile(PlanDraft& draft) const;
   Result<QueueId> QueueOf(JobClass job_class) REQUIRES(mutex_);
@@ -156,7 +161,8 @@ class LocalModel {
   std::optional<MemoryFile> file_;
   std::string path_;
   std::unique_ptr<ModelPlans> plans_;
-  Mutex mutex_;  // held while a plan is made, for milliseconds
+  bool may_read_weights_ = true;  // set by the load
+  Mutex mutex_;                   // held while a plan is made, for milliseconds
   std::array<ClassQueue, 2> classes_ GUARDED_BY(mutex_);
   std::optional<UnitRange> units_ GUARDED_BY(mutex_);
   double weight_ GUARDED_BY(mutex_) = 1;

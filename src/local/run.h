@@ -41,7 +41,7 @@ enum class WhyLate : std::uint8_t {
   kQueued,     // it waited for its turn
   kRevoking,   // better work took the device from it
   kComputing,  // its kernels took that long
-  kHost,       // copies, wake-ups, and the work between two parts
+  kHost,       // cores taken away, copies, wake-ups, and the work between two parts
 };
 std::string_view Name(WhyLate why);  // "not late", "caller", "compiling", ...
 
@@ -55,6 +55,9 @@ struct RunResult {
   std::uint64_t resumed_blocks = 0;  // done before a revocation, and did not run again
   std::uint32_t parts = 0;           // jobs that ran
   Nanoseconds compiling{0};          // time that plans took which were made for this run
+  RanBefore behind;                  // runs that had the device instead
+  /// For which the operating system took cores away, summed over workers (JobResult::stolen).
+  Nanoseconds stolen{0};
   WhyLate why = WhyLate::kNot;
 };
 
@@ -194,6 +197,7 @@ class Run final : private JobClient {
   void Tell();
   CallerOptions Caller() const;
   WhyLate Why(const RunResult& result) const;
+  std::string Reason() const;
 
   LocalModel& model_;
   std::optional<JobClass> own_class_;

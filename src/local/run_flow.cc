@@ -196,6 +196,12 @@ Run::Next Run::EndPart(const JobResult& job) {
   }
   running_.revocations += job.revocations;
   running_.resumed_blocks += job.resumed_blocks;
+  running_.stolen += job.stolen;
+  running_.behind.jobs += job.behind.jobs;
+  if (job.behind.longest > running_.behind.longest) {
+    running_.behind.longest = job.behind.longest;
+    running_.behind.queue = job.behind.queue;
+  }
   // An engine made other shapes than the plan has: the next plan expects that.
   if (job.outcome == Outcome::kFailed && Outdated(part_.on->plan())) {
     if (!inputs_) first_ = {};
@@ -330,7 +336,10 @@ WhyLate Run::Why(const RunResult& result) const {
   const Nanoseconds revoking =
       result.revocations > 0 ? std::max(ran - expected, Nanoseconds(0)) : Nanoseconds(0);
   const Nanoseconds queued = result.started - result.posted;
-  const Nanoseconds computing = ran - revoking;
+  // Workers may lose their cores at the same time.
+  const Nanoseconds stolen =
+      std::min(result.stolen, std::max(ran - revoking - expected, Nanoseconds(0)));
+  const Nanoseconds computing = ran - revoking - stolen;
   const Nanoseconds host =
       result.finished - result.called - result.compiling - queued - revoking - computing;
   const std::pair<Nanoseconds, WhyLate> all[] = {{queued, WhyLate::kQueued},
@@ -339,6 +348,21 @@ WhyLate Run::Why(const RunResult& result) const {
                                                  {result.compiling, WhyLate::kCompiling},
                                                  {host, WhyLate::kHost}};
   return std::ranges::max_element(all, {}, [](const auto& one) { return one.first; })->second;
+}
+
+/// What the run waited for, and for whom.
+std::string Run::Reason() const {
+  std::string reason(Name(result_.why));
+  const RanBefore& behind = result_.behind;
+  if (behind.jobs > 0) {
+    reason += fmt::format("; runs that had the device meanwhile: {}, the longest of '{}'",
+                          behind.jobs, behind.queue.data());
+  }
+  if (result_.stolen > Nanoseconds(0)) {
+    reason +=
+        fmt::format("; the system took cores away for {:.3f} ms", ToMilliseconds(result_.stolen));
+  }
+  return reason;
 }
 
 std::string Run::message() const {
@@ -354,7 +378,7 @@ std::string Run::message() const {
       }
       return of_model(fmt::format(
           "the run did not end by its due time, {:.3f} ms after its start; most of that time: {}",
-          ToMilliseconds(result_.due - result_.called), Name(result_.why)));
+          ToMilliseconds(result_.due - result_.called), Reason()));
     case RunCode::kTooLate:
       return of_model("the run would miss its due time behind the runs that go before it");
     case RunCode::kCancelled:

@@ -259,6 +259,11 @@ TEST_F(RunTest, AMissedDeadlineSaysWhy) {
   EXPECT_EQ(waiting.Sync(Now() + milliseconds(50)), RunCode::kDeadlineExceeded);
   EXPECT_EQ(waiting.result().why, WhyLate::kQueued);
   EXPECT_THAT(waiting.message(), HasSubstr("queued"));
+  EXPECT_EQ(waiting.result().behind.jobs, 1u);
+  EXPECT_STREQ(waiting.result().behind.queue.data(), "m");
+  EXPECT_GE(waiting.result().behind.longest, milliseconds(40));
+  EXPECT_THAT(waiting.message(),
+              HasSubstr("runs that had the device meanwhile: 1, the longest of 'm'"));
   EXPECT_EQ(waiting.Sync(Now() - milliseconds(1)), RunCode::kDeadlineExceeded);
   EXPECT_EQ(waiting.result().why, WhyLate::kCaller);
   running.Cancel();

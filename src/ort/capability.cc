@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -10,8 +12,10 @@
 #include "graph/onnx_model.h"
 #include "local/memory_file.h"
 #include "ort/api.h"
+#include "ort/comparison.h"
 #include "ort/graph_to_model.h"
 #include "ort/partition.h"
+#include "program/compile.h"
 #include "program/parts.h"
 
 namespace lagoon::plugin {
@@ -43,17 +47,23 @@ Status TryWithOnes(const OnnxModel& model, const lagoon::GraphInputs& inputs,
 
 // Whether the model can be imported for these inputs. An input whose contents decide shapes does
 // not stand against it: the contents come with the run.
-Status TryImport(const OnnxModel& model, const lagoon::GraphInputs& inputs, std::size_t parts) {
+Status TryImport(const OnnxModel& model, const lagoon::GraphInputs& inputs, std::size_t parts,
+                 ExpectedRun* expected) {
   std::vector<std::size_t> deciding;
   auto part = model.Instantiate(inputs, &deciding);
   if (!part) {
     if (!deciding.empty()) return TryWithOnes(model, inputs, deciding);
     return tl::unexpected<Error>(std::move(part).error());
   }
-  if (!part->links.next) return {};
+  if (!part->links.next) {
+    if (expected == nullptr) return {};
+    expected->dims = inputs.dims;
+    LAGOON_ASSIGN_OR_RETURN(expected->time, EstimateTime(std::move(part->graph), "part"));
+    return {};
+  }
   const NextPart& next = *part->links.next;
   if (parts == 0) return tl::unexpected<Error>(next.why);
-  return TryImport(*next.model, next.model->DefaultInputs(), parts - 1);
+  return TryImport(*next.model, next.model->DefaultInputs(), parts - 1, nullptr);
 }
 
 using OwnedGraph = std::unique_ptr<Graph, void (*)(Graph*)>;
@@ -64,10 +74,13 @@ OwnedGraph ViewOf(const Graph* graph, std::vector<const Node*> nodes) {
   return {view, [](Graph* owned) { TheApi().table().Call<ReleaseGraph>(owned); }};
 }
 
-Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes) {
+Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes,
+                   ExpectedRun* expected = nullptr) {
   const OwnedGraph view = ViewOf(graph, nodes);
   try {
-    return CanRun(ConvertGraph(view.get()).bytes);
+    const auto weights = std::make_shared<BorrowedWeights>();
+    const ConvertedGraph converted = ConvertGraph(view.get(), weights.get());
+    return CanRun(converted.bytes, weights, expected);
   } catch (const Failed& failed) {
     return Fail(ErrorCode::kUnimplemented, failed.message);
   }
@@ -111,28 +124,47 @@ std::vector<PartitionNode> TryNodes(const Graph* graph, const std::vector<const 
 
 }  // namespace
 
-Status CanRun(const std::string& model) {
+Status CanRun(const std::string& model, std::shared_ptr<const WeightSource> weights,
+              ExpectedRun* expected) {
   LAGOON_ASSIGN_OR_RETURN(const MemoryFile file,
                           MemoryFile::Create(std::as_bytes(std::span(model))));
   ImportOptions options;
-  options.folder = "";  // constants are in the model
+  options.folder = "";
+  options.weights = std::move(weights);
   LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> read,
                           OnnxModel::Read(file.path(), options));
   if (read->HasUnknownOps()) {
     return Fail(ErrorCode::kUnimplemented, "an op that Lagoon does not have");
   }
-  std::vector<lagoon::GraphInputs> tries;
-  tries.push_back(read->DefaultInputs());
-  for (lagoon::GraphInputs& guess : read->Guesses()) tries.push_back(std::move(guess));
+  std::vector<lagoon::GraphInputs> tries = read->Guesses();
+  // Open dims of 1 are tried first, because that is fast; but for a time they are too small.
+  const auto place = expected == nullptr ? tries.begin() : tries.end();
+  tries.insert(place, read->DefaultInputs());
   Status last;
   for (const lagoon::GraphInputs& inputs : tries) {
-    last = TryImport(*read, inputs, kMostPartsTried);
+    last = TryImport(*read, inputs, kMostPartsTried, expected);
     if (last || !read->open()) return last;
   }
   return last;
 }
 
-Claim ChooseNodes(const Graph* graph, const SessionSettings& settings) {
+namespace {
+
+// Whether the session wants to know which of the two is faster, and ONNX Runtime is.
+bool IsSlower(const Graph* graph, const std::vector<const Node*>& nodes,
+              const ExpectedRun& expected, const SessionSettings& settings, LocalDevice& device) {
+  if (settings.model.profile_runs == 0 || !expected.time) return false;
+  const OwnedGraph view = ViewOf(graph, nodes);
+  const std::optional<Comparison> times =
+      Compare(view.get(), expected.dims, settings.model, device);
+  return times && times->lagoon > times->onnx_runtime;
+}
+
+constexpr const char* kSlower = "measured (profile): it is slower on Lagoon";
+
+}  // namespace
+
+Claim ChooseNodes(const Graph* graph, const SessionSettings& settings, LocalDevice& device) {
   const Api& api = TheApi();
   Claim claim;
   // A body that is claimed apart from its node makes an invalid graph.
@@ -140,8 +172,14 @@ Claim ChooseNodes(const Graph* graph, const SessionSettings& settings) {
   const std::vector<const Node*> nodes = api.All<GraphNodeCount, GraphNodes, Node>(graph);
   claim.nodes = nodes.size();
   if (nodes.empty()) return claim;
-  const Status whole = CanRunNodes(graph, nodes);
+  ExpectedRun expected;
+  const Status whole =
+      CanRunNodes(graph, nodes, settings.model.profile_runs > 0 ? &expected : nullptr);
   if (whole) {
+    if (IsSlower(graph, nodes, expected, settings, device)) {
+      claim.missing = kSlower;
+      return claim;
+    }
     claim.groups.push_back(nodes);
     claim.claimed = nodes.size();
     return claim;
@@ -152,13 +190,26 @@ Claim ChooseNodes(const Graph* graph, const SessionSettings& settings) {
   }
   const std::vector<PartitionNode> tried = TryNodes(graph, nodes, claim.missing);
   if (claim.missing.empty()) claim.missing = whole.error().message;
-  for (const std::vector<std::size_t>& group :
-       Partition(tried, {settings.min_nodes, settings.max_parts})) {
-    std::vector<const Node*> some;
-    for (const std::size_t node : group) some.push_back(nodes[node]);
-    if (!CanRunNodes(graph, some)) continue;  // one by one they can, together they cannot
-    claim.claimed += some.size();
-    claim.groups.push_back(std::move(some));
+  struct Part {
+    std::vector<const Node*> nodes;
+    ExpectedRun expected;
+    // A part whose time is not known may be long.
+    Nanoseconds time() const { return expected.time.value_or(std::chrono::hours(1)); }
+  };
+  std::vector<Part> parts;
+  for (const std::vector<std::size_t>& group : Partition(tried, settings.min_nodes)) {
+    Part part;
+    for (const std::size_t node : group) part.nodes.push_back(nodes[node]);
+    // One by one they can, but perhaps not together.
+    if (!CanRunNodes(graph, part.nodes, &part.expected)) continue;
+    if (part.time() >= settings.min_time) parts.push_back(std::move(part));
+  }
+  std::ranges::stable_sort(parts, std::ranges::greater(), &Part::time);
+  if (parts.size() > settings.max_parts) parts.resize(settings.max_parts);
+  for (Part& part : parts) {
+    if (IsSlower(graph, part.nodes, part.expected, settings, device)) continue;
+    claim.claimed += part.nodes.size();
+    claim.groups.push_back(std::move(part.nodes));
   }
   return claim;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/constant.h"
 #include "ort/api.h"
 
 namespace lagoon::plugin {
@@ -14,7 +15,7 @@ namespace {
 /// One conversion. Counts the bytes of constants, those of bodies included.
 class Conversion {
  public:
-  explicit Conversion(const Api& api) : api_(api) {}
+  Conversion(const Api& api, BorrowedWeights* weights) : api_(api), weights_(weights) {}
 
   void AddOpsets(const Graph* graph, onnx::ModelProto& model) const;
   /// `top`: not a body, whose constants may be those of a graph around it.
@@ -27,12 +28,13 @@ class Conversion {
   template <typename T>
   std::vector<T> Read(const Attribute* attribute, int type) const;
   void SetType(const ValueInfo* value, onnx::ValueInfoProto& to) const;
-  void SetTensor(const std::string& name, const Value* value, onnx::TensorProto& to);
+  void SetTensor(const std::string& name, const Value* value, bool borrows, onnx::TensorProto& to);
   void AddConstants(const Graph* graph, bool top, onnx::GraphProto& to);
   void AddNode(const Node* node, onnx::NodeProto& to);
   void AddAttribute(const Attribute* attribute, int type, onnx::AttributeProto& to);
 
   const Api& api_;
+  BorrowedWeights* const weights_;
   std::size_t constant_bytes_ = 0;
 };
 
@@ -78,7 +80,9 @@ void Conversion::SetType(const ValueInfo* value, onnx::ValueInfoProto& to) const
   }
 }
 
-void Conversion::SetTensor(const std::string& name, const Value* value, onnx::TensorProto& to) {
+// `borrows`: the value lives as long as the graph.
+void Conversion::SetTensor(const std::string& name, const Value* value, bool borrows,
+                           onnx::TensorProto& to) {
   TensorInfo* owned = api_.Get<GetTypeAndShape, TensorInfo*>(value);
   const TensorInfo* info = owned;
   to.set_data_type(api_.Get<GetElementType, int>(info));
@@ -90,6 +94,15 @@ void Conversion::SetTensor(const std::string& name, const Value* value, onnx::Te
     throw Failed{kNotImplemented, fmt::format("constant '{}' has strings", name)};
   }
   const auto bytes = api_.Get<TensorBytes, std::size_t>(value);
+  if (weights_ != nullptr && borrows && bytes >= kDeferredBytes) {
+    const auto* const data =
+        static_cast<const std::byte*>(api_.Get<TensorData, const void*>(value));
+    to.set_data_location(onnx::TensorProto::EXTERNAL);
+    onnx::StringStringEntryProto& location = *to.add_external_data();
+    location.set_key("location");
+    location.set_value(weights_->Add({data, bytes}));
+    return;
+  }
   constant_bytes_ += bytes;
   if (constant_bytes_ > kMostConstantBytes) {
     throw Failed{kNotImplemented, fmt::format("the constants up to '{}' have more than {} bytes",
@@ -151,7 +164,7 @@ void Conversion::AddAttribute(const Attribute* attribute, int type, onnx::Attrib
       to.set_type(onnx::AttributeProto::TENSOR);
       Value* value = api_.Get<AttrTensor, Value*>(attribute);
       try {
-        SetTensor(to.name(), value, *to.mutable_t());
+        SetTensor(to.name(), value, false, *to.mutable_t());
       } catch (...) {
         api_.table().Call<ReleaseValue>(value);
         throw;
@@ -195,7 +208,7 @@ void Conversion::AddConstants(const Graph* graph, bool top, onnx::GraphProto& to
     if (!top && api_.Get<IsOuter, bool>(value)) continue;
     onnx::TensorProto& tensor = *to.add_initializer();
     tensor.set_name(NameOf(value));
-    SetTensor(tensor.name(), api_.Get<InitialiserValue, const Value*>(value), tensor);
+    SetTensor(tensor.name(), api_.Get<InitialiserValue, const Value*>(value), true, tensor);
   }
 }
 
@@ -217,9 +230,9 @@ void Conversion::AddGraph(const Graph* graph, bool top, onnx::GraphProto& to) {
 
 }  // namespace
 
-ConvertedGraph ConvertGraph(const Graph* graph) {
+ConvertedGraph ConvertGraph(const Graph* graph, BorrowedWeights* weights) {
   const Api& api = TheApi();
-  Conversion conversion(api);
+  Conversion conversion(api, weights);
   onnx::ModelProto model;
   model.set_ir_version(api.Get<GraphIrVersion, std::int64_t>(graph));
   conversion.AddOpsets(graph, model);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ort/borrowed_weights.h"
 #include "ort/ort_abi.h"
 
 namespace lagoon::plugin {
@@ -18,12 +19,13 @@ struct ConvertedGraph {
   std::vector<std::string> outputs;
 };
 
-/// Most bytes of constants: a protobuf holds at most 2 GB.
+/// Most bytes of constants inside the model: a protobuf holds at most 2 GB.
 inline constexpr std::size_t kMostConstantBytes = std::size_t{1900} << 20;
 
-/// Names, types, nodes, attributes, bodies and constants, whose bytes are copied. Throws Failed if
-/// the graph has what a model for Lagoon cannot have (strings, sequences, more than
-/// kMostConstantBytes), naming the value.
-ConvertedGraph ConvertGraph(const Graph* graph);
+/// Names, types, nodes, attributes, bodies and constants. `weights` gets the places of the large
+/// constants, which are external data of the model then; null: all of them are copied into the
+/// model. Throws Failed if the graph has what a model for Lagoon cannot have (strings, sequences,
+/// more than kMostConstantBytes), naming the value.
+ConvertedGraph ConvertGraph(const Graph* graph, BorrowedWeights* weights);
 
 }  // namespace lagoon::plugin

@@ -77,12 +77,18 @@ Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
   ProcessSettings settings = Either(wanted, environment);
   settings = Either(
       settings, {.workers = defaults.device.workers,
+                 .cores = defaults.cores,
+                 .worker_nice = defaults.worker_nice,
+                 .worker_fifo = defaults.worker_fifo,
                  .scheduler = defaults.scheduler,
                  .spin_us = static_cast<std::uint32_t>(
                      std::chrono::duration_cast<std::chrono::microseconds>(defaults.spin).count()),
                  .trace_events = static_cast<std::uint32_t>(defaults.trace_events)});
   LocalDeviceOptions options;
   options.device.workers = *settings.workers;
+  options.cores = *settings.cores;
+  options.worker_nice = *settings.worker_nice;
+  options.worker_fifo = *settings.worker_fifo;
   options.scheduler = *settings.scheduler;
   options.spin = std::chrono::microseconds(*settings.spin_us);
   options.trace_events = *settings.trace_events;

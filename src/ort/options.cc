@@ -1,7 +1,9 @@
 #include "ort/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -38,8 +40,9 @@ struct Option {
 constexpr std::int64_t kMostWorkers = 1024;
 constexpr std::int64_t kMostSpinUs = 1'000'000;
 constexpr std::int64_t kMostTraceEvents = 10'000'000;
+constexpr std::int64_t kMostCore = 1023;
 
-// The process has the last four.
+// The process has those from `workers` on.
 constexpr Option kOptions[] = {
     {"class",
      [](const Entry& e, Settings& to) -> Status {
@@ -85,10 +88,29 @@ constexpr Option kOptions[] = {
     {"partition", [](const Entry& e, Settings& to) { return Switch(e, to.session.partition); }},
     {"min_nodes",
      [](const Entry& e, Settings& to) { return Number(e, 100'000, to.session.min_nodes); }},
+    {"min_us",
+     [](const Entry& e, Settings& to) -> Status {
+       LAGOON_ASSIGN_OR_RETURN(const std::int64_t us, ReadNumber(e.first, e.second, 1'000'000'000));
+       to.session.min_time = std::chrono::microseconds(us);
+       return {};
+     }},
     {"max_parts",
      [](const Entry& e, Settings& to) { return Number(e, 1000, to.session.max_parts); }},
     {"workers", [](const Entry& e,
                    Settings& to) { return Number(e, kMostWorkers, to.process.workers.emplace()); }},
+    {"cores",
+     [](const Entry& e, Settings& to) -> Status {
+       LAGOON_ASSIGN_OR_RETURN(to.process.cores, ReadCores(e.first, e.second));
+       return {};
+     }},
+    {"worker_nice",
+     [](const Entry& e, Settings& to) -> Status {
+       LAGOON_ASSIGN_OR_RETURN(const std::int64_t nice, ReadNumber(e.first, e.second, 39, -39));
+       to.process.worker_nice = static_cast<int>(nice);
+       return {};
+     }},
+    {"worker_fifo",
+     [](const Entry& e, Settings& to) { return Number(e, 99, to.process.worker_fifo.emplace()); }},
     {"scheduler",
      [](const Entry& e, Settings& to) -> Status {
        to.process.scheduler = e.second;
@@ -101,7 +123,7 @@ constexpr Option kOptions[] = {
        return Number(e, kMostTraceEvents, to.process.trace_events.emplace());
      }},
 };
-constexpr std::size_t kProcessOptions = 4;
+constexpr std::size_t kProcessOptions = 7;
 
 std::string AllKeys() {
   std::string keys;
@@ -113,12 +135,20 @@ std::string AllKeys() {
 }
 
 template <typename T>
+const T& Shown(const T& value) {
+  return value;
+}
+std::string Shown(const std::vector<int>& cores) {
+  return fmt::format("{}", fmt::join(cores, ","));
+}
+
+template <typename T>
 Status Same(std::string_view key, const std::optional<T>& present, const std::optional<T>& wanted) {
   if (!wanted || present == wanted) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("option '{}' is '{}', but the first session of this process has decided "
                           "'{}' for all sessions",
-                          key, *wanted, *present));
+                          key, Shown(*wanted), Shown(*present)));
 }
 
 }  // namespace
@@ -156,6 +186,9 @@ Result<ProcessSettings> ReadEnvironment(const char* (*lookup)(const char* name))
 ProcessSettings Either(const ProcessSettings& first, const ProcessSettings& second) {
   ProcessSettings both = first;
   if (!both.workers) both.workers = second.workers;
+  if (!both.cores) both.cores = second.cores;
+  if (!both.worker_nice) both.worker_nice = second.worker_nice;
+  if (!both.worker_fifo) both.worker_fifo = second.worker_fifo;
   if (!both.scheduler) both.scheduler = second.scheduler;
   if (!both.spin_us) both.spin_us = second.spin_us;
   if (!both.trace_events) both.trace_events = second.trace_events;
@@ -164,6 +197,9 @@ ProcessSettings Either(const ProcessSettings& first, const ProcessSettings& seco
 
 Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted) {
   LAGOON_RETURN_IF_ERROR(Same("workers", present.workers, wanted.workers));
+  LAGOON_RETURN_IF_ERROR(Same("cores", present.cores, wanted.cores));
+  LAGOON_RETURN_IF_ERROR(Same("worker_nice", present.worker_nice, wanted.worker_nice));
+  LAGOON_RETURN_IF_ERROR(Same("worker_fifo", present.worker_fifo, wanted.worker_fifo));
   LAGOON_RETURN_IF_ERROR(Same("scheduler", present.scheduler, wanted.scheduler));
   LAGOON_RETURN_IF_ERROR(Same("spin_us", present.spin_us, wanted.spin_us));
   return Same("trace_events", present.trace_events, wanted.trace_events);
@@ -175,14 +211,35 @@ Result<JobClass> ReadClass(std::string_view key, std::string_view text) {
   return BadValue(key, text, "real-time or best-effort");
 }
 
-Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most) {
+Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most,
+                                std::int64_t least) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0 ||
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < least ||
       value > most) {
-    return BadValue(key, text, fmt::format("a whole number from 0 to {}", most));
+    return BadValue(key, text, fmt::format("a whole number from {} to {}", least, most));
   }
   return value;
+}
+
+Result<std::vector<int>> ReadCores(std::string_view key, std::string_view text) {
+  const auto bad = [&] { return BadValue(key, text, "cores, such as 0-3,6"); };
+  std::vector<int> cores;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view part = rest.substr(0, comma);
+    const std::size_t dash = std::min(part.find('-'), part.size());
+    const auto first = ReadNumber(key, part.substr(0, dash), kMostCore);
+    const auto last =
+        dash == part.size() ? first : ReadNumber(key, part.substr(dash + 1), kMostCore);
+    if (!first || !last || *last < *first) return bad();
+    for (std::int64_t core = *first; core <= *last; ++core) cores.push_back(static_cast<int>(core));
+    if (comma == rest.size()) break;
+    rest.remove_prefix(comma + 1);
+  }
+  std::ranges::sort(cores);
+  if (std::ranges::adjacent_find(cores) != cores.end()) return bad();
+  return cores;
 }
 
 Result<double> ReadPositive(std::string_view key, std::string_view text, double most) {

@@ -25,15 +25,21 @@ inline constexpr std::string_view kSessionPrefix = "ep.lagoonexecutionprovider."
 
 /// What a session says about its models.
 struct SessionSettings {
-  LocalModelOptions model;    // name is empty
-  bool partition = true;      // false: the whole graph, or nothing
-  std::size_t min_nodes = 4;  // of a part of the graph; smaller parts stay with ONNX Runtime
-  std::size_t max_parts = 8;  // of the graph: the largest ones
+  LocalModelOptions model;  // name is empty
+  bool partition = true;    // false: the whole graph, or nothing
+  // Smaller parts of the graph stay with ONNX Runtime: of fewer nodes, or of less time
+  // (EstimateTime).
+  std::size_t min_nodes = 1;
+  Nanoseconds min_time = std::chrono::microseconds(20);
+  std::size_t max_parts = 8;  // of the graph: those of most time
 };
 
 /// What the first session decides for the process. Nothing: the session does not say it.
 struct ProcessSettings {
   std::optional<std::uint32_t> workers;       // 0: one per core
+  std::optional<std::vector<int>> cores;      // LocalDeviceOptions::cores; empty: of the process
+  std::optional<int> worker_nice;             // LocalDeviceOptions::worker_nice
+  std::optional<int> worker_fifo;             // LocalDeviceOptions::worker_fifo
   std::optional<std::string> scheduler;       // as MakeScheduler() reads it
   std::optional<std::uint32_t> spin_us;       // LocalDeviceOptions::spin
   std::optional<std::uint32_t> trace_events;  // LocalDeviceOptions::trace_events
@@ -60,8 +66,11 @@ Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted)
 /// "real-time" or "best-effort"; also ORT's words for a session's workload, "Default" and
 /// "Efficient".
 Result<JobClass> ReadClass(std::string_view key, std::string_view text);
-/// A whole number from 0 to `most`.
-Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most);
+/// A whole number from `least` to `most`.
+Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most,
+                                std::int64_t least = 0);
+/// Cores, as the system writes them: "0-3,6".
+Result<std::vector<int>> ReadCores(std::string_view key, std::string_view text);
 /// A number above 0 and at most `most`.
 Result<double> ReadPositive(std::string_view key, std::string_view text, double most);
 

@@ -16,6 +16,9 @@ TEST(OrtOptions, AreReadFromTexts) {
   const auto read = Read({{"class", "real-time"},
                           {"deadline_us", "1500"},
                           {"workers", "3"},
+                          {"cores", "0-2,5"},
+                          {"worker_nice", "-5"},
+                          {"worker_fifo", "40"},
                           {"partition", "0"},
                           {"weight", "2.5"},
                           {"scheduler", "edf"}});
@@ -25,6 +28,9 @@ TEST(OrtOptions, AreReadFromTexts) {
   EXPECT_EQ(read->session.model.weight, 2.5);
   EXPECT_FALSE(read->session.partition);
   EXPECT_EQ(read->process.workers, 3u);
+  EXPECT_EQ(read->process.cores, (std::vector<int>{0, 1, 2, 5}));
+  EXPECT_EQ(read->process.worker_nice, -5);
+  EXPECT_EQ(read->process.worker_fifo, 40);
   EXPECT_EQ(read->process.scheduler, "edf");
   EXPECT_FALSE(read->process.spin_us);
 }
@@ -49,7 +55,18 @@ TEST(OrtOptions, BadValuesAreErrorsThatNameKeyAndValue) {
                                                      {"concurrency", "0"},
                                                      {"max_pending", "0"},
                                                      {"partition", "yes"},
-                                                     {"workers", "100000"}}) {
+                                                     {"workers", "100000"},
+                                                     {"cores", ""},
+                                                     {"cores", "1,"},
+                                                     {"cores", "3-1"},
+                                                     {"cores", "-1"},
+                                                     {"cores", "0-2,2"},
+                                                     {"cores", "all"},
+                                                     {"cores", "0-4096"},
+                                                     {"worker_nice", "40"},
+                                                     {"worker_nice", "low"},
+                                                     {"worker_fifo", "-1"},
+                                                     {"worker_fifo", "100"}}) {
     const auto read = Read({{key, value}});
     ASSERT_FALSE(read) << key << "=" << value;
     EXPECT_EQ(read.error().code, ErrorCode::kInvalidArgument);
@@ -74,8 +91,13 @@ TEST(OrtOptions, TheEnvironmentGivesDefaultsOfTheProcessOnly) {
 }
 
 TEST(OrtOptions, LaterSessionsMustAgreeWithTheFirst) {
-  const ProcessSettings present{
-      .workers = 2, .scheduler = "reset", .spin_us = 20, .trace_events = 0};
+  const ProcessSettings present{.workers = 2,
+                                .cores = std::vector<int>{0, 1},
+                                .worker_nice = 0,
+                                .worker_fifo = 0,
+                                .scheduler = "reset",
+                                .spin_us = 20,
+                                .trace_events = 0};
   EXPECT_TRUE(CheckAgree(present, {}));
   ProcessSettings same, more, scheduler;
   same.workers = 2;
@@ -87,6 +109,16 @@ TEST(OrtOptions, LaterSessionsMustAgreeWithTheFirst) {
   ASSERT_FALSE(other);
   EXPECT_THAT(other.error().message, HasSubstr("'workers' is '4'"));
   EXPECT_FALSE(CheckAgree(present, scheduler));
+  ProcessSettings cores, nice;
+  cores.cores = {0, 1};
+  EXPECT_TRUE(CheckAgree(present, cores));
+  cores.cores = {1, 3};
+  const Status others = CheckAgree(present, cores);
+  ASSERT_FALSE(others);
+  EXPECT_THAT(others.error().message, HasSubstr("'cores' is '1,3', but the first session of this "
+                                                "process has decided '0,1'"));
+  nice.worker_nice = 5;
+  EXPECT_FALSE(CheckAgree(present, nice));
 }
 
 TEST(OrtOptions, OfARunAreReadByKey) {

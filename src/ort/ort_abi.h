@@ -16,6 +16,7 @@ inline constexpr std::uint32_t kAbiVersion = 23;
 
 struct Attribute;
 struct ComputeContext;
+struct Env;
 struct EpDevice;
 struct Graph;
 struct HardwareDevice;
@@ -25,6 +26,7 @@ struct Logger;
 struct MemoryInfo;
 struct Node;
 struct RunOptions;
+struct Session;
 struct SessionOptions;
 struct AbiStatus;
 struct SupportInfo;
@@ -73,6 +75,17 @@ class Table {
 // The main table. The caller releases a AbiStatus (one that is not null is an error), and what
 // GetTypeAndShape, GraphView, AttrTensor and SessionEntries return.
 using CreateStatus      = Function<0, AbiStatus* (*)(int code, const char* message)>;
+using CreateEnv         = Function<3, AbiStatus* (*)(int level, const char* id, Env**)>;
+using CreateSession     = Function<8, AbiStatus* (*)(const Env*, const void* model, std::size_t, const SessionOptions*, Session**)>;
+using RunSession        = Function<9, AbiStatus* (*)(Session*, const RunOptions*, const char* const* names, const Value* const* inputs, std::size_t, const char* const* outputs, std::size_t, Value**)>;
+using CreateOptions     = Function<10, AbiStatus* (*)(SessionOptions**)>;
+using SetIntraThreads   = Function<24, AbiStatus* (*)(SessionOptions*, int)>;
+using CreateTensor      = Function<49, AbiStatus* (*)(const MemoryInfo*, void*, std::size_t bytes, const std::int64_t* dims, std::size_t rank, int type, Value**)>;
+using CpuMemory         = Function<69, AbiStatus* (*)(int allocator, int memory, MemoryInfo**)>;
+using ReleaseEnv        = Function<92, void (*)(Env*)>;
+using ReleaseMemory     = Function<94, void (*)(MemoryInfo*)>;
+using ReleaseSession    = Function<95, void (*)(Session*)>;
+using ReleaseOptions    = Function<100, void (*)(SessionOptions*)>;
 using GetErrorMessage   = Function<2, const char* (*)(const AbiStatus*)>;
 using GetTensorMutable  = Function<51, AbiStatus* (*)(Value*, void**)>;
 using CastToTensorInfo  = Function<55, AbiStatus* (*)(const TypeInfo*, const TensorInfo**)>;

@@ -60,7 +60,7 @@ class Groups {
 }  // namespace
 
 std::vector<std::vector<std::size_t>> Partition(std::span<const PartitionNode> nodes,
-                                                const PartitionLimits& limits) {
+                                                std::size_t min_nodes) {
   Groups groups(nodes);
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     if (!nodes[node].supported) continue;
@@ -75,13 +75,10 @@ std::vector<std::vector<std::size_t>> Partition(std::span<const PartitionNode> n
   for (std::size_t group = 0; group < nodes.size(); ++group) {
     std::vector<std::size_t> members = groups.Members(group);
     if (members.empty() || !nodes[members.front()].supported) continue;
-    if (members.size() < limits.min_nodes) continue;
+    if (members.size() < min_nodes) continue;
     std::sort(members.begin(), members.end());
     found.push_back(std::move(members));
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
-  if (found.size() > limits.max_parts) found.resize(limits.max_parts);
   std::sort(found.begin(), found.end());
   return found;
 }

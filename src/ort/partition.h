@@ -14,17 +14,12 @@ struct PartitionNode {
   std::vector<std::size_t> inputs;  // the nodes whose outputs it reads; repetitions are allowed
 };
 
-struct PartitionLimits {
-  std::size_t min_nodes = 1;  // of a group
-  std::size_t max_parts = 1;  // groups: the largest ones
-};
-
-/// Groups of supported nodes, each in topological order, the groups in order of their first nodes.
-/// No path leaves a group and comes back, and groups do not wait for one another in a circle, so
-/// that each group can be one node. Greedy: a node joins the groups that it reads where that is
-/// allowed, and thereby joins them with one another.
-/// Cost: at most the number of nodes times that of edges.
+/// Groups of supported nodes, of at least `min_nodes` each, each in topological order, the groups
+/// in order of their first nodes. No path leaves a group and comes back, and groups do not wait for
+/// one another in a circle, so that each group can be one node. Greedy: a node joins the groups
+/// that it reads where that is allowed, and thereby joins them with one another. Cost: at most the
+/// number of nodes times that of edges.
 std::vector<std::vector<std::size_t>> Partition(std::span<const PartitionNode> nodes,
-                                                const PartitionLimits& limits);
+                                                std::size_t min_nodes);
 
 }  // namespace lagoon::plugin

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Found = std::vector<std::vector<std::size_t>>;
 
-constexpr PartitionLimits kAll{.min_nodes = 1, .max_parts = 1000};
+constexpr std::size_t kAll = 1;  // of least nodes
 
 PartitionNode Runs(std::vector<std::size_t> inputs) { return {true, std::move(inputs)}; }
 PartitionNode Foreign(std::vector<std::size_t> inputs) { return {false, std::move(inputs)}; }
@@ -41,14 +41,12 @@ TEST(OrtPartition, ANodeJoinsTheGroupsThatItReads) {
   EXPECT_THAT(Partition(nodes, kAll), ElementsAre(ElementsAre(0, 1, 2)));
 }
 
-TEST(OrtPartition, SmallGroupsAndThoseBeyondTheMostStayOutside) {
+TEST(OrtPartition, SmallGroupsStayOutside) {
   const std::vector<PartitionNode> nodes = {Runs({}),     Foreign({0}), Runs({1}), Runs({2}),
                                             Foreign({3}), Runs({4}),    Runs({5}), Runs({6})};
-  EXPECT_THAT(Partition(nodes, {.min_nodes = 2, .max_parts = 9}),
-              ElementsAre(ElementsAre(2, 3), ElementsAre(5, 6, 7)));
-  EXPECT_THAT(Partition(nodes, {.min_nodes = 2, .max_parts = 1}),
-              ElementsAre(ElementsAre(5, 6, 7)));
-  EXPECT_THAT(Partition(nodes, {.min_nodes = 4, .max_parts = 9}), IsEmpty());
+  EXPECT_THAT(Partition(nodes, 2), ElementsAre(ElementsAre(2, 3), ElementsAre(5, 6, 7)));
+  EXPECT_THAT(Partition(nodes, 3), ElementsAre(ElementsAre(5, 6, 7)));
+  EXPECT_THAT(Partition(nodes, 4), IsEmpty());
 }
 
 // The graph of groups, every node outside of them by itself, has no circle.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/heap.h"
 #include "ort/api.h"
 #include "ort/capability.h"
 #include "ort/graph_to_model.h"
@@ -27,9 +28,10 @@ void CheckOk(const Status& status) {
 }
 
 // For reports of bugs: LAGOON_ORT_DUMP=PREFIX writes each claimed graph to PREFIX<name>.onnx.
-void Dump(const std::string& name, const std::string& bytes) {
+void Dump(const std::string& name, const Graph* graph) {
   const char* prefix = std::getenv("LAGOON_ORT_DUMP");  // NOLINT(concurrency-mt-unsafe): only read
   if (prefix == nullptr) return;
+  const std::string bytes = ConvertGraph(graph, nullptr).bytes;
   std::FILE* file = std::fopen(fmt::format("{}{}.onnx", prefix, name).c_str(), "wb");
   if (file == nullptr) return;
   std::fwrite(bytes.data(), 1, bytes.size(), file);
@@ -131,7 +133,7 @@ void Provider::Log(LogLevel level, const std::string& message) const {
 }
 
 void Provider::Claim(const Graph* graph, SupportInfo* info) {
-  const plugin::Claim claim = ChooseNodes(graph, settings_);
+  const plugin::Claim claim = ChooseNodes(graph, settings_, device_);
   const FusionOptions options;
   for (const std::vector<const Node*>& group : claim.groups) {
     TheApi().Check(TheEpApi().Call<AddNodesToFuse>(info, group.data(), group.size(),
@@ -148,9 +150,13 @@ void Provider::Claim(const Graph* graph, SupportInfo* info) {
 std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fused) {
   LocalModelOptions options = settings_.model;
   options.name = TheApi().Get<NodeName, const char*>(fused);
-  const ConvertedGraph converted = ConvertGraph(graph);
-  Dump(options.name, converted.bytes);
-  auto subgraph = std::make_unique<Subgraph>(device_, converted, fused, std::move(options));
+  Dump(options.name, graph);
+  const auto weights = std::make_shared<BorrowedWeights>();
+  const ConvertedGraph converted = ConvertGraph(graph, weights.get());
+  constexpr std::size_t kMuch = std::size_t{1} << 20;
+  if (weights->bytes() >= kMuch) memory_left_.store(true);
+  auto subgraph =
+      std::make_unique<Subgraph>(device_, converted, fused, std::move(options), weights);
   const MutexLock lock(mutex_);
   subgraphs_.push_back(subgraph.get());
   return subgraph;
@@ -213,6 +219,9 @@ void Provider::Compute(Subgraph& subgraph, KernelContext* context) {
 }
 
 void Provider::RunStarts(const RunOptions* options) {
+  if (memory_left_.load(std::memory_order_relaxed) && memory_left_.exchange(false)) {
+    device_.Later([] { ReturnFreedMemory(); });
+  }
   present_run = {};
   auto settings = ReadRunSettings(
       [&](const char* key) { return TheApi().table().Call<RunConfigEntry>(options, key); });

@@ -40,6 +40,8 @@ class Provider final : public Ep {
   LocalDevice& device_;
   const Logger* const logger_;
   std::atomic<bool> warned_of_threads_{false};
+  // ONNX Runtime has freed constants behind the load, which the C library keeps.
+  std::atomic<bool> memory_left_{false};
   Mutex mutex_;
   std::vector<Subgraph*> subgraphs_ GUARDED_BY(mutex_);
 };

@@ -126,7 +126,7 @@ class Subgraph::Lent {
 };
 
 Subgraph::Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node* fused,
-                   LocalModelOptions options) {
+                   LocalModelOptions options, std::shared_ptr<BorrowedWeights> weights) {
   const Api& api = TheApi();
   const auto inputs = api.All<NodeInputCount, NodeInputs, ValueInfo>(fused);
   const auto outputs = api.All<NodeOutputCount, NodeOutputs, ValueInfo>(fused);
@@ -134,9 +134,15 @@ Subgraph::Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node*
   for (const std::string& name : graph.outputs) outputs_.push_back(PlaceOf(outputs, name));
   ModelBytes model;
   model.bytes = std::as_bytes(std::span(graph.bytes));
+  model.weights = weights;
   auto loaded = LocalModel::LoadBytes(device, model, std::move(options));
   if (!loaded) throw AsFailed(loaded.error());
   model_ = std::move(*loaded);
+  if (!model_->MayReadWeights()) {
+    weights->Forget();
+  } else if (const Status kept = weights->Keep(); !kept) {
+    throw AsFailed(kept.error());
+  }
   EndBeforeNewStatics();
   if (model_->inputs().size() != inputs_.size()) {
     throw Failed{kFail, fmt::format("lagoon: model '{}' has {} inputs, its graph {}",

@@ -31,9 +31,9 @@ using AlignedCopies = std::vector<std::vector<std::max_align_t>>;
 class Subgraph {
  public:
   /// `fused`: the node that stands for the subgraph; the names of its inputs and outputs link it to
-  /// `graph`. Throws Failed.
+  /// `graph`. `weights`: of `graph`; borrowed memory is not used after the load. Throws Failed.
   Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node* fused,
-           LocalModelOptions options);
+           LocalModelOptions options, std::shared_ptr<BorrowedWeights> weights);
   ~Subgraph();
   Subgraph(const Subgraph&) = delete;
   Subgraph& operator=(const Subgraph&) = delete;

@@ -42,4 +42,11 @@ constexpr std::optional<DataType> TypeOfElement(int element) {
   }
 }
 
+/// The other way round.
+constexpr int ElementOfType(DataType type) {
+  int element = 1;
+  while (element < 16 && TypeOfElement(element) != type) ++element;
+  return element;
+}
+
 }  // namespace lagoon::plugin

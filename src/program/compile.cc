@@ -121,6 +121,16 @@ Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device
                           options.model));
 }
 
+Result<Nanoseconds> EstimateTime(Graph graph, const std::string& model) {
+  CompileOptions options;
+  options.model = model;
+  LAGOON_ASSIGN_OR_RETURN(const LoweredProgram program,
+                          WithoutExceptions([&] { return LowerGraph(std::move(graph), options); }));
+  Nanoseconds time{0};
+  for (const LoweredOp& op : program.ops) time += EstimateCost(op.kernel, 1).kernel;
+  return time;
+}
+
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options) {
   LAGOON_RETURN_IF_ERROR(CheckPrecision(options));

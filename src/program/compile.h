@@ -85,6 +85,10 @@ Result<std::shared_ptr<LoadedPlan>> CompileModel(const std::string& path, Device
 Result<std::shared_ptr<LoadedPlan>> CompileGraph(Graph graph, Device& device,
                                                  const CompileOptions& options);
 
+/// Expected time of a graph, which must be folded and fused or equivalent, on one core without
+/// other work: an estimate from its operations and bytes, as the costs of a plan without a profile.
+Result<Nanoseconds> EstimateTime(Graph graph, const std::string& model);
+
 /// Runs the plan `runs` times (at least once) and replaces its costs by medians:
 /// the time of every kernel alone on the device, and the latency of the whole run, copies included.
 /// The device must be idle, and no other code may use the device or `loaded` meanwhile.

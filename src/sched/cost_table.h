@@ -17,6 +17,11 @@ class CostTable {
 
   /// Mean time of a kernel, from its first block to its last commit.
   Nanoseconds kernel(std::size_t op) const { return kernels_[op].time; }
+  /// Time of one of its blocks. 0: not known.
+  Nanoseconds block(std::size_t op) const {
+    const Kernel& kernel = kernels_[op];
+    return kernel.time / std::max<std::int64_t>(1, kernel.Rounds(std::max(units_, 1u)));
+  }
   /// Sum over all kernels. Any thread.
   Nanoseconds total() const { return total_.load(std::memory_order_relaxed); }
 

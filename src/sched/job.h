@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +34,19 @@ enum class Outcome : std::uint8_t {
 };
 std::string_view Name(Outcome outcome);
 
+/// The jobs of its class, or of a better one, that had the device while a job waited: for its turn,
+/// or for better work that had revoked it. Where the scheduler does not preempt, of all classes.
+struct RanBefore {
+  std::uint32_t jobs = 0;        // as far as RecentJobs goes back
+  Nanoseconds longest{0};        // that one of them had the device in that time
+  std::array<char, 48> queue{};  // of that job: QueueOptions::name, cut; ends with a zero
+
+  void SetQueue(std::string_view name) {
+    queue = {};
+    std::copy_n(name.data(), std::min(name.size(), queue.size() - 1), queue.data());
+  }
+};
+
 /// What happened to a job, stamped by the device's clock. Stamps of stages never reached equal
 /// `finished`.
 struct JobResult {
@@ -48,6 +63,9 @@ struct JobResult {
   std::uint32_t revocations = 0;  // how often its running or queued work was revoked
   /// Blocks that were done before a revocation and did not run again.
   std::uint64_t resumed_blocks = 0;
+  RanBefore behind;
+  /// Sum of DeviceEvent::stolen.
+  Nanoseconds stolen{0};
   /// kFailed: the reason, unless the device was lost. Set by a ProgramHost, and where an engine
   /// failed (Instance::Failure).
   std::shared_ptr<const Error> error;

@@ -152,6 +152,7 @@ Status Mechanism::RemoveQueue(QueueId id) {
                             queue->options.name));
   }
   queue->removed = true;
+  recent_.Forget(id);
   if (queue->options.job_class == JobClass::kRealTime) --real_time_queues_;
   queue->first.reset();
   for (JobQueue::Slot& slot : queue->slots) slot.instance = nullptr;
@@ -445,6 +446,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     if (Continues(job)) --continuing_;
     if (Continues(job) && outcome == Outcome::kDone) BeginHold(queue);
     if (!lost_) queue.free_slots.push_back(job.slot);
+    recent_.Add({job.id, queue.id, job.job_class, job.result.started, device_.Now()});
   }
   jobs_.erase(jobs_.iterator_to(job));
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
@@ -478,11 +480,31 @@ void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
                            &job.result.computed}) {
     if (*stamp == TimePoint{}) *stamp = job.result.finished;
   }
+  CountBehind(job);
   if (observer_ != nullptr) {
     TellJob(SchedEvent::Kind::kFinished, job, job.result.finished,
             static_cast<std::uint32_t>(outcome));
   }
   finished.push_back(job);
+}
+
+// Only what happened during the job's life is looked at: nothing, if it met no other.
+void Mechanism::CountBehind(Job& job) const {
+  const JobResult& result = job.result;
+  const RecentJobs::Waited waited = {
+      .self = {job.id, job.queue->id, job.job_class, result.started, result.finished},
+      .arrived = job.arrival,
+      .any_class = config_.preemption == SchedulerConfig::Preemption::kNone};
+  const auto name_of = [&](QueueId queue) -> std::string_view {
+    return queues_.Find(queue)->options.name;
+  };
+  recent_.CountAll(waited, name_of, job.result.behind);
+  for (const Job& other : active_) {
+    if (other.result.started >= result.finished) continue;
+    RecentJobs::Count(
+        waited, {other.id, other.queue->id, other.job_class, other.result.started, result.finished},
+        name_of, job.result.behind);
+  }
 }
 
 void Mechanism::LeaveExpired(FinishedJobs& finished) {

@@ -11,6 +11,7 @@
 #include "sched/job_launches.h"
 #include "sched/job_queue.h"
 #include "sched/job_streams.h"
+#include "sched/late/recent_jobs.h"
 #include "sched/minimum/best_effort_minimum.h"
 #include "sched/observer.h"
 #include "sched/padding.h"
@@ -114,6 +115,7 @@ class Mechanism {
   void Finish(Job& job, Outcome outcome, FinishedJobs& finished);
   void End(Job& job, Outcome outcome, FinishedJobs& finished);
   void EndOrHold(Job& job, Outcome outcome, FinishedJobs& finished);
+  void CountBehind(Job& job) const;
   void LeaveExpired(FinishedJobs& finished);
   void SetLateFrom(Job& job) const;
   static bool AnotherIsInTime(const Job& job, TimePoint now);
@@ -193,6 +195,7 @@ class Mechanism {
   JobsByLeaving leaves_;
   ActiveJobs active_;  // jobs that hold an instance
   Padding padding_;
+  RecentJobs recent_;
   FinishedJobs held_;  // that are done, while Policy::HoldsAnswers()
 
   // One guard word for all best-effort work of the device but padding. Raising it to `group_limit_`

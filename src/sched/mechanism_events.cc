@@ -83,6 +83,7 @@ void Mechanism::OnRetired(const DeviceEvent& event, FinishedJobs& finished) {
   launches_.Remove(event.launch);
   Job& job = *record.job;
   --job.launches;
+  job.result.stolen += event.stolen;
   if (record.kind == JobLaunch::Kind::kOp) ledger_.Remove(record);
   if (record.kind == JobLaunch::Kind::kOp) OnOpRetired(event.launch, record, event.at);
   if (record.kind == JobLaunch::Kind::kOutput) OnOutputRetired(record);

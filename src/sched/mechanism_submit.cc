@@ -442,6 +442,8 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
        .whole = done == 0 && room == nullptr && !spared});
   launch.stream = job.stream;
   launch.background = job.background;
+  // In the background the cores are others' by intention.
+  if (!job.background) launch.expected_block = job.costs->block(job.next_op);
   launch.rank = RankOf(job, JobLaunch::Kind::kOp);
   if (room != nullptr && !padding_.WaitFor(*room, launch)) {
     launches_.Remove(launch.id);

@@ -1,14 +1,15 @@
 """Lagoon as an execution provider for ONNX Runtime 1.23 and newer.
 
     import lagoon_ort
-    session = onnxruntime.InferenceSession("policy.onnx", lagoon_ort.options({"class": "real-time"}))
+    session = lagoon_ort.session("policy.onnx", {"class": "real-time"})
 """
 
 import os
 import pathlib
 import threading
+import warnings
 
-__all__ = ["ep_name", "library_path", "options", "register"]
+__all__ = ["ep_name", "library_path", "options", "register", "session"]
 
 _registering = threading.Lock()
 
@@ -50,4 +51,20 @@ def options(settings=None):
     made.intra_op_num_threads = 1
     made.add_session_config_entry("session.intra_op.allow_spinning", "0")
     made.add_provider_for_devices(devices, {key: str(value) for key, value in (settings or {}).items()})
+    return made
+
+
+def session(path_or_bytes, settings=None, sess_options=None, **words):
+    """onnxruntime.InferenceSession with options(settings), or with `sess_options`, which come from options(). An error
+    of the load is raised. (InferenceSession itself prints the error and makes a session without Lagoon, unless it
+    gets enable_fallback=False, as here.) With enable_fallback=True a session without Lagoon is a warning."""
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+
+    if settings is not None and sess_options is not None:
+        raise ValueError("give settings or sess_options, not both: options(settings) makes sess_options")
+    words.setdefault("enable_fallback", False)
+    made = onnxruntime.InferenceSession(path_or_bytes, sess_options or options(settings), **words)
+    if ep_name() not in made.get_providers():
+        warnings.warn(f"the session runs without {ep_name()}, on {made.get_providers()}: the lines above it say why",
+                      RuntimeWarning, stacklevel=2)
     return made

@@ -67,6 +67,8 @@ static void use_run(lagoon_device* device, lagoon_model* model) {
   CHECK(result.code == LAGOON_OK && !result.under_way && result.parts == 1);
   CHECK(result.called_ns <= result.posted_ns && result.computed_ns <= result.finished_ns);
   CHECK(result.due_ns == LAGOON_NEVER && strcmp(result.why_name, "not late") == 0);
+  CHECK(result.behind == 0 && result.behind_model[0] == '\0' && result.behind_ns == 0);
+  CHECK(result.stolen_ns >= 0);
   CHECK(lagoon_run_sync(run, now_ns() - 1) == LAGOON_DEADLINE_EXCEEDED);
   CHECK(lagoon_run_result(run, &result) == LAGOON_OK && result.why == LAGOON_LATE_CALLER);
 

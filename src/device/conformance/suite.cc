@@ -139,6 +139,7 @@ void Session::Take(const DeviceEvent& event) {
       break;
     case DeviceEvent::Kind::kRetired:
       seen.retired = true;
+      seen.stolen = event.stolen;
       --live_;
       break;
     case DeviceEvent::Kind::kLost:

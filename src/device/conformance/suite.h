@@ -133,6 +133,8 @@ class Session {
   /// DeviceEvent::placed and done of each kProgress.
   using Counts = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
   const Counts& ProgressOf(LaunchId id) const { return launches_.at(id).progress; }
+  /// DeviceEvent::stolen.
+  Nanoseconds StolenOf(LaunchId id) const { return launches_.at(id).stolen; }
   std::size_t live() const { return live_; }
 
   Device& device() { return device_; }
@@ -141,6 +143,7 @@ class Session {
   struct Seen {
     std::optional<TimePoint> placed, complete;
     bool retired = false;
+    Nanoseconds stolen{0};
     Counts progress;
   };
   void Take(const DeviceEvent& event);

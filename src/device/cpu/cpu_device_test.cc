@@ -55,6 +55,28 @@ TEST(CpuDevice, PinnedWorkersRunOnTheirCores) {
   EXPECT_EQ(seen.cores.load(), 1u);
 }
 
+// One block of four sleeps, as if its core were away.
+TEST(CpuDevice, ReportsTheTimeThatBlocksTookFarBeyondTheirExpectedTime) {
+  const Body body = [](const void*, std::uint32_t tile, BlockContext&) {
+    if (tile == 2) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return true;
+  };
+  auto device = CreateCpuDevice({.workers = 1});
+  ASSERT_TRUE(device.has_value());
+  Session session(**device);
+  const auto stolen = [&](Nanoseconds expected) {
+    Record record(4);
+    const LaunchId id = session.Submit(
+        Launch{.kernel = session.Load(body), .progress = record.get(), .expected_block = expected});
+    session.AwaitRetired(id);
+    return session.StolenOf(id);
+  };
+  const Nanoseconds told = stolen(std::chrono::milliseconds(5));
+  EXPECT_GE(told, std::chrono::milliseconds(25));
+  EXPECT_EQ(stolen(std::chrono::hours(1)), Nanoseconds(0)) << "not 3 times as long";
+  EXPECT_EQ(stolen(Nanoseconds(0)), Nanoseconds(0)) << "its expected time is not known";
+}
+
 TEST(CpuDevice, TheProbeSeesEveryGuardCheckOfEveryBlock) {
   struct Counter : CheckProbe {
     bool OnCheck() override {

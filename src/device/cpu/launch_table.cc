@@ -132,7 +132,8 @@ std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry) {
                     .guards = std::span<const Guard>(slot.guards),
                     .id = slot.id,
                     .copy = slot.is_copy ? &slot.copy : nullptr,
-                    .told = slot.step == 0 ? nullptr : &told_[entry.slot]};
+                    .told = slot.step == 0 ? nullptr : &told_[entry.slot],
+                    .expected_block = slot.expected_block};
 }
 
 void LaunchTable::Tell(const Assignment& work) {
@@ -148,6 +149,7 @@ bool LaunchTable::Finish(const Assignment& done, Leave why, TimePoint at) {
   Slot& slot = slots_[done.slot];
   const bool limited = slot.max_claimants != 0;
   --slot.claimants;
+  slot.stolen += done.stolen;
   if (why == Leave::kCompleted) Report(slot, DeviceEvent::Kind::kComplete, at);
   if (watchers_ != 0) {
     // Whatever the reason to leave, this worker may have committed since its last SettleAll(): the
@@ -252,7 +254,7 @@ std::uint32_t LaunchTable::Retire(std::uint32_t index) {
 
 void LaunchTable::Report(Slot& slot, DeviceEvent::Kind kind, TimePoint at) {
   slots_.UseCredit(slot);
-  events_.Push({kind, slot.id, at});
+  events_.Push({.kind = kind, .launch = slot.id, .at = at, .stolen = slot.stolen});
   news_ = news_ || kind != DeviceEvent::Kind::kPlaced;
 }
 

@@ -74,6 +74,8 @@ class LaunchTable {
     LaunchId id{};
     const Copy* copy = nullptr;  // the copy that this is a part of; null: a kernel
     ToldBlocks* told = nullptr;  // null: its blocks are not counted
+    Nanoseconds expected_block{0};
+    Nanoseconds stolen{0};  // DeviceEvent::stolen, of the worker's blocks; set by the worker
   };
 
   /// `guards`: the device's guard words. SettleAll() follows every change of a word. `shares`: the
@@ -154,6 +156,7 @@ class LaunchTable {
   struct Slot : InFlight {
     Body body = nullptr;
     std::uint32_t claimants = 0;  // workers in it
+    Nanoseconds stolen{0};        // of the workers that have left
     bool eligible = false;        // in order_: first of its stream, or in no stream
     bool watcher = false;         // counted in watchers_
   };

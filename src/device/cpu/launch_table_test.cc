@@ -135,6 +135,20 @@ TEST_F(LaunchTableTest, SettlingRevokesAWholeStreamAndTheNextLaunchIsFirst) {
   EXPECT_EQ(table_.Pick(0)->progress, &records[3].progress);
 }
 
+TEST_F(LaunchTableTest, ALaunchRetiresWithTheStolenTimeOfAllItsWorkers) {
+  Record record(2);
+  Add(1, record);
+  auto first = table_.Pick(0), second = table_.Pick(1);
+  first->stolen = std::chrono::microseconds(70);
+  second->stolen = std::chrono::microseconds(30);
+  Commit(*first);
+  Commit(*second);
+  std::array<DeviceEvent, 8> events;
+  const std::size_t count = table_.events().Pop(events);
+  ASSERT_EQ(events[count - 1].kind, DeviceEvent::Kind::kRetired);
+  EXPECT_EQ(events[count - 1].stolen, std::chrono::microseconds(100));
+}
+
 TEST_F(LaunchTableTest, ARevokedLaunchRetiresWhenItsWorkerLeaves) {
   Record record(2);
   launch_.guards[0] = {&guards_.word(guard_), 0};

@@ -93,7 +93,7 @@ bool WorkerPool::TakeWork(Worker& worker, const Assignment* last) {
 }
 
 void WorkerPool::RunWork(Worker& worker) {
-  const Assignment& work = *worker.work;
+  Assignment& work = *worker.work;
   const Buffer* const own = worker.scratch.load(std::memory_order_acquire);
   const auto scratch =
       own == nullptr ? std::span<std::byte>() : std::span(own->data(), own->size());
@@ -116,6 +116,12 @@ void WorkerPool::RunWork(Worker& worker) {
     const TimePoint ended = lagoon::Now();
     worker.busy.Stop(ended);
     worker.left_at = ended;
+    if (work.expected_block > Nanoseconds(0)) {
+      const Nanoseconds more = ended - placed - work.expected_block;
+      if (more >= kLeastStolen && more > (kStolenRatio - 1) * work.expected_block) {
+        work.stolen += more;
+      }
+    }
     if (observer_ != nullptr) observer_->OnEnded(block, ended, committed);
     worker.tells = committed && work.told != nullptr && work.told->Commit();
     return committed;

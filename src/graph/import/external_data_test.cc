@@ -2,7 +2,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "graph/graph.h"
 #include "graph/testing/model_builder.h"
@@ -68,6 +73,72 @@ TEST_F(ExternalData, IsReadFromItsOffset) {
       Import({{"location", "weights.bin"}, {"offset", "8"}, {"length", "8"}});
   ASSERT_TRUE(graph.has_value()) << graph.error().message;
   EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(3, 4));
+}
+
+/// One weight in memory, whose reads are counted.
+class InMemory final : public WeightSource {
+ public:
+  explicit InMemory(std::string bytes) : bytes_(std::move(bytes)) {}
+  std::optional<std::size_t> SizeOf(std::string_view location) const override {
+    if (location != "7") return std::nullopt;
+    return bytes_.size();
+  }
+  Status ReadAt(std::string_view, std::size_t offset, std::span<std::byte> to) const override {
+    ++reads;
+    if (gone) return Fail(ErrorCode::kInternal, "the weight is gone");
+    std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    return {};
+  }
+  mutable int reads = 0;
+  bool gone = false;
+
+ private:
+  const std::string bytes_;
+};
+
+TEST_F(ExternalData, LiesInMemoryWhereThereIsASource) {
+  const auto weights = std::make_shared<InMemory>(Bytes({1, 2, 3, 4}));
+  ImportOptions options;
+  options.weights = weights;
+  const auto import = [&](const Entries& entries) {
+    return ImportOnnx(ExternalModel(entries).Save(folder_, "models/model.onnx"), options);
+  };
+  const Result<Graph> graph = import({{"location", "7"}, {"offset", "4"}});
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(2, 3));
+  for (const Entries& wrong : {Entries{{"location", "weights.bin"}}, Entries{{"location", "8"}},
+                               Entries{{"location", "7"}, {"offset", "12"}},
+                               Entries{{"location", "7"}, {"length", "4"}}}) {
+    EXPECT_THAT(MessageOf(import(wrong), ErrorCode::kInvalidArgument),
+                AllOf(HasSubstr("initialiser 'w'"), HasSubstr("8 are needed")));
+  }
+}
+
+TEST_F(ExternalData, ALargeWeightInMemoryIsReadWhenItIsUsedAndNotKept) {
+  const auto weights = std::make_shared<InMemory>(std::string(256 * 256 * 4, '\0'));
+  ImportOptions options;
+  options.weights = weights;
+  ModelBuilder model;
+  model.Input("x", {1, 256}).Output("y");
+  onnx::TensorProto& tensor = *model.graph().add_initializer();
+  tensor.set_name("w");
+  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  tensor.add_dims(256);
+  tensor.add_dims(256);
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  onnx::StringStringEntryProto& entry = *tensor.add_external_data();
+  entry.set_key("location");
+  entry.set_value("7");
+  model.Add("MatMul", {"x", "w"}, {"y"});
+  const Result<Graph> graph = ImportOnnx(model.Save(folder_, "models/model.onnx"), options);
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  const Constant& constant = *graph->value(graph->nodes[0].inputs[1]).constant;
+  EXPECT_EQ(weights->reads, 0);
+  EXPECT_EQ(constant.floats().size(), 256u * 256u);
+  EXPECT_EQ(weights->reads, 1);
+  constant.bytes.Release();
+  weights->gone = true;
+  EXPECT_THROW(constant.floats(), ConstantError);
 }
 
 TEST_F(ExternalData, IsReadFromAFolderBelow) {

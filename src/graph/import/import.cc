@@ -84,9 +84,10 @@ class Importer final : public GraphModel {
   onnx::GraphProto& proto() { return *file_.model->mutable_graph(); }
 
   TensorSource source() {
-    if (options_.folder) return {*options_.folder, budget_};
+    if (options_.weights != nullptr) return {"", budget_, options_.weights};
+    if (options_.folder) return {*options_.folder, budget_, nullptr};
     std::string folder = std::filesystem::path(path_).parent_path().string();
-    return {folder.empty() ? "." : std::move(folder), budget_};
+    return {folder.empty() ? "." : std::move(folder), budget_, nullptr};
   }
 
   Status CheckProto() {

@@ -33,9 +33,31 @@ Result<std::size_t> ToSize(std::string_view key, const std::string& text) {
   return value;
 }
 
+/// Where external data lie in TensorSource::weights, which have so many bytes there.
+Result<FileRange> FindWeights(const onnx::TensorProto& proto, std::size_t bytes,
+                              const TensorSource& source) {
+  LAGOON_ASSIGN_OR_RETURN(ExternalRange range, ReadExternalRange(proto));
+  const std::optional<std::size_t> size = source.weights->SizeOf(range.location);
+  const bool fits = size && range.length.value_or(bytes) == bytes && range.offset <= *size &&
+                    bytes <= *size - range.offset;
+  if (!fits) {
+    return tl::unexpected(
+        Invalid(fmt::format("external data {} have {} bytes, {} are needed from offset {}",
+                            Quoted(range.location), size.value_or(0), bytes, range.offset)));
+  }
+  LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "external data " + Quoted(range.location)));
+  return FileRange{nullptr, range.offset, source.weights, std::move(range.location)};
+}
+
 /// Sets `where` to the place of the data.
 Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
                            const TensorSource& source, FileRange& where) {
+  if (source.weights != nullptr) {
+    LAGOON_ASSIGN_OR_RETURN(where, FindWeights(proto, bytes, source));
+    Bytes data(bytes);
+    LAGOON_RETURN_IF_ERROR(where.weights->ReadAt(where.location, where.offset, data));
+    return data;
+  }
   LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(proto));
   LAGOON_ASSIGN_OR_RETURN(File opened, File::OpenBeneath(source.folder, range.location));
   where = {std::make_shared<const File>(std::move(opened)), range.offset};
@@ -144,11 +166,16 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedPtrField<std::string>().Swap(proto.mutable_string_data());
 }
 
-/// `now`, which may be freed and is then read again.
-ConstantData ReadLater(FileRange where, std::shared_ptr<const Bytes> now, std::string_view name) {
-  const std::size_t bytes = now->size();
+/// Contents of so many bytes that are read when they are used. `now`: that is done already.
+ConstantData ReadLater(FileRange where, std::size_t bytes, std::string_view name,
+                       std::shared_ptr<const Bytes> now) {
   const auto read = [where = std::move(where), bytes, name = std::string(name)] {
     auto data = std::make_shared<Bytes>(bytes);
+    if (where.weights != nullptr) {
+      const Status status = where.weights->ReadAt(where.location, where.offset, *data);
+      if (!status) throw ConstantError(status.error().message);
+      return std::shared_ptr<const Bytes>(std::move(data));
+    }
     const Status status = where.file->ReadAt(where.offset, *data);
     if (!status || !where.file->Unchanged()) {
       throw ConstantError(fmt::format(
@@ -280,6 +307,14 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
   constant.type = *type;
   constant.dims.assign(proto.dims().begin(), proto.dims().end());
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(constant.dims, *type));
+  const bool large = !name.empty() && bytes >= kDeferredBytes && *type != DataType::kBool;
+  const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
+  if (large && external && source.weights != nullptr && !proto.has_raw_data() &&
+      TypedElements(proto) == 0) {
+    LAGOON_ASSIGN_OR_RETURN(FileRange there, FindWeights(proto, bytes, source));
+    constant.bytes = ReadLater(std::move(there), bytes, name, nullptr);
+    return constant;
+  }
   FileRange where = std::move(raw);
   LAGOON_ASSIGN_OR_RETURN(Bytes data, ReadData(proto, *type, bytes, source, where));
   ClearData(proto);
@@ -287,9 +322,8 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
     for (std::byte& value : data) value = std::byte{value != std::byte{0}};
   }
   auto contents = std::make_shared<const Bytes>(std::move(data));
-  const bool defer =
-      !name.empty() && where.file != nullptr && bytes >= kDeferredBytes && *type != DataType::kBool;
-  constant.bytes = defer ? ReadLater(std::move(where), std::move(contents), name)
+  const bool defer = large && where.file != nullptr;
+  constant.bytes = defer ? ReadLater(std::move(where), bytes, name, std::move(contents))
                          : ConstantData(std::move(contents));
   return constant;
 }

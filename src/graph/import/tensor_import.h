@@ -9,6 +9,7 @@
 #include "graph/budget.h"
 #include "graph/graph.h"
 #include "graph/import/file.h"
+#include "graph/weight_source.h"
 #include "onnx/onnx_pb.h"
 
 namespace lagoon {
@@ -22,12 +23,16 @@ std::int64_t ToOnnxType(DataType type);
 struct TensorSource {
   std::string folder;  // folder of the model; external data lies below it
   ByteBudget& budget;
+  std::shared_ptr<const WeightSource> weights = nullptr;  // ImportOptions::weights
 };
 
-/// Bytes of a file from which a constant can be read again.
+/// Bytes from which a constant can be read again: of a file, or of `location` of `weights`.
+/// Neither: the data lie elsewhere.
 struct FileRange {
-  std::shared_ptr<const File> file;  // null: the data lie elsewhere
+  std::shared_ptr<const File> file;
   std::size_t offset = 0;
+  std::shared_ptr<const WeightSource> weights = nullptr;
+  std::string location = {};
 };
 
 /// The constant that `proto` describes, from raw_data, a typed field or external data. The data

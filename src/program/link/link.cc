@@ -15,6 +15,8 @@ namespace {
 constexpr double kUnitFlopsPerSecond = 60e9;
 constexpr double kUnitBytesPerSecond = 8e9;
 
+}  // namespace
+
 OpCost EstimateCost(const Kernel& kernel, std::uint32_t units) {
   const double seconds =
       std::max(kernel.flops / kUnitFlopsPerSecond, kernel.bytes_moved / kUnitBytesPerSecond);
@@ -25,6 +27,8 @@ OpCost EstimateCost(const Kernel& kernel, std::uint32_t units) {
   cost.kernel = cost.block * rounds;
   return cost;
 }
+
+namespace {
 
 void AddRange(std::vector<ByteRange>& ranges, const ByteRange& range) {
   const bool known = std::any_of(ranges.begin(), ranges.end(), [&](const ByteRange& other) {

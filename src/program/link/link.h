@@ -24,6 +24,9 @@ struct LinkOptions {
   Restart restart = Restart::kByClaims;
 };
 
+/// The estimate that a plan has until it is profiled: of a kernel alone on so many CPU cores.
+OpCost EstimateCost(const Kernel& kernel, std::uint32_t units);
+
 /// Turns a lowered program with packed weights into a plan: orders the ops, places the arena's
 /// buffers and loads the kernels. Costs are estimates until the plan is profiled.
 Result<Plan> LinkPlan(const LoweredProgram& program, const PackedWeights& weights,

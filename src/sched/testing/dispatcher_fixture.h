@@ -71,7 +71,7 @@ class DispatcherFixture : public ::testing::Test {
   QueueId AddQueue(JobClass job_class, std::shared_ptr<const LoadedPlan> plan,
                    QueueOptions options = {}) {
     instances_.push_back(*Instance::Create(std::move(plan), *device_));
-    options.name = "chain";
+    if (options.name.empty()) options.name = "chain";
     options.job_class = job_class;
     options.instances = {instances_.back().get()};
     return *dispatcher_->AddQueue(options);
