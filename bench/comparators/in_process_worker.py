@@ -69,7 +69,7 @@ class Ort:
         self.runtime, self.words = onnxruntime, words
         self.version = onnxruntime.__version__
         self.plugin = words.engine == "plugin"
-        onnxruntime.set_default_logger_severity(3)
+        onnxruntime.set_default_logger_severity(4)
 
     def options(self, job_class, deadline_us):
         if self.plugin:
@@ -83,7 +83,7 @@ class Ort:
 
     def load(self, file, job_class, inputs, deadline_us=0):
         options = self.options(job_class, deadline_us)
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # a run that is ended at its deadline is logged as an error
         if self.plugin:
             options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         session = self.runtime.InferenceSession(
