@@ -117,8 +117,7 @@ void AddInProcessBenchmark(CLI::App& bench) {
   options.corpus = "*";
   CLI::App* command = AddSimulation(
       bench, "in-process",
-      "Several models in one program: ONNX Runtime, its plug-in and liblagoon, with a control loop "
-      "that must not wait for the others",
+      "A control loop and its neighbours in one program: ONNX Runtime, its plug-in, liblagoon",
       *common);
   AddWays(*command, options);
   AddRobotModels(*command, words->models);

@@ -13,8 +13,8 @@ struct InProcessOptions {
   InProcessPrograms programs;
   RobotOptions load;              // the scenario's model is the controller; and the background
   std::vector<std::string> ways;  // names of InProcessWays()
-  int rounds = 5;                 // trials of each way
-  int steps = 5000;               // of the control loop beside the others, all trials together
+  int rounds = 6;                 // trials of each way; fewer decide no target
+  int steps = 6000;               // of the control loop beside the others, all trials together
   double seconds = 0.5;           // of each other window
   /// The plug-in by others' tests, with bench/comparators/ort_judge.py; an empty `judge`: not.
   std::string judge;

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Result<Json> Ask(LineProcess& process, const Json& command) {
+Result<Json> AskJudge(LineProcess& process, const Json& command) {
   LAGOON_RETURN_IF_ERROR(process.Send(command));
   return process.Receive();
 }
@@ -19,7 +19,8 @@ Status JudgeNodes(LineProcess& process, const InProcessOptions& options, Report&
   ProgressBar progress("ONNX's node tests", 1);
   LAGOON_ASSIGN_OR_RETURN(
       const Json reply,
-      Ask(process, {{"cmd", "nodes"}, {"match", options.nodes == "all" ? "" : options.nodes}}));
+      AskJudge(process,
+               {{"cmd", "nodes"}, {"match", options.nodes == "all" ? "" : options.nodes}}));
   if (reply.at("cases").get<int>() == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("no node test has '{}' in its name", options.nodes));
@@ -34,7 +35,7 @@ Status JudgeNodes(LineProcess& process, const InProcessOptions& options, Report&
 
 Status JudgeCorpus(LineProcess& process, const InProcessOptions& options, Report& report) {
   LAGOON_ASSIGN_OR_RETURN(const Json listed,
-                          Ask(process, {{"cmd", "models"}, {"only", options.corpus}}));
+                          AskJudge(process, {{"cmd", "models"}, {"only", options.corpus}}));
   const Json& models = listed.at("models");
   if (models.empty()) {
     return Fail(ErrorCode::kNotFound,
@@ -50,7 +51,7 @@ Status JudgeCorpus(LineProcess& process, const InProcessOptions& options, Report
   Json rows = Json::object();
   for (const Json& model : models) {
     const auto id = model.get<std::string>();
-    LAGOON_ASSIGN_OR_RETURN(Json reply, Ask(process, {{"cmd", "model"}, {"id", id}}));
+    LAGOON_ASSIGN_OR_RETURN(Json reply, AskJudge(process, {{"cmd", "model"}, {"id", id}}));
     progress.Step(id);
     reply.erase("ok");
     ++counts[reply.at("status").get<std::string>()];
