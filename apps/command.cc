@@ -109,19 +109,25 @@ void Become(std::vector<std::string> words) {
   Die(fmt::format("cannot run '{}': {}", words[0], std::generic_category().message(errno)));
 }
 
-void Draw(const std::string& python, const std::string& file, const std::string& folder) {
-  const fs::path name = "bench/plots/plot.py";
+std::optional<std::string> FindScript(const std::string& name) {
   fs::path script = name;
   for (fs::path above = FolderOfProgram(); !fs::exists(script); above = above.parent_path()) {
-    if (above == above.parent_path()) {
-      Die(
-          fmt::format("--plot: there is no '{}' in this folder or above the program; in a "
-                      "checkout, `{} {} {} --out {}` draws the file",
-                      name.string(), python, name.string(), file, folder));
-    }
+    if (above == above.parent_path()) return std::nullopt;
     script = above / name;
   }
-  Become({python, script, file, "--out", folder});
+  return script.string();
+}
+
+void Draw(const std::string& python, const std::string& file, const std::string& folder) {
+  const std::string name = "bench/plots/plot.py";
+  const std::optional<std::string> script = FindScript(name);
+  if (!script) {
+    Die(
+        fmt::format("--plot: there is no '{}' in this folder or above the program; in a "
+                    "checkout, `{} {} {} --out {}` draws the file",
+                    name, python, name, file, folder));
+  }
+  Become({python, *script, file, "--out", folder});
 }
 
 }  // namespace lagoon

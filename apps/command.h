@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,9 +58,12 @@ std::string ProgramBeside(const std::string& name, const std::string& how_to_mak
 /// Replaces this process by `words`: a program, a path or found in PATH, and its words.
 [[noreturn]] void Become(std::vector<std::string> words);
 
+/// The path of a file of the checkout, such as "bench/plots/plot.py": below the working folder, or
+/// below a folder above this program. Nothing if there is none.
+std::optional<std::string> FindScript(const std::string& name);
+
 /// Replaces this process by the Python program `python` that draws the JSON file `file` into the
-/// folder `folder` with bench/plots/plot.py: that of the working folder, or of a folder above this
-/// program.
+/// folder `folder` with bench/plots/plot.py (FindScript()).
 [[noreturn]] void Draw(const std::string& python, const std::string& file,
                        const std::string& folder);
 

@@ -47,7 +47,7 @@ SHORT_SIM = {
 # models that are missing, which they say after they have checked all options.
 LONG = {"batching", "shares", "instances", "disb", "split", "interference", "fleet", "shapes"}
 # Benchmarks that need what this test does not have, and what runs them.
-ELSEWHERE = {"generate": "bench_test.py", "onnx-nodes": "onnx_nodes_test.py", "guards": "gpu_bench_test.cc", "machinery": "gpu_bench_test.cc"}
+ELSEWHERE = {"generate": "bench_test.py", "onnx-nodes": "onnx_nodes_test.py", "in-process": "bench_in_process_test.py", "guards": "gpu_bench_test.cc", "machinery": "gpu_bench_test.cc"}
 
 
 def commands_of(text):

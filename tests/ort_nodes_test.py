@@ -1,9 +1,13 @@
 """The ONNX project's own backend node tests through the plug-in for ONNX Runtime."""
 
 import os
+import sys
 
-import ort_nodes
 import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "bench" / "comparators"))
+import ort_nodes  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("LAGOON_ORT_LIBRARY"),

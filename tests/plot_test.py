@@ -365,3 +365,30 @@ def test_robot_has_a_row_for_each_system(tails, tmp_path, capsys):
     del content["metrics"]["robot_background_work.onnxruntime:idle"]
     assert run_plot(tmp_path, content) == 1
     assert "robot_background_work.onnxruntime:idle" in capsys.readouterr().err
+
+
+def in_process(*ways):
+    metrics = {}
+    for place, way in enumerate(ways):
+        metrics |= {f"missed_deadlines.{way}": 7.0 * place, f"control_steps.{way}": 5000.0, f"work.{way}": 0.5 + place,
+                    f"added_us_p50.{way}": 6.0 + place}
+        for suffix in ("", ".alone"):
+            metrics |= {f"control_us_p50.{way}{suffix}": 100.0 + place, f"control_us_max.{way}{suffix}": 900.0 + place}
+    return {"configuration": {"rate": 500}, "metrics": metrics}
+
+
+def test_in_process_has_a_row_for_each_way(tmp_path, capsys):
+    content = in_process("ort", "ort_nice19", "plugin", "lagoon")
+    for name in ("p50", "max"):
+        del content["metrics"][f"control_us_{name}.ort"]  # no step was in time
+    assert run_plot(tmp_path, content) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.split() == [str(tmp_path / "out" / "in-process.svg")]
+    svg = (tmp_path / "out" / "in-process.svg").read_text()
+    for text in ("ONNX Runtime", "neighbours at nice 19", "with the plug-in", "liblagoon", "21 of 5000 missed", ">8.0<", ">3.50<"):
+        assert text in svg, text
+
+
+@pytest.mark.parametrize("metric", ("work.plugin", "added_us_p50.plugin", "control_steps.plugin"))
+def test_in_process_needs_its_metrics(metric, tmp_path, capsys):
+    assert run_plot(tmp_path, without(in_process("ort", "plugin"), metric)) == 1
+    assert metric in capsys.readouterr().err

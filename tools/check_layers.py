@@ -143,6 +143,7 @@ FOLDERS = {
     "bench/process": "base device plan program bench/client bench/measure bench/report",
     "bench/reload": "base plan server/grpc bench/client bench/measure bench/report",
     "bench/robot": "base graph plan serving/core bench/client bench/measure bench/report",
+    "bench/in_process": "base bench/client bench/measure bench/report bench/robot",
     "bench/host": "base device device/cpu plan policies sched bench/measure bench/report",
     "bench/sim": "base cluster device plan policies sched sim/cluster sim/device sim/surfaces bench bench/measure bench/report",
     "bench/import": "base device sim/device bench/sim",
@@ -156,7 +157,7 @@ FOLDERS = {
     "apps/serving": "base apps cluster/interference cluster/placement policies program server server/remote serving serving/core serving/fleet "
                     "serving/late server/telemetry",
     "apps/reference": "apps program/profile server serving/config",
-    "apps/bench": "base apps apps/reference device kernels/cpu_level.h learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/host bench/live bench/papers bench/process "
+    "apps/bench": "base apps apps/reference device kernels/cpu_level.h learn/weights.h plan policies program cluster bench/client bench/fleet bench/gpu bench/host bench/in_process bench/live bench/papers bench/process "
                   "bench/import bench/placement bench/reload bench/report bench/robot bench/shares bench/sim bench/split sim/device sim/placement sim/training",
     "apps/inspect": "base kernels/cpu_level.h plan program/profile/machine_rates.h",
     "apps": "base cluster engine device device/host device/cuda/driver plan kernels/cpu_level.h graph graph/cut graph/import program "

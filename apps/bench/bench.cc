@@ -455,6 +455,7 @@ void AddBenchmarks(CLI::App& app) {
   AddShapesBenchmark(app);
   AddReload(app);
   AddRobotBenchmark(app);
+  AddInProcessBenchmark(app);
   AddOutputs(app);
   AddOnnxNodes(app);
 }

@@ -111,7 +111,8 @@ void AddDisbBenchmark(CLI::App& bench);
 void AddFleetBenchmark(CLI::App& bench);
 void AddGenerateBenchmark(CLI::App& bench);
 void AddGpuBenchmarks(CLI::App& bench);
-void AddLoadBenchmarks(CLI::App& bench);      // and `depth`, `block-events`
+void AddLoadBenchmarks(CLI::App& bench);  // and `depth`, `block-events`
+void AddInProcessBenchmark(CLI::App& bench);
 void AddPlacementBenchmark(CLI::App& bench);  // and `interference`
 void AddRobotBenchmark(CLI::App& bench);
 void AddSharesBenchmarks(CLI::App& bench);

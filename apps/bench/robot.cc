@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "apps/bench/bench_command.h"
+#include "apps/bench/robot_words.h"
 #include "apps/command.h"
 #include "apps/load.h"
 #include "base/log.h"
@@ -27,10 +28,7 @@ constexpr int kLeastRequests = 5, kMostRequests = 500'000;  // of a client in a 
 
 struct RobotWords {
   std::string scenario = "camera";
-  std::string real_time;  // empty: the model of the case
-  std::vector<std::string> background = {"lraspp_mobilenet_v3_large", "minilm_sentences"};
-  std::string files = "models/corpus/files";
-  std::vector<std::string> shapes;
+  RobotModelWords models;
   double rate = 0, deadline_ms = 0;  // 0: those of the case
   std::string background_class = "idle";
   bench::RobotOptions options;
@@ -66,7 +64,6 @@ void SetLoad(RobotWords& words) {
   for (const bench::RobotCase& known : bench::RobotCases()) {
     if (known.name == words.scenario) options.scenario = known;
   }
-  if (!words.real_time.empty()) options.scenario.model = words.real_time;
   if (words.rate > 0) options.scenario.rate = words.rate;
   if (words.deadline_ms > 0) options.scenario.deadline_ms = words.deadline_ms;
   if (options.scenario.rate * options.seconds < kLeastRequests) {
@@ -79,25 +76,7 @@ void SetLoad(RobotWords& words) {
         "give a lower --rate",
         options.scenario.rate, kMostRequests, options.seconds));
   }
-  if (std::ranges::find(words.background, "") != words.background.end()) {
-    Die("--background has an empty name: give one model at least, by its name in --files or its "
-        "file");
-  }
-  std::vector<std::string> models = words.background;
-  models.push_back(options.scenario.model);
-  RequireFiles(words.files, models);
-  options.scenario.model = FileOf(words.files, options.scenario.model);
-  options.background.clear();
-  for (const std::string& model : words.background) {
-    options.background.push_back(FileOf(words.files, model));
-  }
-  for (const std::string& word : words.shapes) {
-    const std::size_t equals = word.rfind('=');
-    const std::optional<Dims> dims =
-        equals == std::string::npos ? std::nullopt : ParseDims(word.substr(equals + 1));
-    if (!dims) Die(fmt::format("--shape {}: must be INPUT=AxBxC or MODEL/INPUT=AxBxC", word));
-    options.shapes[word.substr(0, equals)] = *dims;
-  }
+  SetRobotModels(words.models, options);
 }
 
 Json ConfigurationOf(const RobotWords& words) {
@@ -126,20 +105,7 @@ void AddModelOptions(CLI::App& command, RobotWords& words) {
   }
   TakeNames(command.add_option("--case", words.scenario, "What is real-time: " + told), cases)
       ->capture_default_str();
-  command.add_option("--realtime", words.real_time,
-                     "Real-time model in place of that of the case: a name in --files, or a file");
-  command
-      .add_option("--background", words.background,
-                  "Models in closed loops, one request after the other: names in --files, or files")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--files", words.files, "Folder of ONNX files; ./run corpus --make fills it")
-      ->envname("LAGOON_CORPUS")
-      ->capture_default_str();
-  command.add_option(
-      "--shape", words.shapes,
-      "Shape of an input with open sizes: INPUT=AxBxC or MODEL/INPUT=AxBxC (default: "
-      "480 x 640 for the last two of three or more, 64 for the last of two, and 1)");
+  AddRobotModels(command, words.models);
   command
       .add_option("--rate", words.rate,
                   "Requests a second of each real-time client (0: the case's)")
@@ -195,6 +161,46 @@ void AddClient(CLI::App& bench) {
 }
 
 }  // namespace
+
+void AddRobotModels(CLI::App& command, RobotModelWords& words) {
+  command.add_option("--realtime", words.real_time,
+                     "Real-time model in place of that of the case: a name in --files, or a file");
+  command
+      .add_option("--background", words.background,
+                  "Models in closed loops, one request after the other: names in --files, or files")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--files", words.files, "Folder of ONNX files; ./run corpus --make fills it")
+      ->envname("LAGOON_CORPUS")
+      ->capture_default_str();
+  command.add_option(
+      "--shape", words.shapes,
+      "Shape of an input with open sizes: INPUT=AxBxC or MODEL/INPUT=AxBxC (default: "
+      "480 x 640 for the last two of three or more, 64 for the last of two, and 1)");
+}
+
+void SetRobotModels(const RobotModelWords& words, bench::RobotOptions& options) {
+  if (!words.real_time.empty()) options.scenario.model = words.real_time;
+  if (std::ranges::find(words.background, "") != words.background.end()) {
+    Die("--background has an empty name: give one model at least, by its name in --files or its "
+        "file");
+  }
+  std::vector<std::string> models = words.background;
+  models.push_back(options.scenario.model);
+  RequireFiles(words.files, models);
+  options.scenario.model = FileOf(words.files, options.scenario.model);
+  options.background.clear();
+  for (const std::string& model : words.background) {
+    options.background.push_back(FileOf(words.files, model));
+  }
+  for (const std::string& word : words.shapes) {
+    const std::size_t equals = word.rfind('=');
+    const std::optional<Dims> dims =
+        equals == std::string::npos ? std::nullopt : ParseDims(word.substr(equals + 1));
+    if (!dims) Die(fmt::format("--shape {}: must be INPUT=AxBxC or MODEL/INPUT=AxBxC", word));
+    options.shapes[word.substr(0, equals)] = *dims;
+  }
+}
 
 void AddRobotBenchmark(CLI::App& bench) {
   auto common = std::make_shared<BenchCommon>();

@@ -9,6 +9,7 @@ A file has a flat map "metrics": name with unit -> number. The names decide whic
 - placement.*: from goodput_at_99.* and the list "curves" (placement_figure.py)
 - batching.*: from batching_gain.* (batching_figure.py)
 - robot.*: from robot_background_work.* (robot_figure.py)
+- in-process.*: from missed_deadlines.* (in_process_figure.py)
 - share-tuning.*: from share_percent.* (tune_figure.py)
 - split-*.* : from violation_rate.* and jitter_ms.* (split_figures.py)
 
@@ -38,6 +39,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
 import batching_figure  # noqa: E402
 import disb_figure  # noqa: E402
+import in_process_figure  # noqa: E402
 import split_figures  # noqa: E402
 import placement_figure  # noqa: E402
 import robot_figure  # noqa: E402
@@ -490,6 +492,7 @@ FIGURES = {
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
     "placement": (r"goodput_at_99\.", lambda report: placement_figure.draw_placement(report, finish)),
     "robot": (r"robot_background_work\.", lambda report: robot_figure.draw_robot(report, finish)),
+    "in-process": (r"missed_deadlines\.", lambda report: in_process_figure.draw_in_process(report, finish)),
     "share-tuning": (r"share_percent\.", lambda report: tune_figure.draw_tune(report, finish)),
     "split-violations": (r"violation_rate\.[^ ]*\.s\d\.a2$",
                          lambda report: split_figures.draw_violations(report, finish)),

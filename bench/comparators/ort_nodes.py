@@ -9,13 +9,14 @@ is found and the others still run.
 import argparse
 import collections
 import json
-import os
+import pathlib
 import subprocess
 import sys
 import warnings
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "ort"))
 warnings.filterwarnings("ignore")
 
 # The cases of onnx 1.12 use aliases of types that newer versions of numpy no longer have.
@@ -151,5 +152,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "python", "ort"))
     sys.exit(main())
