@@ -185,8 +185,8 @@ class HttpConnection final : public HttpReply,
   std::shared_ptr<MemoryCharge> answer_charge_;
 };
 
-/// Has the strand use what a thread has sent. Neither is lost where memory runs out: the client gets
-/// the answer, or its connection ends.
+/// Has the strand use what a thread has sent. Where memory runs out, the client gets the answer or
+/// the end of its connection.
 template <typename Sent>
 void HttpConnection::OnStrand(Sent sent,
                               void (*use)(HttpConnection&, std::type_identity_t<Sent>&&)) {
