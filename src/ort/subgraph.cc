@@ -126,7 +126,7 @@ class Subgraph::Lent {
 };
 
 Subgraph::Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node* fused,
-                   LocalModelOptions options, std::shared_ptr<BorrowedWeights> weights) {
+                   LocalModelOptions options, const std::shared_ptr<BorrowedWeights>& weights) {
   const Api& api = TheApi();
   const auto inputs = api.All<NodeInputCount, NodeInputs, ValueInfo>(fused);
   const auto outputs = api.All<NodeOutputCount, NodeOutputs, ValueInfo>(fused);

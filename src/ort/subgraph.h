@@ -33,7 +33,7 @@ class Subgraph {
   /// `fused`: the node that stands for the subgraph; the names of its inputs and outputs link it to
   /// `graph`. `weights`: of `graph`; borrowed memory is not used after the load. Throws Failed.
   Subgraph(LocalDevice& device, const ConvertedGraph& graph, const Node* fused,
-           LocalModelOptions options, std::shared_ptr<BorrowedWeights> weights);
+           LocalModelOptions options, const std::shared_ptr<BorrowedWeights>& weights);
   ~Subgraph();
   Subgraph(const Subgraph&) = delete;
   Subgraph& operator=(const Subgraph&) = delete;

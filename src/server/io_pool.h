@@ -8,13 +8,14 @@
 #include <boost/asio/strand.hpp>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/guard.h"
 #include "base/status.h"
+#include "base/time.h"
 
 namespace lagoon {
 
@@ -22,7 +23,7 @@ namespace lagoon {
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
-/// Finds memory also where it runs out: then the calling thread waits.
+/// Where memory runs out, the calling thread waits for it, two seconds at most.
 template <typename T>
 struct PatientAllocator {
   using value_type = T;
@@ -32,7 +33,15 @@ struct PatientAllocator {
   PatientAllocator(const PatientAllocator<Other>&) {}  // NOLINT: allocators convert
 
   T* allocate(std::size_t count) {
-    return UntilMemorySuffices([count] { return std::allocator<T>().allocate(count); });
+    const TimePoint until = Now() + std::chrono::seconds(2);
+    for (;;) {
+      try {
+        return std::allocator<T>().allocate(count);
+      } catch (const std::bad_alloc&) {
+        if (Now() >= until) throw;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
   }
   void deallocate(T* data, std::size_t count) { std::allocator<T>().deallocate(data, count); }
   template <typename Other>
@@ -41,7 +50,7 @@ struct PatientAllocator {
   }
 };
 
-/// A handler for which Asio always finds memory. For what a client would else wait for without end:
+/// A handler for which Asio waits for memory. For what a client would else wait for without end:
 /// an answer that is on its way, and operations that begin themselves again.
 template <typename Work>
 class Patient {

@@ -205,7 +205,11 @@ lagoon::Status EdgeServer::Open() {
 void EdgeServer::FollowHealth() {
   MutexLock lock(health_mutex_);
   if (!follow_health_) return;
-  UntilMemorySuffices([this] { grpc_->SetServing(IsReady(core_, options_.strict_readiness)); });
+  try {
+    grpc_->SetServing(IsReady(core_, options_.strict_readiness));
+  } catch (const std::bad_alloc&) {
+    spdlog::debug("server: no memory to tell gRPC's clients whether the server is ready");
+  }
   WaitOn(health_timer_, kHealthPeriod, health_timer_.get_executor(), [this] { FollowHealth(); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/guard.h"
 #include "server/grpc/grpc_caller.h"
 #include "server/grpc/grpc_codec.h"
 #include "server/tensors/classes.h"

@@ -111,7 +111,11 @@ void GrpcListener::Pause() {
 
 void GrpcListener::Guard() {
   if (!guards_) return;
-  UntilMemorySuffices([this] { guard_.Check(Now(), where_); });
+  try {
+    guard_.Check(Now(), where_);
+  } catch (const std::bad_alloc&) {
+    spdlog::debug("{}: no memory to look at the connections", where_);
+  }
   WaitOn(check_, GrpcGuard::kPeriod, strand_, [self = shared_from_this()] { self->Guard(); });
 }
 

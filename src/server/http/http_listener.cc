@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/guard.h"
 #include "base/log.h"
 
 namespace lagoon {
@@ -143,23 +144,24 @@ void HttpListener::ConnectionEnded() {
 }
 
 std::vector<std::shared_ptr<HttpConnection>> HttpListener::Connections() {
-  return UntilMemorySuffices([this] {
-    std::vector<std::shared_ptr<HttpConnection>> alive;
-    MutexLock lock(mutex_);
-    std::erase_if(connections_,
-                  [](const std::weak_ptr<HttpConnection>& weak) { return weak.expired(); });
-    alive.reserve(connections_.size());
-    for (const std::weak_ptr<HttpConnection>& weak : connections_) {
-      if (auto connection = weak.lock()) alive.push_back(std::move(connection));
-    }
-    return alive;
-  });
+  std::vector<std::shared_ptr<HttpConnection>> alive;
+  MutexLock lock(mutex_);
+  std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+  alive.reserve(connections_.size());
+  for (const std::weak_ptr<HttpConnection>& weak : connections_) {
+    if (auto connection = weak.lock()) alive.push_back(std::move(connection));
+  }
+  return alive;
 }
 
 void HttpListener::Sweep() {
   if (!acceptor_.is_open() && WaitIdle(TimePoint::min())) return;
-  const TimePoint now = Now();
-  for (const auto& connection : Connections()) connection->CheckDeadline(now);
+  try {
+    const TimePoint now = Now();
+    for (const auto& connection : Connections()) connection->CheckDeadline(now);
+  } catch (const std::bad_alloc&) {
+    spdlog::debug("{}: no memory to look at the connections", options_.port.protocol);
+  }
   WaitOn(sweep_timer_, kSweepPeriod, strand_, [self = shared_from_this()] { self->Sweep(); });
 }
 
@@ -183,7 +185,8 @@ void HttpListener::ClosePort() {
   } catch (const std::bad_alloc&) {  // then the close resets those that are left
     spdlog::warn("{}: memory ran out", options_.port.protocol);
   }
-  for (const auto& connection : Connections()) connection->Drain();
+  const auto alive = UntilMemorySuffices([this] { return Connections(); });
+  for (const auto& connection : alive) connection->Drain();
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   MutexLock lock(mutex_);
@@ -203,7 +206,8 @@ void HttpListener::AcceptBacklog() {
 }
 
 void HttpListener::Abort() {
-  for (const auto& connection : Connections()) connection->Abort();
+  const auto alive = UntilMemorySuffices([this] { return Connections(); });
+  for (const auto& connection : alive) connection->Abort();
 }
 
 void HttpListener::Close() {

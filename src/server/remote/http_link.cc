@@ -1,8 +1,10 @@
 #include "server/remote/http_link.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
+#include "base/log.h"
 #include "base/net/host_port.h"
 #include "server/remote/link_connection.h"
 
@@ -274,7 +276,11 @@ void HttpLink::Close() {
 }
 
 void HttpLink::Tick() {
-  if (!UntilMemorySuffices([this] { return CheckAll(); })) return;
+  try {
+    if (!CheckAll()) return;
+  } catch (const std::bad_alloc&) {
+    spdlog::debug("link: no memory to look at the requests");  // at the next tick
+  }
   WaitOn(timer_, kTickPeriod, strand_, [self = shared_from_this()] { self->Tick(); });
 }
 
