@@ -380,8 +380,9 @@ def prepare_process(arguments):
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
-def main():
-    arguments = parse_arguments()
+def serve(open_models, name=""):
+    """Answers each line of standard input with one line, until a reply is None. `open_models` makes the models and returns
+    the function from a line to its reply; `name` begins the message if that fails. Returns the exit code."""
     # Output of libraries must not get between the replies.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -390,20 +391,30 @@ def main():
         print(json.dumps(message), file=replies, flush=True)
 
     try:
-        prepare_process(arguments)
-        model = Model(arguments)
+        answer_line = open_models()
     except Exception as error:
-        reply({"ok": False, "error": f"{arguments.model}: {type(error).__name__}: {error}"})
+        reply({"ok": False, "error": f"{name}{type(error).__name__}: {error}"})
         return 1
     gc.collect()
     gc.freeze()
-    gc.disable()  # a collection in a window would count as latency of the model
+    gc.disable()  # a collection in a window would count as latency of a model
     for line in sys.stdin:
-        message = answer(model, line)
+        message = answer_line(line)
         if message is None:
             break
         reply(message)
     return 0
+
+
+def main():
+    arguments = parse_arguments()
+
+    def open_model():
+        prepare_process(arguments)
+        model = Model(arguments)
+        return lambda line: answer(model, line)
+
+    return serve(open_model, f"{arguments.model}: ")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ Times are CLOCK_MONOTONIC in ns.
 """
 
 import argparse
-import gc
 import json
 import os
 import pathlib
@@ -36,7 +35,7 @@ import time
 import numpy as np
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "python" / part) for part in ("", "ort")]
-from comparator_worker import TYPES, RequestError, get_integer, prepare_process, read_input, sleep_until  # noqa: E402
+from comparator_worker import TYPES, RequestError, get_integer, prepare_process, read_input, serve, sleep_until  # noqa: E402
 
 WARM_UP = 5
 CLASSES = ("real-time", "best-effort")
@@ -112,7 +111,7 @@ class LagoonModel:
 
 
 class Lagoon:
-    """liblagoon: one device, whose models have classes."""
+    """Runs the models with liblagoon, on one device. Each model has its class."""
 
     def __init__(self, words):
         from lagoon import local
@@ -244,7 +243,7 @@ class Worker:
 
 
 class Caller(threading.Thread):
-    """A thread whose function's answer goes to `found[key]`."""
+    """Calls a function on a thread of its own and keeps what it returns in `found[key]`."""
 
     def __init__(self, found, key, function, *words):
         super().__init__()
@@ -310,27 +309,14 @@ def parse_arguments():
 
 def main():
     words = parse_arguments()
-    # Output of libraries must not get between the replies.
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def reply(message):
-        print(json.dumps(message), file=replies, flush=True)
-
     if words.library:
         os.environ["LAGOON_ORT_LIBRARY" if words.engine == "plugin" else "LAGOON_LIBRARY"] = words.library
-    try:
+
+    def open_models():
         prepare_process(words)
-        worker = Worker(words)
-    except Exception as error:
-        reply({"ok": False, "error": f"{type(error).__name__}: {error}"})
-        return 1
-    gc.collect()
-    gc.freeze()
-    gc.disable()  # a collection in a window would count as latency of a model
-    for line in sys.stdin:
-        reply(worker.answer(line))
-    return 0
+        return Worker(words).answer
+
+    return serve(open_models)
 
 
 if __name__ == "__main__":
