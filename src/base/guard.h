@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -25,13 +26,14 @@ auto WithoutExceptions(F&& f) -> decltype(f()) {
 }
 
 /// Runs `f`, again and again where memory runs out: for what must be done, such as answering and
-/// stopping. `f` can be run again after std::bad_alloc.
+/// stopping. `f` can be run again after std::bad_alloc, which this throws only after `most_tries`.
 template <typename F>
-auto UntilMemorySuffices(F&& f) -> decltype(f()) {
-  while (true) {
+auto UntilMemorySuffices(F&& f, int most_tries = std::numeric_limits<int>::max()) -> decltype(f()) {
+  for (int tries = 1;; ++tries) {
     try {
       return f();
     } catch (const std::bad_alloc&) {
+      if (tries == most_tries) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }

@@ -8,14 +8,13 @@
 #include <boost/asio/strand.hpp>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/status.h"
-#include "base/time.h"
 
 namespace lagoon {
 
@@ -33,15 +32,8 @@ struct PatientAllocator {
   PatientAllocator(const PatientAllocator<Other>&) {}  // NOLINT: allocators convert
 
   T* allocate(std::size_t count) {
-    const TimePoint until = Now() + std::chrono::seconds(2);
-    for (;;) {
-      try {
-        return std::allocator<T>().allocate(count);
-      } catch (const std::bad_alloc&) {
-        if (Now() >= until) throw;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    }
+    constexpr int kMostTries = 200;  // 10 ms apart
+    return UntilMemorySuffices([count] { return std::allocator<T>().allocate(count); }, kMostTries);
   }
   void deallocate(T* data, std::size_t count) { std::allocator<T>().deallocate(data, count); }
   template <typename Other>
@@ -68,7 +60,7 @@ class Patient {
   Work work_;
 };
 
-/// Has `executor` run `work`.
+/// Has `executor` run `work`, as a Patient handler.
 template <typename Executor, typename Work>
 void PostSurely(const Executor& executor, Work work) {
   boost::asio::post(executor, Patient<Work>(std::move(work)));

@@ -90,6 +90,8 @@ class HttpConnection final : public HttpReply,
 
   template <typename Sent>
   void OnStrand(Sent sent, void (*use)(HttpConnection&, std::type_identity_t<Sent>&&));
+  template <typename Work>
+  void OrDrop(Work work);
   void NextRequest();
   void ReadHeader();
   void ParseHeader();
@@ -192,13 +194,20 @@ void HttpConnection::OnStrand(Sent sent,
                               void (*use)(HttpConnection&, std::type_identity_t<Sent>&&)) {
   boost::asio::dispatch(strand_,
                         Patient([self = shared_from_this(), sent = std::move(sent), use]() mutable {
-                          try {
-                            use(*self, std::move(sent));
-                          } catch (const std::exception& error) {
-                            spdlog::error("server: an answer was dropped: {}", error.what());
-                            self->ClientGone();
-                          }
+                          self->OrDrop([&] { use(*self, std::move(sent)); });
                         }));
+}
+
+/// Does `work` on an answer. If it throws (memory ran out), the connection ends: else the watch of
+/// the client would keep it open.
+template <typename Work>
+void HttpConnection::OrDrop(Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    spdlog::error("server: an answer was dropped: {}", error.what());
+    ClientGone();
+  }
 }
 
 }  // namespace lagoon

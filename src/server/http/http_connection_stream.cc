@@ -45,15 +45,9 @@ void HttpConnection::WritePart() {
   }
   transfer_began_ = Now();
   MoveDeadline(0);
-  // Where memory runs out, the watch of the client would keep the connection open.
   net::async_write(socket_, net::buffer(head_),
                    Patient([self = shared_from_this()](ErrorCodeIo error, std::size_t) {
-                     try {
-                       self->OnPartWritten(error);
-                     } catch (const std::exception& thrown) {
-                       spdlog::error("server: an answer was dropped: {}", thrown.what());
-                       self->ClientGone();
-                     }
+                     self->OrDrop([&] { self->OnPartWritten(error); });
                    }));
 }
 
