@@ -20,8 +20,8 @@ struct RobotModelWords {
 /// Adds --realtime, --background, --files and --shape.
 void AddRobotModels(CLI::App& command, RobotModelWords& words);
 
-/// Sets the models and shapes of `options`, whose case is set. Dies if a file is missing, naming
-/// all that are.
+/// Sets the models and shapes of `options`. Its case must be set before. If files are missing,
+/// Die() names all of them.
 void SetRobotModels(const RobotModelWords& words, bench::RobotOptions& options);
 
 }  // namespace lagoon

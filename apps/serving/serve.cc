@@ -329,7 +329,7 @@ void AddServe(CLI::App& app) {
       ->add_option_function<std::string>(
           "--shares-surplus",
           [words](const std::string& word) { words->core.share_surplus = word == "proportional"; },
-          "Who gets what no share needs: nobody, or all shares that are tuned")
+          "Where the part that no share needs goes: to nobody, or to all tuned shares")
       ->check(CLI::IsMember({"none", "proportional"}))
       ->default_str("proportional");
   words->core.profile.store = {DefaultProfileFolder(), Build()};

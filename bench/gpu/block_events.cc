@@ -84,7 +84,8 @@ class LaunchEvents final : public DeviceListener {
   }
 
  private:
-  // As a dispatcher, waits for no other thread: who has the lock reads what comes meanwhile.
+  // As in a dispatcher no thread waits for another: the one that has the lock also reads the news
+  // that come meanwhile.
   void ReadNews() {
     while (news_.load()) {
       if (!mutex_.try_lock()) return;

@@ -17,7 +17,7 @@ TEST(RandomLoad, AShareIsEqualOrInInverseProportionToTheTime) {
   EXPECT_NEAR(by_size[1], 0.25, 1e-12);
 }
 
-// The device cannot keep up with 400 times the load that it can serve, but with a twentieth of it.
+// The device falls behind at 400 times the load that it can serve, and not at a twentieth of it.
 TEST(RandomLoad, ASaturatedSystemGetsNoLargerLoad) {
   RandomLoadOptions options;
   options.zoo = SourceFolder() + "/models/repository";

@@ -75,7 +75,7 @@ TEST_F(ExternalData, IsReadFromItsOffset) {
   EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(3, 4));
 }
 
-/// One weight in memory, whose reads are counted.
+/// Has one weight, in memory, and counts how often it is read.
 class InMemory final : public WeightSource {
  public:
   explicit InMemory(std::string bytes) : bytes_(std::move(bytes)) {}
