@@ -119,6 +119,10 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   const bool complete = job.instance->progress(record.index).Complete();
   if (begun && !complete && OpOf(job, record.index).restart == Restart::kByGroup) {
     Interrupt(job, record.index);
+    // Padding that left with its room was not revoked, and neither was what waits for it. The group
+    // restarts when that has left too.
+    const bool revoked = record.revision != job.queue->slots[job.slot].revision;
+    if (record.padding && !revoked && job.launches > 0) Revoke(job);
   }
   if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.

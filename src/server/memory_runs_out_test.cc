@@ -71,7 +71,29 @@ class Answers final : public HttpHandler {
   std::jthread thread_;
 };
 
-class MemoryRunsOut : public testing::TestWithParam<const char*> {};
+class MemoryRunsOut : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::size_t room = std::size_t{64} << 20;
+    const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{room, 64});
+    listener_ =
+        *HttpListener::Listen(pool_, handler_, {BufferPool::Create(room), budget},
+                              {.port = {"HTTP", "127.0.0.1", 0}, .limits = {}, .low = &low_});
+    listener_->Start();
+  }
+  void TearDown() override {
+    listener_->Drain();
+    EXPECT_TRUE(listener_->WaitIdle(Now() + std::chrono::seconds(10)));
+    listener_->Close();
+    low_.Stop();
+    pool_.Join();
+  }
+
+  Answers handler_;
+  IoPool pool_{2};
+  LowLane low_{pool_};
+  std::shared_ptr<HttpListener> listener_;
+};
 
 INSTANTIATE_TEST_SUITE_P(Answers, MemoryRunsOut, testing::Values("/small", "/large", "/parts"),
                          [](const auto& path) { return std::string(path.param + 1); });
@@ -82,15 +104,6 @@ TEST_P(MemoryRunsOut, ClientsAreAnsweredOrCutOff) {
 #else
   // Smaller allocations are those of strands, in which Boost 1.74 ends the program.
   constexpr std::size_t kLeastBytes = 128;
-  Answers handler;
-  IoPool pool(2);
-  LowLane low(pool);
-  const std::size_t room = std::size_t{64} << 20;
-  auto listener = *HttpListener::Listen(
-      pool, handler,
-      {BufferPool::Create(room), std::make_shared<MemoryBudget>(MemoryBudget::Limits{room, 64})},
-      {.port = {"HTTP", "127.0.0.1", 0}, .limits = {}, .low = &low});
-  listener->Start();
   const std::string request =
       fmt::format("GET {} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", GetParam());
   int untouched = 0;
@@ -100,22 +113,20 @@ TEST_P(MemoryRunsOut, ClientsAreAnsweredOrCutOff) {
       bool failed = false;
       {
         const FailingAllocation failing(nth, times, kLeastBytes);
-        HttpTestClient client(listener->port());
+        HttpTestClient client(listener_->port());
         if (client.Send(request)) status = client.StatusAtEnd();
         failed = FailingAllocation::failed();
       }
       ASSERT_GE(status, 0) << "no answer: allocation " << nth << ", " << times << " fail";
       untouched = failed ? 0 : untouched + 1;
-      HttpTestClient next(listener->port());
+      HttpTestClient next(listener_->port());
       ASSERT_TRUE(next.Send(request));
       ASSERT_EQ(next.StatusAtEnd(), 200) << "after allocation " << nth << ", " << times << " fail";
     }
   }
   const FailingAllocation failing(1, 4, kLeastBytes);
-  listener->Drain();
-  ASSERT_TRUE(listener->WaitIdle(Now() + std::chrono::seconds(10)));
-  listener->Close();
-  low.Stop();
+  listener_->Drain();
+  EXPECT_TRUE(listener_->WaitIdle(Now() + std::chrono::seconds(10)));
 #endif
 }
 
