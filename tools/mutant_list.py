@@ -725,7 +725,7 @@ MUTANTS = [
     ("revoked-padding-lost", "padding that left with its room is never submitted again", EVENTS,
      "  if (in_flight == 0 && record.index < job.next_op && !complete) {", "  if (false) {", ["sched", "schedules"]),
     ("padding-left-alone", "what waits for padding that left with its room keeps the padding's group from restarting", EVENTS,
-     "if (record.padding && !revoked && job.launches > 0) Revoke(job);", "", ["schedules"]),
+     "if (record.padding && !revoked && job.launches > 0) Revoke(job);", "", ["sched"]),
     ("waiting-launches-forgotten", "a job whose launches wait for itself waits for them to change its kind", EVENTS,
      "    job.launches_wait = true;\n", "", ["sched"]),
     ("clear-while-it-runs", "a program clears an input that a run reads", "src/sched/programs/program_run.cc",

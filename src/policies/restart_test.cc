@@ -143,6 +143,43 @@ TEST_F(RestartTest, AGroupThatIsInterruptedAgainAndAgainRunsToItsEnd) {
   EXPECT_EQ(job.result.outcome, Outcome::kDone);
 }
 
+// Padding leaves with its room. By then the real-time job may be over, and the padding's own job may
+// have a kernel in the device that waits for the padding.
+TEST_F(RestartTest, PaddingThatLeavesWithItsRoomRestartsThoughItsJobWentOn) {
+  SchedulerConfig reef = kReset;
+  reef.padding_kernels = 1;
+  DispatcherFixture::Use(reef, 64, testing::FakeDevice::Time::kVirtual,
+                         std::make_unique<testing::ClassFirst>(), /*units=*/4);
+  const auto with_costs = [](std::initializer_list<microseconds> costs, Restart restart) {
+    auto plan = std::const_pointer_cast<LoadedPlan>(
+        testing::ChainPlan(static_cast<std::uint32_t>(costs.size()), 1));
+    for (std::size_t op = 0; op < costs.size(); ++op) {
+      plan->plan.ops[op].cost = {costs.begin()[op], costs.begin()[op]};
+    }
+    plan->plan.ops[0].restart = restart;
+    return plan;
+  };
+  urgent_ = AddQueue(JobClass::kRealTime, with_costs({microseconds(100)}, Restart::kByClaims));
+  background_ = AddQueue(JobClass::kBestEffort,
+                         with_costs({microseconds(20), microseconds(500)}, Restart::kByGroup));
+  Request& job = Add();
+  Request& other = Add();
+  ASSERT_TRUE(Post(urgent_, other));
+  ASSERT_TRUE(device_->RunBlock());  // its input
+  ASSERT_TRUE(Post(background_, job));
+  device_->PreferLast(true);
+  ASSERT_TRUE(device_->RunBlock());  // its input
+  ASSERT_TRUE(device_->StartBlock());
+  EXPECT_EQ(dispatcher_->Stats().padded_launches, 1u);
+  device_->PreferLast(false);
+  while (other.finished == 0) ASSERT_TRUE(device_->RunBlockBeside());
+  ASSERT_TRUE(device_->GuardsRaised()) << "the room has not ended";
+  device_->FinishBlock(false);
+  device_->RunAll();
+  EXPECT_EQ(job.result.outcome, Outcome::kDone);
+  EXPECT_EQ(reexecuted(), 1u);
+}
+
 TEST(RestartInARoom, WhatWouldLoseItsBlocksMustEndThere) {
   PlanOp op;
   op.blocks = 12;
