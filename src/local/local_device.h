@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "program/link/weight_store.h"
 #include "program/open_device.h"
 #include "sched/dispatcher.h"
 
@@ -60,6 +61,7 @@ class LocalDevice {
   Device& device() const;
   Dispatcher& dispatcher() const;
   const KernelMaker* kernels() const;
+  WeightStores& weights() const;
   const LocalDeviceOptions& options() const { return options_; }
 
   /// Any thread but those that call Run::Done. Waits until the runs that were started before have
