@@ -270,7 +270,10 @@ Result<std::shared_ptr<ServedPlan>> LocalModel::Compile(
 void LocalModel::NoteNewShapes(Nanoseconds compiling) {
   const std::uint64_t ended = counts_.done.load(std::memory_order_relaxed);
   // Runs of plans that were there have ended since the last new plan.
-  if (ended > ended_at_new_shapes_ + 1) new_in_a_row_ = 0, compiling_in_a_row_ = Nanoseconds(0);
+  if (ended > ended_at_new_shapes_ + 1) {
+    new_in_a_row_ = 0;
+    compiling_in_a_row_ = Nanoseconds(0);
+  }
   ended_at_new_shapes_ = ended;
   compiling_in_a_row_ += compiling;
   if (++new_in_a_row_ != kManyNewPlans) return;

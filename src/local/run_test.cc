@@ -230,7 +230,10 @@ TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
   Open();
   const auto model = Load(AddsWeights());
   std::vector<float> x(4);
-  std::atomic<bool> goes_on{false};
+  struct {
+    const std::thread::id starter = std::this_thread::get_id();
+    std::atomic<bool> goes_on{false}, blocks{false};
+  } state;
   ModelRun throws(*model), blocks(*model), other(*model);
   for (ModelRun* run : {&throws, &blocks, &other}) {
     ASSERT_EQ(run->SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
@@ -239,12 +242,20 @@ TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
   ASSERT_EQ(throws.Start(std::nullopt, throw_it, nullptr), RunCode::kOk);
   EXPECT_EQ(throws.Wait(), RunCode::kOk);
   const auto block = [](void* argument, ModelRun&) {
-    while (!*static_cast<std::atomic<bool>*>(argument)) std::this_thread::yield();
+    auto& shared = *static_cast<decltype(state)*>(argument);
+    // Start() itself may call it: then it would wait for its own thread.
+    if (std::this_thread::get_id() == shared.starter) return;
+    shared.blocks = true;
+    while (!shared.goes_on) std::this_thread::yield();
   };
-  ASSERT_EQ(blocks.Start(std::nullopt, block, &goes_on), RunCode::kOk);
+  while (!state.blocks) {
+    ASSERT_EQ(blocks.Start(std::nullopt, block, &state), RunCode::kOk);
+    while (!state.blocks && blocks.Wait(Now() + milliseconds(1)) != RunCode::kOk) {
+    }
+  }
   EXPECT_EQ(blocks.Wait(Now() + milliseconds(20)), RunCode::kDeadlineExceeded);
   EXPECT_EQ(other.Sync(), RunCode::kOk);
-  goes_on = true;
+  state.goes_on = true;
   EXPECT_EQ(blocks.Wait(), RunCode::kOk);
 }
 
