@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "policies/registry.h"
+#include "program/compile.h"
 #include "trace/file.h"
 #include "trace/recorder.h"
 

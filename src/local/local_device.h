@@ -14,11 +14,12 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "program/link/weight_store.h"
 #include "program/open_device.h"
 #include "sched/dispatcher.h"
 
 namespace lagoon {
+
+class WeightStores;  // program/compile.h
 
 struct LocalDeviceOptions {
   DeviceChoice device;              // "cpu" with one worker per core

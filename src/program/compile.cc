@@ -71,8 +71,8 @@ Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store,
   return loaded;
 }
 
-/// The store for the weights of `model`. Weights are packed by their precision, and for one shape or
-/// for many.
+/// The store for the weights of `model`. Weights are packed by their precision, and for one shape
+/// or for many.
 std::shared_ptr<WeightStore> StoreFor(const OnnxModel& model, Device& device,
                                       const CompileOptions& options) {
   const Identity weights = model.WeightsIdentity();

@@ -47,7 +47,8 @@ struct CompiledPart {
 };
 
 /// A model that is compiled for one set of input shapes after the other. Its plans share the
-/// packed weights, also with other models (CompileOptions::weights). Not thread-safe, but any thread may use it while the device serves requests.
+/// packed weights, also with other models (CompileOptions::weights). Not thread-safe, but any
+/// thread may use it while the device serves requests.
 class ModelCompiler {
  public:
   /// Reads the file: seconds for a large model. `device` outlives the compiler and its plans.

@@ -24,12 +24,12 @@ struct PackedWeights {
   std::size_t bytes = 0;                                   // of the constants that the ops read
 };
 
-/// The constants of a model on a device, packed as kernels read them. Programs of one model for
-/// several input shapes share what they need alike; what the first programs packed, later ones find
-/// here. A chunk lives as long as a plan uses it. Much that a request has made
-/// (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
-/// small part of it would keep all of it. Any thread; two that pack the same constants at the same time
-/// both keep theirs.
+/// The constants of a model on a device, or of several models with equal weights, packed as kernels
+/// read them. Programs for several input shapes share what they need alike; what the first programs
+/// packed, later ones find here. A chunk lives as long as a plan uses it. Much that a request has
+/// made (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
+/// small part of it would keep all of it. Any thread; two that pack the same constants at the same
+/// time both keep theirs.
 class WeightStore {
  public:
   /// `device` outlives the store and the chunks.
