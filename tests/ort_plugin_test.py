@@ -151,6 +151,7 @@ def test_what_lagoon_lacks_stays_with_onnx_runtime():
                                          ("lagoon_ort.session(parts, None, spins)", True)])
 def test_threads_of_onnx_runtime_that_spin_beside_lagoon_cause_a_warning(code, warns):
     printed = child("import os; os.dup2(1, 2)\n" + PARTS + textwrap.dedent(f"""
+        ort.set_default_logger_severity(2)
         spins = lagoon_ort.options({{"min_us": 0}})
         spins.add_session_config_entry("session.intra_op.allow_spinning", "1")
         {code}
