@@ -147,6 +147,18 @@ def test_what_lagoon_lacks_stays_with_onnx_runtime():
     """))
 
 
+@pytest.mark.parametrize("code, warns", [("lagoon_ort.session(parts, {'min_us': 0})", False), ("lagoon_ort.session(mlp(), None, spins)", False),
+                                         ("lagoon_ort.session(parts, None, spins)", True)])
+def test_threads_of_onnx_runtime_that_spin_beside_lagoon_cause_a_warning(code, warns):
+    printed = child("import os; os.dup2(1, 2)\n" + PARTS + textwrap.dedent(f"""
+        ort.set_default_logger_severity(2)
+        spins = lagoon_ort.options({{"min_us": 0}})
+        spins.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        {code}
+    """))
+    assert ("session.intra_op.allow_spinning to 0" in printed) == warns, printed
+
+
 def test_parts_too_short_to_pay_for_themselves_stay_with_onnx_runtime():
     child(PARTS + textwrap.dedent("""
         agree(parts, feeds, expected_runs=0)
@@ -214,6 +226,14 @@ def test_weights_are_in_memory_once():
         while (taken := resident() - before) > 1.5 * 48 and time.monotonic() < until:
             time.sleep(0.05)  # freed memory goes back on another thread
         assert taken < 1.5 * 48, f"{taken:.0f} MiB for weights of 48 MiB"
+        again = lagoon_ort.session(bytes_, {"class": "real-time"})
+        again.run(None, {"x": x})
+        until = time.monotonic() + 20
+        while (taken := resident() - before) > 1.8 * 48 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert taken < 1.8 * 48, f"{taken:.0f} MiB for two sessions with the same weights of 48 MiB"
+        del session
+        np.testing.assert_array_equal(again.run(None, {"x": x})[0], (session := lagoon_ort.session(bytes_)).run(None, {"x": x})[0])
         np.testing.assert_allclose(session.run(None, {"x": x})[0], cpu(bytes_).run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
     """)
 

@@ -168,6 +168,7 @@ TREE_GROUPS = {
                    ["--gtest_filter=Gpu*:KernelStreams*:Watchdog*:FakeCuda.*"]),
     "ensembles": ("lagoon_serving_tests", "src/serving/lagoon_serving_tests",
                   ["--gtest_filter=Ensemble*:*WrongEnsemble*"]),
+    "local": ("lagoon_local_tests", "src/local/lagoon_local_tests", ["--gtest_filter=SharedWeights*:RunTest.Shapes*"]),
     "world": ("lagoon_world_tests", "tests/lagoon_world_tests", ["--seconds", "150", "--shorten", "0", "--kinds", "1"]),
 }
 
@@ -233,6 +234,15 @@ MOVES = "src/kernels/cuda/bodies/elementwise.cuh"
 
 # (name, what it breaks, file, before, after, groups that must each catch it, the cheapest first)
 MUTANTS = [
+    # Models with equal weights, and shapes that change at each run, inside a program.
+    ("weights-by-name", "a model reads the weights of another one that have the same name", "src/graph/import/tensor_import.cc",
+     "ToString(constant.dims), ToString(data_hash)));", "ToString(constant.dims), name));", ["local"]),
+    ("weights-never-shared", "two models with equal weights have them twice", "src/program/compile.cc",
+     "options.weights == nullptr || !weights", "options.weights != nullptr || !weights", ["local"]),
+    ("one-store-for-all-weights", "a small constant keeps the weights of a model that is gone", "src/program/compile.cc",
+     'fmt::format("{} {} {}", ToString(weights), ', 'fmt::format("{} {}", ', ["local"]),
+    ("new-shapes-counted-over-all-time", "a warning although most runs find their plan", "src/local/local_model.cc",
+     "ended > ended_at_new_shapes_ + 1", "ended > ended_at_new_shapes_ + 1000", ["local"]),
     # Parts of a graph of ONNX Runtime.
     ("ort-part-comes-back", "a part waits for a node that waits for the part", PARTITION,
      "if (!groups.ReadsThroughOthers(own, other)) ", "", ["ort-partition"]),

@@ -158,7 +158,8 @@ typedef struct {
 #define LAGOON_MODEL_OPTIONS_INIT \
   { sizeof(lagoon_model_options), NULL, (lagoon_class)0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL }
 
-/* Reads an ONNX file and packs its weights. `options` may be NULL. */
+/* Reads an ONNX file and packs its weights. Models of one device with equal weights, precision, and openness of their
+ * shapes have the weights in memory once. `options` may be NULL. */
 LAGOON_API lagoon_code lagoon_model_load_file(lagoon_device* device, const char* path,
                                               const lagoon_model_options* options,
                                               lagoon_model** model, lagoon_error* error);
@@ -199,9 +200,10 @@ LAGOON_API lagoon_code lagoon_run_prepare(lagoon_run* run, lagoon_error* error);
 
 /* Runs and waits. `due_ns`: when the run must have ended; 0: the model's deadline from now on; LAGOON_NEVER. */
 LAGOON_API lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns);
-/* The same without waiting. `done` (may be NULL) is called once, on any thread, when the run has ended: it must be short
- * and must not block; it may start this run again, or others; it must not free this run, its model or its device. It is
- * not called where this function returns an error. */
+/* The same without waiting. `done` (may be NULL) is called once, when the run has ended, on any thread: also by this
+ * function before it returns, and by calls that other threads make for other runs. So it must be short and must not wait
+ * for a lock that such a caller may hold; it may start this run again, or others; it must not free this run, its model or
+ * its device. It is not called where this function returns an error. */
 LAGOON_API lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns,
                                         void (*done)(void* arg, lagoon_run* run), void* arg);
 /* Waits for the end of a started run, `done` included, and returns its code. LAGOON_DEADLINE_EXCEEDED and a result

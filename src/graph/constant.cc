@@ -16,10 +16,13 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "constants are kept as ONNX stores them");
 
-Identity Hash(const void* data, std::size_t bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // stays in a core's cache
+
+Identity ToIdentity(const XXH128_hash_t& hash) {
   return {hash.high64 | 1, hash.low64};  // never empty
 }
+
+Identity Hash(const void* data, std::size_t bytes) { return ToIdentity(XXH3_128bits(data, bytes)); }
 
 /// The identity of a source of a derived constant; contents that lie in memory are hashed.
 Identity SourceIdentity(const Constant& source) {
@@ -41,6 +44,19 @@ Identity DerivedIdentity(DataType type, const Dims& dims, std::string_view recip
 
 Identity IdentityOf(std::span<const std::byte> bytes) { return Hash(bytes.data(), bytes.size()); }
 Identity IdentityOf(std::string_view text) { return Hash(text.data(), text.size()); }
+
+Result<Identity> IdentityOf(
+    std::size_t size, const std::function<Status(std::size_t offset, std::span<std::byte>)>& read) {
+  std::vector<std::byte> piece(std::min(size, kPieceBytes));
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (std::size_t offset = 0; offset < size; offset += piece.size()) {
+    const std::span<std::byte> part(piece.data(), std::min(piece.size(), size - offset));
+    LAGOON_RETURN_IF_ERROR(read(offset, part));
+    XXH3_128bits_update(&state, part.data(), part.size());
+  }
+  return ToIdentity(XXH3_128bits_digest(&state));
+}
 
 std::string ToString(const Identity& identity) {
   return fmt::format("{:016x}{:016x}", identity.high, identity.low);

@@ -12,11 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "plan/tensor.h"
 
 namespace lagoon {
 
-/// Names the contents of a constant: within one model, equal identities mean equal bytes.
+/// Names the contents of a constant: equal identities mean equal bytes, in all models.
 struct Identity {
   std::uint64_t high = 0, low = 0;
 
@@ -30,6 +31,10 @@ struct Identity {
 /// The 128-bit hash of `bytes`; never the empty Identity.
 Identity IdentityOf(std::span<const std::byte> bytes);
 Identity IdentityOf(std::string_view text);
+/// The same of `size` bytes that are not in memory: `read` fills a span with the bytes from an
+/// offset on. Reads each byte once, in ascending order. Fails as `read` does.
+Result<Identity> IdentityOf(
+    std::size_t size, const std::function<Status(std::size_t offset, std::span<std::byte>)>& read);
 /// "0123...": 32 digits, for texts that are hashed in turn.
 std::string ToString(const Identity& identity);
 

@@ -129,6 +129,10 @@ class OnnxModel {
 
   /// Frees the contents of all deferred weights, also those of later parts.
   virtual void ReleaseWeights() const = 0;
+
+  /// Of all deferred weights together: equal for models with equal ones, whatever their nodes are.
+  /// Empty: there are none.
+  virtual Identity WeightsIdentity() const = 0;
   const ImportOptions& options() const { return options_; }
 
  private:

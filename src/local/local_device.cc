@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "policies/registry.h"
+#include "program/compile.h"
 #include "trace/file.h"
 #include "trace/recorder.h"
 
@@ -197,6 +198,7 @@ struct LocalDevice::Parts {
   std::unique_ptr<Tap> tap;
   ComputeDevice compute;
   std::unique_ptr<Dispatcher> dispatcher;
+  std::unique_ptr<WeightStores> weights;
   LaterThread later;
 };
 
@@ -217,6 +219,7 @@ Result<std::unique_ptr<LocalDevice>> LocalDevice::Open(const LocalDeviceOptions&
     if (parts->recorder != nullptr) parts->recorder->Attach(*parts->compute.device);
     parts->dispatcher = std::make_unique<Dispatcher>(*parts->compute.device, scheduler.config,
                                                      std::move(scheduler.policy), parts->tap.get());
+    parts->weights = std::make_unique<WeightStores>(*parts->compute.device);
     return {};
   };
   // On a thread of its own, from which the device's threads inherit cores, priority and signals.
@@ -240,6 +243,7 @@ LocalDevice::~LocalDevice() {
 Device& LocalDevice::device() const { return *parts_->compute.device; }
 Dispatcher& LocalDevice::dispatcher() const { return *parts_->dispatcher; }
 const KernelMaker* LocalDevice::kernels() const { return parts_->compute.kernels.get(); }
+WeightStores& LocalDevice::weights() const { return *parts_->weights; }
 
 bool LocalDevice::usable() const { return generation_ == forks.load(std::memory_order_relaxed); }
 

@@ -19,6 +19,8 @@
 
 namespace lagoon {
 
+class WeightStores;  // program/compile.h
+
 struct LocalDeviceOptions {
   DeviceChoice device;              // "cpu" with one worker per core
   std::string scheduler = "reset";  // as MakeScheduler() reads it
@@ -60,6 +62,7 @@ class LocalDevice {
   Device& device() const;
   Dispatcher& dispatcher() const;
   const KernelMaker* kernels() const;
+  WeightStores& weights() const;
   const LocalDeviceOptions& options() const { return options_; }
 
   /// Any thread but those that call Run::Done. Waits until the runs that were started before have

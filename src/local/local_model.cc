@@ -99,6 +99,7 @@ Status LocalModel::Open(const std::string& path, const ModelBytes* bytes) {
   compile.kernels = device_.kernels();
   compile.precision = options_.precision;
   compile.many_shapes = true;
+  compile.weights = &device_.weights();
   if (!options_.engine.empty()) {
     LAGOON_ASSIGN_OR_RETURN(compile.import.engine, ChooseEngine(options_.engine));
   }
@@ -250,6 +251,7 @@ Result<LocalModel::BoundPlan> LocalModel::PlanFor(
   if (!known) plans_->Keep(plan, /*pinned=*/false);
   LAGOON_CHECK(FindBound(plan, job_class, bound));
   bound.compiling = Now() - begin;
+  if (!known && before == nullptr) NoteNewShapes(bound.compiling);
   return bound;
 }
 
@@ -263,6 +265,23 @@ Result<std::shared_ptr<ServedPlan>> LocalModel::Compile(
   }
   counts_.compiled.fetch_add(1, std::memory_order_relaxed);
   return std::make_shared<ServedPlan>(std::move(draft));
+}
+
+void LocalModel::NoteNewShapes(Nanoseconds compiling) {
+  const std::uint64_t ended = counts_.done.load(std::memory_order_relaxed);
+  // Runs of plans that were there have ended since the last new plan.
+  if (ended > ended_at_new_shapes_ + 1) {
+    new_in_a_row_ = 0;
+    compiling_in_a_row_ = Nanoseconds(0);
+  }
+  ended_at_new_shapes_ = ended;
+  compiling_in_a_row_ += compiling;
+  if (++new_in_a_row_ != kManyNewPlans) return;
+  spdlog::warn(
+      "model '{}': {} runs one after the other each had new shapes, or new contents that decide "
+      "shapes, and compiled a plan of their own, {:.3f} ms on average. Pad the inputs to a few "
+      "sizes, or prepare a run for each of the shapes before the first one with a deadline",
+      name(), kManyNewPlans, ToMilliseconds(compiling_in_a_row_) / kManyNewPlans);
 }
 
 Status LocalModel::SetWeight(double weight) {

@@ -60,10 +60,13 @@ struct LocalModelStatistics {
 
 /// Any thread may use a model. Outlives its runs; the device outlives the model. Plans are made for
 /// the shapes of runs, and for the contents of inputs that decide shapes, and kept (PlanCache).
+/// Models of one device with equal weights have them in memory once.
 class LocalModel {
  public:
   static constexpr std::uint32_t kMostConcurrency = 256;
   static constexpr std::size_t kMostPending = std::size_t{1} << 20;
+  /// So many runs in a row that each compile a plan cause a warning.
+  static constexpr int kManyNewPlans = 8;
 
   /// Reads the file and makes the first plan, or a plan for guessed shapes where the file leaves
   /// shapes open: packs the weights, seconds for a large model. Errors name the model, and the node
@@ -144,6 +147,8 @@ class LocalModel {
                                               std::span<const std::span<const std::byte>> inputs)
       REQUIRES(mutex_);
   Status Bind(ServedPlan& plan, JobClass job_class) REQUIRES(mutex_);
+  /// A run has compiled the plan of its shapes. Warns where run after run does.
+  void NoteNewShapes(Nanoseconds compiling) REQUIRES(mutex_);
   /// False: the plan is not on the queue of that class yet.
   bool FindBound(const std::shared_ptr<ServedPlan>& plan, JobClass job_class, BoundPlan& bound);
   /// The place of the plan of a class: PlanOnQueues::own is for the class that the model was loaded
@@ -165,6 +170,10 @@ class LocalModel {
   Mutex mutex_;                   // held while a plan is made, for milliseconds
   std::array<ClassQueue, 2> classes_ GUARDED_BY(mutex_);
   std::optional<UnitRange> units_ GUARDED_BY(mutex_);
+  // Of runs one after the other that each compiled a plan.
+  int new_in_a_row_ GUARDED_BY(mutex_) = 0;
+  Nanoseconds compiling_in_a_row_ GUARDED_BY(mutex_){0};
+  std::uint64_t ended_at_new_shapes_ GUARDED_BY(mutex_) = 0;
   double weight_ GUARDED_BY(mutex_) = 1;
   mutable Mutex bound_mutex_;                                              // held for nanoseconds
   std::array<std::optional<QueueId>, 2> queues_ GUARDED_BY(bound_mutex_);  // by class

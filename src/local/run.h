@@ -72,9 +72,10 @@ struct RunResult {
 ///   run.Sync()
 class Run final : private JobClient {
  public:
-  /// Called once per started run, on any thread, without a lock, when the run has ended. Must be
-  /// short and must not block; may call Start() of this run and of others, result() and the
-  /// outputs; must not destroy the run or the model. What it throws is caught and logged.
+  /// Called once per started run, without a lock, when the run has ended, on any thread: also by
+  /// Start() before it returns, and by calls for other runs. Must be short and must not block; may
+  /// call Start() of this run and of others, result() and the outputs; must not destroy the run or
+  /// the model. What it throws is caught and logged.
   using Done = void (*)(void* argument, Run& run);
 
   explicit Run(LocalModel& model);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/testing/allocations.h"
+#include "local/host_log.h"
 #include "local/testing/local_fixture.h"
 
 namespace lagoon {
@@ -65,6 +66,29 @@ TEST_F(RunTest, MakesAPlanForEachShapeOnce) {
   }
   EXPECT_EQ(model->Statistics().compiled, at_load + 2);
   EXPECT_EQ(run.result().compiling, Nanoseconds(0));
+}
+
+TEST_F(RunTest, ShapesThatChangeAtEachRunCauseAWarning) {
+  Open();
+  std::vector<std::string> warnings;
+  const HostLog log(
+      [](void* to, int level, const char* message) {
+        if (level >= 2) static_cast<std::vector<std::string>*>(to)->emplace_back(message);
+      },
+      &warnings);
+  const auto model = Load(AddsWeights());
+  ModelRun run(*model);
+  const auto rows = [&](std::int64_t count) {
+    std::vector<float> x(static_cast<std::size_t>(count) * 4, 1);
+    ASSERT_EQ(run.SetInput(0, TensorOf(x, {count, 4}, DataType::kFloat32)), RunCode::kOk);
+    ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+  };
+  // New shapes, but a run of known ones after every third.
+  for (std::int64_t count = 100; count < 120; ++count) rows(count % 4 == 0 ? 100 : count);
+  EXPECT_THAT(warnings, IsEmpty());
+  for (std::int64_t count = 200; count < 220; ++count) rows(count);
+  ASSERT_THAT(warnings, ElementsAre(HasSubstr("model 'm': 8 runs one after the other")));
+  EXPECT_THAT(warnings[0], HasSubstr("Pad the inputs"));
 }
 
 TEST_F(RunTest, ContentsThatDecideShapesAreReadAtEachRun) {
@@ -206,7 +230,10 @@ TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
   Open();
   const auto model = Load(AddsWeights());
   std::vector<float> x(4);
-  std::atomic<bool> goes_on{false};
+  struct {
+    const std::thread::id starter = std::this_thread::get_id();
+    std::atomic<bool> goes_on{false}, blocks{false};
+  } state;
   ModelRun throws(*model), blocks(*model), other(*model);
   for (ModelRun* run : {&throws, &blocks, &other}) {
     ASSERT_EQ(run->SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
@@ -215,12 +242,20 @@ TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
   ASSERT_EQ(throws.Start(std::nullopt, throw_it, nullptr), RunCode::kOk);
   EXPECT_EQ(throws.Wait(), RunCode::kOk);
   const auto block = [](void* argument, ModelRun&) {
-    while (!*static_cast<std::atomic<bool>*>(argument)) std::this_thread::yield();
+    auto& shared = *static_cast<decltype(state)*>(argument);
+    // Start() itself may call it: then it would wait for its own thread.
+    if (std::this_thread::get_id() == shared.starter) return;
+    shared.blocks = true;
+    while (!shared.goes_on) std::this_thread::yield();
   };
-  ASSERT_EQ(blocks.Start(std::nullopt, block, &goes_on), RunCode::kOk);
+  while (!state.blocks) {
+    ASSERT_EQ(blocks.Start(std::nullopt, block, &state), RunCode::kOk);
+    while (!state.blocks && blocks.Wait(Now() + milliseconds(1)) != RunCode::kOk) {
+    }
+  }
   EXPECT_EQ(blocks.Wait(Now() + milliseconds(20)), RunCode::kDeadlineExceeded);
   EXPECT_EQ(other.Sync(), RunCode::kOk);
-  goes_on = true;
+  state.goes_on = true;
   EXPECT_EQ(blocks.Wait(), RunCode::kOk);
 }
 

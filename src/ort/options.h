@@ -32,6 +32,7 @@ struct SessionSettings {
   std::size_t min_nodes = 1;
   Nanoseconds min_time = std::chrono::microseconds(20);
   std::size_t max_parts = 8;  // of the graph: those of most time
+  bool threads_spin = true;   // those of ONNX Runtime, for the nodes that stay there
 };
 
 /// What the first session decides for the process. Nothing: the session does not say it.

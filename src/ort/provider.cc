@@ -145,6 +145,12 @@ void Provider::Claim(const Graph* graph, SupportInfo* info) {
       fmt::format(
           "{} of {} nodes run on Lagoon, in {} parts; the others stay with ONNX Runtime: {}",
           claim.claimed, claim.nodes, claim.groups.size(), claim.missing));
+  if (!settings_.threads_spin) return;
+  settings_.threads_spin = false;  // says it once
+  Log(kWarning,
+      "threads of the session keep cores busy while they wait for nodes that stay with ONNX "
+      "Runtime: set intra_op_num_threads to 1 and session.intra_op.allow_spinning to 0, as "
+      "lagoon_ort.options() does");
 }
 
 std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fused) {
@@ -234,7 +240,9 @@ void Provider::RunEnds() { present_run = {}; }
 
 Ep* CreateProvider(const SessionOptions* options, const Logger* logger) {
   std::vector<Entry> own;
+  bool threads_spin = true;
   for (const auto& [key, value] : EntriesOf(options)) {
+    if (key == "session.intra_op.allow_spinning") threads_spin = value != "0";
     if (key == "ep.context_enable" && value == "1") {
       throw Failed{kNotImplemented,
                    "lagoon: ep.context_enable is 1, but plans are not kept in files: they are made "
@@ -244,6 +252,7 @@ Ep* CreateProvider(const SessionOptions* options, const Logger* logger) {
   }
   auto settings = ReadSettings(own);
   if (!settings) throw AsFailed(settings.error());
+  settings->session.threads_spin = threads_spin;
   const Result<LocalDevice*> device = OpenDeviceOfProcess(settings->process);
   if (!device) throw AsFailed(device.error());
   return new Provider(std::move(settings->session), **device, logger);

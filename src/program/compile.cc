@@ -71,7 +71,24 @@ Result<std::shared_ptr<LoadedPlan>> CompileWith(Graph graph, WeightStore& store,
   return loaded;
 }
 
+/// The store for the weights of `model`. Weights are packed by their precision, and for one shape
+/// or for many.
+std::shared_ptr<WeightStore> StoreFor(const OnnxModel& model, Device& device,
+                                      const CompileOptions& options) {
+  const Identity weights = model.WeightsIdentity();
+  if (options.weights == nullptr || !weights) return std::make_shared<WeightStore>(device);
+  return options.weights->For(fmt::format("{} {} {}", ToString(weights), Name(options.precision),
+                                          options.many_shapes ? "many" : "one"));
+}
+
 }  // namespace
+
+ModelCompiler::ModelCompiler(std::unique_ptr<OnnxModel> model, Device& device,
+                             CompileOptions options)
+    : model_(std::move(model)),
+      device_(device),
+      options_(std::move(options)),
+      weights_(StoreFor(*model_, device, options_)) {}
 
 Result<std::unique_ptr<ModelCompiler>> ModelCompiler::Read(const std::string& path, Device& device,
                                                            CompileOptions options) {
@@ -95,11 +112,11 @@ Result<CompiledPart> ModelCompiler::CompilePart(const OnnxModel& part, const Gra
     return Annotate(fmt::format("model '{}'", options_.model), std::move(instance).error());
   }
   CompiledPart compiled;
-  auto loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
+  auto loaded = CompileWith(std::move(instance->graph), *weights_, device_, options_);
   if (!loaded && loaded.error().code == ErrorCode::kUnimplemented) {
     // A node without a kernel.
     LAGOON_ASSIGN_OR_RETURN(instance, part.ImportWhole(inputs, loaded.error()));
-    loaded = CompileWith(std::move(instance->graph), weights_, device_, options_);
+    loaded = CompileWith(std::move(instance->graph), *weights_, device_, options_);
   }
   part.ReleaseWeights();
   if (instance->links.next) instance->links.next->model->ReleaseWeights();

@@ -31,6 +31,9 @@ struct CompileOptions {
   /// Makes the device's kernels; null: the CPU's. Borrowed; the kernels' images (Kernel::cuda) must
   /// outlive the device.
   const KernelMaker* kernels = nullptr;
+  /// Of the device: models with equal weights share them. Null: no other model has this one's.
+  /// Borrowed while the model is read.
+  WeightStores* weights = nullptr;
 };
 
 /// A model with more kernels is refused, because ordering them takes quadratic time and memory.
@@ -44,7 +47,8 @@ struct CompiledPart {
 };
 
 /// A model that is compiled for one set of input shapes after the other. Its plans share the
-/// packed weights. Not thread-safe, but any thread may use it while the device serves requests.
+/// packed weights, also with other models (CompileOptions::weights). Not thread-safe, but any
+/// thread may use it while the device serves requests.
 class ModelCompiler {
  public:
   /// Reads the file: seconds for a large model. `device` outlives the compiler and its plans.
@@ -67,13 +71,12 @@ class ModelCompiler {
                                    std::vector<std::size_t>* deciding = nullptr);
 
  private:
-  ModelCompiler(std::unique_ptr<OnnxModel> model, Device& device, CompileOptions options)
-      : model_(std::move(model)), device_(device), options_(std::move(options)), weights_(device) {}
+  ModelCompiler(std::unique_ptr<OnnxModel> model, Device& device, CompileOptions options);
 
   const std::unique_ptr<OnnxModel> model_;
   Device& device_;
   const CompileOptions options_;
-  WeightStore weights_;
+  const std::shared_ptr<WeightStore> weights_;
 };
 
 /// Compiles an ONNX file for inputs of its default shapes (OnnxModel::DefaultInputs).

@@ -139,6 +139,16 @@ void GraphModel::ReleaseWeights() const {
   }
 }
 
+Identity GraphModel::WeightsIdentity() const {
+  std::string all;
+  for (const Value& value : graph_.values) {
+    if (value.constant && value.constant->bytes.deferred()) {
+      all += ToString(value.constant->bytes.identity());
+    }
+  }
+  return all.empty() ? Identity{} : IdentityOf(all);
+}
+
 std::size_t GraphModel::bytes() const {
   constexpr std::size_t kNode = 512, kValue = 128;  // with their names and small vectors
   return graph_.nodes.size() * kNode + graph_.values.size() * (sizeof(Value) + kValue);

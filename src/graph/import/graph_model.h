@@ -24,6 +24,7 @@ class GraphModel : public OnnxModel {
   Result<ModelPart> Import(const GraphInputs& given,
                            std::vector<std::size_t>* deciding) const override;
   void ReleaseWeights() const override;
+  Identity WeightsIdentity() const override;
   std::size_t bytes() const override;
   bool HasUnknownOps() const override;
 

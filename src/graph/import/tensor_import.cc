@@ -166,9 +166,17 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedPtrField<std::string>().Swap(proto.mutable_string_data());
 }
 
-/// Contents of so many bytes that are read when they are used. `now`: that is done already.
-ConstantData ReadLater(FileRange where, std::size_t bytes, std::string_view name,
-                       std::shared_ptr<const Bytes> now) {
+/// The data of a constant in TensorSource::weights: read when they are used.
+Result<Identity> IdentityThere(const FileRange& there, std::size_t bytes) {
+  return IdentityOf(bytes, [&](std::size_t offset, std::span<std::byte> to) {
+    return there.weights->ReadAt(there.location, there.offset + offset, to);
+  });
+}
+
+/// Makes the data of `constant`, whose type and dims are set, be read when they are used. `data`:
+/// the hash of the data. `now`: the data, if they are in memory.
+ConstantData ReadLater(FileRange where, const Constant& constant, const Identity& data_hash,
+                       std::string_view name, std::size_t bytes, std::shared_ptr<const Bytes> now) {
   const auto read = [where = std::move(where), bytes, name = std::string(name)] {
     auto data = std::make_shared<Bytes>(bytes);
     if (where.weights != nullptr) {
@@ -184,8 +192,9 @@ ConstantData ReadLater(FileRange where, std::size_t bytes, std::string_view name
     }
     return std::shared_ptr<const Bytes>(std::move(data));
   };
-  return ConstantData::Deferred(bytes, IdentityOf(fmt::format("weights {}", name)), read,
-                                std::move(now));
+  const Identity identity = IdentityOf(fmt::format("weights {} {} {}", OipName(constant.type),
+                                                   ToString(constant.dims), ToString(data_hash)));
+  return ConstantData::Deferred(bytes, identity, read, std::move(now));
 }
 
 }  // namespace
@@ -312,7 +321,8 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
   if (large && external && source.weights != nullptr && !proto.has_raw_data() &&
       TypedElements(proto) == 0) {
     LAGOON_ASSIGN_OR_RETURN(FileRange there, FindWeights(proto, bytes, source));
-    constant.bytes = ReadLater(std::move(there), bytes, name, nullptr);
+    LAGOON_ASSIGN_OR_RETURN(const Identity data, IdentityThere(there, bytes));
+    constant.bytes = ReadLater(std::move(there), constant, data, name, bytes, nullptr);
     return constant;
   }
   FileRange where = std::move(raw);
@@ -322,9 +332,12 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
     for (std::byte& value : data) value = std::byte{value != std::byte{0}};
   }
   auto contents = std::make_shared<const Bytes>(std::move(data));
-  const bool defer = large && where.file != nullptr;
-  constant.bytes = defer ? ReadLater(std::move(where), bytes, name, std::move(contents))
-                         : ConstantData(std::move(contents));
+  if (!large || where.file == nullptr) {
+    constant.bytes = ConstantData(std::move(contents));
+    return constant;
+  }
+  const Identity hash = IdentityOf(std::span(*contents));
+  constant.bytes = ReadLater(std::move(where), constant, hash, name, bytes, std::move(contents));
   return constant;
 }
 

@@ -39,7 +39,7 @@ struct FileRange {
 /// size is checked against the shape before memory is allocated. Empties proto's data during the
 /// conversion, so that a large model is not in memory twice. Errors say what is wrong, but not in
 /// which tensor. `raw`: where proto's raw_data lie in the file; if they or external data are large,
-/// the constant is deferred and has an identity made of `name`.
+/// the constant is deferred. `name`: for messages; empty: the constant is never deferred.
 Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& source,
                               FileRange raw = {}, std::string_view name = {});
 

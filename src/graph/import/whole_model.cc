@@ -90,6 +90,10 @@ class WholeModel final : public OnnxModel {
     if (inner_ != nullptr) inner_->ReleaseWeights();
   }
 
+  Identity WeightsIdentity() const override {
+    return inner_ == nullptr ? Identity{} : inner_->WeightsIdentity();
+  }
+
  private:
   Result<std::shared_ptr<EngineModel>> Load() const {
     return options_.engine->Load({path_, {}}, path_);

@@ -108,6 +108,8 @@ class WeightStore::Packing {
   }
 
   void FindKnown() {
+    const MutexLock lock(store_.mutex_);
+    store_.DropFreed();
     for (Contents& contents : constants_) {
       if (!contents.stays) continue;
       const auto place = store_.places_.find(contents.identity);
@@ -163,26 +165,40 @@ class WeightStore::Packing {
       LAGOON_ASSIGN_OR_RETURN(passing_,
                               store_.device_.Allocate(passing_bytes, MemoryKind::kHostVisible));
     }
-    LAGOON_RETURN_IF_ERROR(PlaceInChunk(/*own=*/false, store_.end_));
-    return PlaceInChunk(/*own=*/true, store_.end_ + new_[0].bytes);
+    PlaceInChunk(/*own=*/false);
+    PlaceInChunk(/*own=*/true);
+    std::size_t begin = store_.TakeRange(new_[0].bytes + new_[1].bytes);
+    for (NewChunk& chunk : new_) {
+      chunk.begin = begin;
+      begin += chunk.bytes;
+    }
+    for (Contents& contents : constants_) {
+      if (contents.made && InChunk(contents)) contents.offset += NewChunkOf(contents).begin;
+    }
+    LAGOON_RETURN_IF_ERROR(AllocateChunk(/*own=*/false));
+    return AllocateChunk(/*own=*/true);
   }
 
-  Status PlaceInChunk(bool own, std::size_t begin) {
+  /// Sets the offsets of contents in their chunk.
+  void PlaceInChunk(bool own) {
     NewChunk& to = new_[own ? 1 : 0];
-    to.begin = begin;
     std::map<Identity, std::size_t> placed;
     for (std::size_t i = 0; i < constants_.size(); ++i) {
       Contents& contents = constants_[i];
       if (!contents.made || !InChunk(contents) || contents.own != own) continue;
-      const auto [first, is_new] = placed.emplace(contents.identity, begin + to.bytes);
+      const auto [first, is_new] = placed.emplace(contents.identity, to.bytes);
       contents.shares = !is_new;
       contents.offset = first->second;
       if (is_new) to.bytes += AlignBuffer(program_.buffers[i].bytes);
     }
+  }
+
+  Status AllocateChunk(bool own) {
+    NewChunk& to = new_[own ? 1 : 0];
     if (to.bytes == 0) return {};
     DeviceControl& device = store_.device_;
     LAGOON_ASSIGN_OR_RETURN(Buffer memory, device.Allocate(to.bytes, MemoryKind::kDevice));
-    to.chunk = std::make_shared<const WeightChunk>(WeightChunk{begin, std::move(memory), own});
+    to.chunk = std::make_shared<const WeightChunk>(WeightChunk{to.begin, std::move(memory), own});
     if (!device.info().memory_on_host) {
       LAGOON_ASSIGN_OR_RETURN(to.staged, device.Allocate(to.bytes, MemoryKind::kHostVisible));
     }
@@ -248,6 +264,7 @@ class WeightStore::Packing {
     PackedWeights packed;
     std::set<std::shared_ptr<const WeightChunk>> chunks;
     std::set<std::size_t> counted;
+    const MutexLock lock(store_.mutex_);
     for (std::size_t i = 0; i < constants_.size(); ++i) {
       const Contents& contents = constants_[i];
       packed.offsets.push_back(contents.offset);
@@ -261,7 +278,6 @@ class WeightStore::Packing {
     }
     packed.chunks.assign(chunks.begin(), chunks.end());
     std::ranges::sort(packed.chunks, {}, [](const auto& chunk) { return chunk->offset; });
-    store_.end_ += new_[0].bytes + new_[1].bytes;
     return packed;
   }
 
@@ -278,9 +294,24 @@ void WeightStore::DropFreed() {
   std::erase_if(places_, [](const auto& place) { return place.second.chunk.expired(); });
 }
 
+std::size_t WeightStore::TakeRange(std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  const std::size_t begin = end_;
+  end_ += bytes;
+  return begin;
+}
+
 Result<PackedWeights> WeightStore::Pack(LoweredProgram& program) {
-  DropFreed();
   return Packing(*this, program).Run();
+}
+
+std::shared_ptr<WeightStore> WeightStores::For(const std::string& key) {
+  const MutexLock lock(mutex_);
+  std::erase_if(stores_, [](const auto& store) { return store.second.expired(); });
+  std::weak_ptr<WeightStore>& place = stores_[key];
+  std::shared_ptr<WeightStore> store = place.lock();
+  if (store == nullptr) place = store = std::make_shared<WeightStore>(device_);
+  return store;
 }
 
 }  // namespace lagoon

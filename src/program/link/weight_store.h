@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "graph/constant.h"
@@ -22,11 +24,12 @@ struct PackedWeights {
   std::size_t bytes = 0;                                   // of the constants that the ops read
 };
 
-/// The constants of a model on a device, packed as kernels read them. Programs of one model for
-/// several input shapes share what they need alike; what the first programs packed, later ones find
-/// here. A chunk lives as long as a plan uses it. Much that a request has made
-/// (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
-/// small part of it would keep all of it. Not thread-safe.
+/// The constants of a model on a device, or of several models with equal weights, packed as kernels
+/// read them. Programs for several input shapes share what they need alike; what the first programs
+/// packed, later ones find here. A chunk lives as long as a plan uses it. Much that a request has
+/// made (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
+/// small part of it would keep all of it. Any thread; two that pack the same constants at the same
+/// time both keep theirs.
 class WeightStore {
  public:
   /// `device` outlives the store and the chunks.
@@ -39,7 +42,10 @@ class WeightStore {
   Result<PackedWeights> Pack(LoweredProgram& program);
 
   /// Bytes that were packed so far, of all chunks, also of those that are gone.
-  std::size_t packed_bytes() const { return end_; }
+  std::size_t packed_bytes() const {
+    const MutexLock lock(mutex_);
+    return end_;
+  }
 
  private:
   struct Place {
@@ -48,11 +54,30 @@ class WeightStore {
   };
   class Packing;
 
-  void DropFreed();
+  void DropFreed() REQUIRES(mutex_);
+  /// Returns where the new chunks begin that together have so many bytes.
+  std::size_t TakeRange(std::size_t bytes);
 
   DeviceControl& device_;
-  std::map<Identity, Place> places_;  // by contents
-  std::size_t end_ = 0;               // of all chunks so far, in Region::kWeights
+  mutable Mutex mutex_;  // held for microseconds, not while constants are packed
+  std::map<Identity, Place> places_ GUARDED_BY(mutex_);  // by contents
+  std::size_t end_ GUARDED_BY(mutex_) = 0;  // of all chunks so far, in Region::kWeights
+};
+
+/// The weight stores of the models on one device. Models with equal weights share a store, so that
+/// the weights are in memory once. Any thread.
+class WeightStores {
+ public:
+  /// `device` outlives the stores.
+  explicit WeightStores(DeviceControl& device) : device_(device) {}
+  /// `key`: equal for models whose weights have the same contents and are packed alike. A store
+  /// lives as long as a model has it.
+  std::shared_ptr<WeightStore> For(const std::string& key);
+
+ private:
+  DeviceControl& device_;
+  Mutex mutex_;
+  std::map<std::string, std::weak_ptr<WeightStore>> stores_ GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace lagoon
