@@ -59,7 +59,7 @@ def agree(bytes_, feeds, expected_runs=1, **settings):
     for feed in feeds:
         before = runs()
         got, want = own.run(None, feed), other.run(None, feed)
-        assert runs() - before == expected_runs, (runs() - before, expected_runs)
+        assert expected_runs is None or runs() - before == expected_runs, (runs() - before, expected_runs)
         for a, b in zip(got, want):
             assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -318,7 +318,18 @@ def test_why_a_run_was_late_is_in_the_error():
                 session.run(None, {"x": x}, late)
             except Exception as error:
                 texts.append(str(error))
-        assert any("; runs that had the device meanwhile: 1, the longest of '" in text for text in texts), texts
+        assert any("; runs that had the device meanwhile: 1, the longest of 'g'" in text for text in texts), texts
+    """)
+
+
+def test_errors_name_the_model_by_its_file(tmp_path):
+    child(f"""
+        path = {str(tmp_path / "detector.onnx")!r}
+        open(path, "wb").write(mlp(12, 1024, 512))
+        late = ort.RunOptions()
+        late.add_run_config_entry("lagoon.deadline_us", "1")
+        feed = {{"x": np.ones((512, 1024), np.float32)}}
+        fails("model 'detector'", lambda: lagoon_ort.session(path).run(None, feed, late))
     """)
 
 
@@ -490,6 +501,40 @@ def test_one_session_on_many_threads():
     """)
 
 
+def test_a_session_takes_runs_of_more_threads_than_a_server_would():
+    child("""
+        session = lagoon(mlp(8, 256, 64), concurrency=1)
+        x, wrong, start = np.ones((64, 256), np.float32), [], threading.Barrier(200)
+        def go():
+            start.wait()
+            for _ in range(3):
+                try:
+                    session.run(None, {"x": x})
+                except Exception as error:
+                    wrong.append(error)
+        threads = [threading.Thread(target=go) for _ in range(200)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert not wrong and runs() == 600, (len(wrong), wrong[:1])
+    """)
+
+
+# A model's nodes may leave outputs out, and their bodies may read what nothing else reads. ONNX Runtime before 1.27 hands
+# over such nodes in other ways than later ones.
+def test_outputs_that_are_left_out_and_values_that_only_bodies_read():
+    child("""
+        unique = model([h.make_node("Unique", ["x"], ["y", "", "at"], sorted=1)], {"x": (T.FLOAT, [6])},
+                       {"y": (T.FLOAT, ["n"]), "at": (T.INT64, [6])})
+        x = np.array([3, 1, 3, 2, 1, 1], np.float32)
+        agree(unique, [{"x": x}], expected_runs=None)
+        branch = lambda op: h.make_graph([h.make_node(op, ["x", "w"], ["t"])], op, [],
+                                         [h.make_tensor_value_info("t", T.FLOAT, [6])])
+        both = model([h.make_node("If", ["c"], ["y"], then_branch=branch("Add"), else_branch=branch("Mul"))],
+                     {"c": (T.BOOL, []), "x": (T.FLOAT, [6])}, {"y": (T.FLOAT, [6])}, {"w": weight(6)})
+        agree(both, [{"c": np.array(c), "x": x} for c in (True, False)], expected_runs=None)
+    """)
+
+
 def test_parallel_sessions_and_run_async():
     child("""
         options = lagoon_ort.options()
@@ -515,8 +560,8 @@ def test_a_forked_child_gets_errors_and_its_parent_goes_on():
         pid = os.fork()
         if pid == 0:
             try:
-                fails("lagoon: ", lambda: session.run(None, {"x": ONES}))
-                fails("lagoon: ", lambda: lagoon(mlp()))
+                fails("'spawn'", lambda: session.run(None, {"x": ONES}))
+                fails("'spawn'", lambda: lagoon(mlp()))
                 fails("lagoon: ", lambda: session.set_ep_dynamic_options({"lagoon.scheduler": "edf"}))
                 del session
                 code = 0

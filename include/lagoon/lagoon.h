@@ -63,7 +63,7 @@ typedef struct {
   const int* cores;      /* the cores that workers run on; NULL: those of the calling thread */
   size_t core_count;     /* how many `cores` there are */
   const char* scheduler; /* NULL: "reset"; `lagoon schedulers` lists them */
-  int worker_nice;       /* added to the nice value of the calling thread */
+  int worker_nice;       /* added to the nice value of the calling thread; -39 to 39 */
   int worker_fifo;       /* above 0: the priority of SCHED_FIFO for workers */
   uint32_t
       spin_us; /* how long a waiting thread looks before it sleeps; 0: 20; LAGOON_NO_SPIN: not at all */
@@ -198,7 +198,8 @@ LAGOON_API lagoon_code lagoon_run_output(lagoon_run* run, size_t index,
  * these shapes allocate nothing and make no system call but futex. Without this call the first run does it. */
 LAGOON_API lagoon_code lagoon_run_prepare(lagoon_run* run, lagoon_error* error);
 
-/* Runs and waits. `due_ns`: when the run must have ended; 0: the model's deadline from now on; LAGOON_NEVER. */
+/* Runs and waits. `due_ns`: when the run must have ended; 0: the model's deadline from now on; LAGOON_NEVER. An error
+ * within `done` of any run. */
 LAGOON_API lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns);
 /* The same without waiting. `done` (may be NULL) is called once, when the run has ended, on any thread: also by this
  * function before it returns, and by calls that other threads make for other runs. So it must be short and must not wait
@@ -207,7 +208,7 @@ LAGOON_API lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns);
 LAGOON_API lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns,
                                         void (*done)(void* arg, lagoon_run* run), void* arg);
 /* Waits for the end of a started run, `done` included, and returns its code. LAGOON_DEADLINE_EXCEEDED and a result
- * with `under_way`: the run is not over at `until_ns`. 0: waits for ever. */
+ * with `under_way`: the run is not over at `until_ns`. 0: waits for ever. An error within `done` of any run. */
 LAGOON_API lagoon_code lagoon_run_wait(lagoon_run* run, int64_t until_ns);
 /* Any thread. The run ends as LAGOON_CANCELLED soon, unless it ends otherwise before. Not for signal handlers. */
 LAGOON_API void lagoon_run_cancel(lagoon_run* run);

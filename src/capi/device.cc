@@ -10,6 +10,8 @@
 namespace lagoon::capi {
 namespace {
 
+constexpr int kMostNice = 39;  // from one end of the system's range to the other
+
 Result<LocalDeviceOptions> FromC(const lagoon_device_options& from) {
   LocalDeviceOptions options;
   if (from.device != nullptr) options.device.name = from.device;
@@ -17,6 +19,15 @@ Result<LocalDeviceOptions> FromC(const lagoon_device_options& from) {
   if (from.core_count > 0 && from.cores == nullptr)
     return tl::unexpected<Error>(
         Null("lagoon_device_options: `cores`, which has a core_count,").error());
+  if (from.cores != nullptr && from.core_count == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "lagoon_device_options: `cores` is set and core_count is 0");
+  }
+  if (from.worker_nice < -kMostNice || from.worker_nice > kMostNice) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("worker_nice is {}: it is from -{} to {}, added to the program's",
+                            from.worker_nice, kMostNice, kMostNice));
+  }
   if (from.cores != nullptr) options.cores.assign(from.cores, from.cores + from.core_count);
   if (from.scheduler != nullptr) options.scheduler = from.scheduler;
   options.worker_nice = from.worker_nice;
@@ -35,6 +46,12 @@ Status Usable(const lagoon_device* device) {
   if (device == nullptr) return Null("the device");
   if (!device->open->device->usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   return {};
+}
+
+// `done` is called by the thread that `function` would wait for.
+Status NotWithinDone(const char* function) {
+  if (!Run::AnyInDone()) return {};
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{} within `done` of a run", function));
 }
 
 void Add(const LocalModelStatistics& of, lagoon_stats& to) {
@@ -107,6 +124,7 @@ lagoon_code lagoon_device_scheduler(lagoon_device* device, const char* scheduler
                                     lagoon_error* error) {
   return Call(error, [&]() -> Status {
     LAGOON_RETURN_IF_ERROR(Usable(device));
+    LAGOON_RETURN_IF_ERROR(NotWithinDone("lagoon_device_scheduler"));
     if (scheduler == nullptr) return Null("the scheduler");
     return device->open->device->SwitchScheduler(scheduler);
   });
@@ -137,6 +155,7 @@ lagoon_code lagoon_statistics(lagoon_device* device, lagoon_model* model_or_null
 lagoon_code lagoon_trace_write(lagoon_device* device, const char* path, lagoon_error* error) {
   return Call(error, [&]() -> Status {
     LAGOON_RETURN_IF_ERROR(Usable(device));
+    LAGOON_RETURN_IF_ERROR(NotWithinDone("lagoon_trace_write"));
     if (path == nullptr) return Null("the path");
     return device->open->device->WriteTrace(path);
   });

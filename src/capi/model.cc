@@ -148,7 +148,7 @@ lagoon_code lagoon_model_load_bytes(lagoon_device* device, const void* bytes, si
                                     lagoon_model** model, lagoon_error* error) {
   return LoadModel(device, options, model, error, [&](LocalDevice& on, LocalModelOptions loads) {
     using Loaded = Result<std::unique_ptr<LocalModel>>;
-    if (bytes == nullptr) return Loaded(tl::unexpected(Null("the model").error()));
+    if (bytes == nullptr) return Loaded(tl::unexpected(Null("the bytes of the model").error()));
     ModelBytes from;
     from.bytes = {static_cast<const std::byte*>(bytes), size};
     if (folder != nullptr) from.folder = folder;

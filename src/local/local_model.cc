@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -42,8 +43,8 @@ Status LocalModel::CheckOptions(const LocalModelOptions& options) {
     return refuse(fmt::format("a deadline of {} us: it is 0 for none, or above",
                               ToMicroseconds(options.deadline)));
   }
-  if (!(options.weight > 0)) {
-    return refuse(fmt::format("a weight of {}: it is above 0", options.weight));
+  if (!(options.weight > 0 && std::isfinite(options.weight))) {
+    return refuse(fmt::format("a weight of {}: it is a number above 0", options.weight));
   }
   if (!(options.share >= 0 && options.share <= 1)) {
     return refuse(fmt::format("a share of {}: it is from 0 for none to 1", options.share));
@@ -287,9 +288,9 @@ void LocalModel::NoteNewShapes(Nanoseconds compiling) {
 Status LocalModel::SetWeight(double weight) {
   if (!device_.usable()) return tl::unexpected<Error>(LocalDevice::ForkedError());
   const MutexLock lock(mutex_);
-  if (!(weight > 0)) {
+  if (!(weight > 0 && std::isfinite(weight))) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model '{}': a weight of {}: it is above 0", name(), weight));
+                fmt::format("model '{}': a weight of {}: it is a number above 0", name(), weight));
   }
   for (const ClassQueue& one : classes_) {
     if (one.queue) LAGOON_RETURN_IF_ERROR(device_.dispatcher().SetWeight(*one.queue, weight));

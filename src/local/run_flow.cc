@@ -81,7 +81,7 @@ Status Run::Begin(std::optional<TimePoint> due) {
 }
 
 RunCode Run::Sync(std::optional<TimePoint> due) {
-  if (telling == this) return Refuse(Invalid("Sync() within the callback of its own run"));
+  if (AnyInDone()) return Refuse(Invalid("Sync() within the callback of a run"));
   const RunCode begun = Guarded([&] { return Begin(due); });
   if (begun != RunCode::kOk) return begun;
   done_ = nullptr;
@@ -131,7 +131,7 @@ void Run::Cancel() {
 
 RunCode Run::Wait(TimePoint until) {
   if (!model_.device().usable()) return Refuse(LocalDevice::ForkedError());
-  if (telling == this) return Refuse(Invalid("Wait() within the callback of its own run"));
+  if (AnyInDone()) return Refuse(Invalid("Wait() within the callback of a run"));
   const auto late = [&] { return until != kNoDeadline && Now() >= until; };
   while (true) {
     // With one part the run is over when its job is.

@@ -65,6 +65,8 @@ class Api {
 Api& TheApi();
 /// The table of execution providers.
 Table& TheEpApi();
+/// ONNX Runtime 1.x: x. A later version than 1 counts as the newest. Set as above.
+int& TheOrtMinor();
 
 /// For an error of Lagoon: arguments are ORT_INVALID_ARGUMENT, what Lagoon does not do is
 /// ORT_NOT_IMPLEMENTED, everything else ORT_FAIL. The message begins with "lagoon: ".

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 
 #include "graph/onnx_model.h"
@@ -74,8 +75,42 @@ OwnedGraph ViewOf(const Graph* graph, std::vector<const Node*> nodes) {
   return {view, [](Graph* owned) { TheApi().table().Call<ReleaseGraph>(owned); }};
 }
 
+std::string LabelOf(const Node* node) {
+  const Api& api = TheApi();
+  return fmt::format("node '{}' ({})", api.Get<NodeName, const char*>(node),
+                     api.Get<NodeOp, const char*>(node));
+}
+
+// Until version 1.26, a fused node does not get the values that only the bodies of its nodes (If,
+// Loop, Scan) read from around them, unless its own nodes make them.
+Status CheckOuterValues(const std::vector<const Node*>& nodes) {
+  constexpr int kAllValues = 27;
+  if (TheOrtMinor() >= kAllValues) return {};
+  const Api& api = TheApi();
+  std::set<std::string> there;
+  const auto add = [&](const ValueInfo* value) {
+    if (value != nullptr) there.insert(api.Get<ValueInfoName, const char*>(value));
+  };
+  for (const Node* node : nodes) {
+    for (const ValueInfo* v : api.All<NodeInputCount, NodeInputs, ValueInfo>(node)) add(v);
+    for (const ValueInfo* v : api.All<NodeOutputCount, NodeOutputs, ValueInfo>(node)) add(v);
+  }
+  for (const Node* node : nodes) {
+    for (const ValueInfo* v : api.All<NodeOuterCount, NodeOuters, ValueInfo>(node)) {
+      const std::string name = v == nullptr ? "" : api.Get<ValueInfoName, const char*>(v);
+      if (name.empty() || there.contains(name)) continue;
+      return Fail(ErrorCode::kUnimplemented,
+                  fmt::format("only the body of {} reads '{}', which ONNX Runtime 1.{} and newer "
+                              "would hand over",
+                              LabelOf(node), name, kAllValues));
+    }
+  }
+  return {};
+}
+
 Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes,
                    ExpectedRun* expected = nullptr) {
+  LAGOON_RETURN_IF_ERROR(CheckOuterValues(nodes));
   const OwnedGraph view = ViewOf(graph, nodes);
   try {
     const auto weights = std::make_shared<BorrowedWeights>();
@@ -84,12 +119,6 @@ Status CanRunNodes(const Graph* graph, const std::vector<const Node*>& nodes,
   } catch (const Failed& failed) {
     return Fail(ErrorCode::kUnimplemented, failed.message);
   }
-}
-
-std::string LabelOf(const Node* node) {
-  const Api& api = TheApi();
-  return fmt::format("node '{}' ({})", api.Get<NodeName, const char*>(node),
-                     api.Get<NodeOp, const char*>(node));
 }
 
 // The nodes with what they read, each tried by itself. `missing`: the first reason against one.

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <charconv>
+#include <limits>
 #include <memory>
+#include <string_view>
 
 #include "ort/api.h"
 #include "ort/host.h"
@@ -19,6 +22,11 @@ Api& TheApi() {
 Table& TheEpApi() {
   static Table& table = *new Table;
   return table;
+}
+
+int& TheOrtMinor() {
+  static int minor = 0;
+  return minor;
 }
 
 Failed AsFailed(const Error& error) {
@@ -83,6 +91,14 @@ AbiStatus* Refuse(const ApiBase& base, const std::string& why) {
   return Table(oldest).Call<CreateStatus>(int{kNotImplemented}, ("lagoon: " + why).c_str());
 }
 
+int MinorOf(std::string_view version) {
+  int minor = std::numeric_limits<int>::max();
+  if (!version.starts_with("1.")) return minor;
+  version.remove_prefix(2);
+  std::from_chars(version.data(), version.data() + version.size(), minor);
+  return minor;
+}
+
 std::string TooOld(const ApiBase& base) {
   const char* version = base.version == nullptr ? nullptr : base.version();
   return fmt::format(
@@ -110,7 +126,10 @@ extern "C" __attribute__((visibility("default"))) AbiStatus* CreateEpFactories(
     // Objects of one ONNX Runtime must not reach the other.
     return Refuse(*base, "the plug-in is registered with another ONNX Runtime of this process");
   }
-  if (!TheApi().table().Is(table)) TheApi() = Api(Table(table));
+  if (!TheApi().table().Is(table)) {
+    TheApi() = Api(Table(table));
+    TheOrtMinor() = MinorOf(base->version == nullptr ? "" : base->version());
+  }
   return Guarded([&] {
     if (most < 1) throw Failed{kFail, "lagoon: ONNX Runtime has no room for a factory"};
     const void* const* ep_table = TheApi().table().Call<GetEpApi>();

@@ -218,10 +218,12 @@ void Conversion::AddGraph(const Graph* graph, bool top, onnx::GraphProto& to) {
   std::set<std::string> constants;
   for (const onnx::TensorProto& tensor : to.initializer()) constants.insert(tensor.name());
   for (const ValueInfo* value : api_.All<GraphInputCount, GraphInputs, ValueInfo>(graph)) {
-    if (!constants.contains(NameOf(value))) SetType(value, *to.add_input());
+    if (value == nullptr || constants.contains(NameOf(value))) continue;
+    SetType(value, *to.add_input());
   }
   for (const ValueInfo* value : api_.All<GraphOutputCount, GraphOutputs, ValueInfo>(graph)) {
-    SetType(value, *to.add_output());
+    // ONNX Runtime 1.23 has a null for an optional output of a node that the model leaves out.
+    if (value != nullptr) SetType(value, *to.add_output());
   }
   for (const Node* node : api_.All<GraphNodeCount, GraphNodes, Node>(graph)) {
     AddNode(node, *to.add_node());

@@ -58,11 +58,17 @@ void SetUpHostLog() {
       &least);
 }
 
+tl::unexpected<Error> Forked() {
+  return Fail(ErrorCode::kUnavailable,
+              "this process was forked after Lagoon's first session was made, so that it has no "
+              "threads for Lagoon: start children anew, with multiprocessing's 'spawn' or exec");
+}
+
 }  // namespace
 
 Result<LocalDevice*> OpenDeviceOfProcess(const ProcessSettings& wanted) {
   // In a forked child, the mutex may stay locked for ever.
-  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+  if (InForkedChild()) return Forked();
   Host& host = TheHost();
   const MutexLock lock(host.mutex);
   if (host.device != nullptr) {
@@ -123,7 +129,7 @@ InsideRun::InsideRun() {
 InsideRun::~InsideRun() { inside.fetch_sub(1); }
 
 Status InsideRun::Check() const {
-  if (InForkedChild()) return tl::unexpected<Error>(LocalDevice::ForkedError());
+  if (InForkedChild()) return Forked();
   return {};
 }
 

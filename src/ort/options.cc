@@ -41,6 +41,7 @@ constexpr std::int64_t kMostWorkers = 1024;
 constexpr std::int64_t kMostSpinUs = 1'000'000;
 constexpr std::int64_t kMostTraceEvents = 10'000'000;
 constexpr std::int64_t kMostCore = 1023;
+constexpr std::size_t kMostPending = 4096;
 
 // The process has those from `workers` on.
 constexpr Option kOptions[] = {
@@ -79,7 +80,7 @@ constexpr Option kOptions[] = {
      }},
     {"max_pending",
      [](const Entry& e, Settings& to) -> Status {
-       LAGOON_RETURN_IF_ERROR(Number(e, 4096, to.session.model.max_pending));
+       LAGOON_RETURN_IF_ERROR(Number(e, kMostPending, to.session.model.max_pending));
        if (to.session.model.max_pending == 0) return BadValue(e.first, e.second, "1 to 4096");
        return {};
      }},
@@ -155,6 +156,8 @@ Status Same(std::string_view key, const std::optional<T>& present, const std::op
 
 Result<Settings> ReadSettings(std::span<const Entry> entries) {
   Settings settings;
+  // Each run that waits is in a thread of the program, so that the program bounds them.
+  settings.session.model.max_pending = kMostPending;
   for (const Entry& entry : entries) {
     bool known = false;
     for (const Option& option : kOptions) {

@@ -25,7 +25,7 @@ inline constexpr std::string_view kSessionPrefix = "ep.lagoonexecutionprovider."
 
 /// What a session says about its models.
 struct SessionSettings {
-  LocalModelOptions model;  // name is empty
+  LocalModelOptions model;  // name is empty; max_pending is 4096
   bool partition = true;    // false: the whole graph, or nothing
   // Smaller parts of the graph stay with ONNX Runtime: of fewer nodes, or of less time
   // (EstimateTime).

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/heap.h"
 #include "ort/api.h"
@@ -22,6 +23,11 @@ struct PresentRun {
   RunSettings settings;
 };
 thread_local PresentRun present_run;
+
+std::string ModelName(const Graph* graph) {
+  const std::filesystem::path file = TheApi().Get<GraphModelPath, const char*>(graph);
+  return file.empty() ? TheApi().Get<GraphName, const char*>(graph) : file.stem().string();
+}
 
 void CheckOk(const Status& status) {
   if (!status) throw AsFailed(status.error());
@@ -134,6 +140,10 @@ void Provider::Log(LogLevel level, const std::string& message) const {
 
 void Provider::Claim(const Graph* graph, SupportInfo* info) {
   const plugin::Claim claim = ChooseNodes(graph, settings_, device_);
+  if (!claim.groups.empty()) {
+    model_ = ModelName(graph);
+    parts_ = claim.groups.size();
+  }
   const FusionOptions options;
   for (const std::vector<const Node*>& group : claim.groups) {
     TheApi().Check(TheEpApi().Call<AddNodesToFuse>(info, group.data(), group.size(),
@@ -153,9 +163,17 @@ void Provider::Claim(const Graph* graph, SupportInfo* info) {
       "lagoon_ort.options() does");
 }
 
+// ONNX Runtime's own name ends with the number of the part: "LagoonExecutionProvider_1094771_0_2".
+std::string Provider::NameOf(const Node* fused) const {
+  const std::string fused_name = TheApi().Get<NodeName, const char*>(fused);
+  if (model_.empty()) return fused_name;
+  if (parts_ == 1) return model_;
+  return fmt::format("{}, part {}", model_, fused_name.substr(fused_name.rfind('_') + 1));
+}
+
 std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fused) {
   LocalModelOptions options = settings_.model;
-  options.name = TheApi().Get<NodeName, const char*>(fused);
+  options.name = NameOf(fused);
   Dump(options.name, graph);
   const auto weights = std::make_shared<BorrowedWeights>();
   const ConvertedGraph converted = ConvertGraph(graph, weights.get());

@@ -35,8 +35,11 @@ class Provider final : public Ep {
 
  private:
   void Log(LogLevel level, const std::string& message) const;
+  std::string NameOf(const Node* fused) const;
 
   SessionSettings settings_;
+  std::string model_;      // its file, or the name of its graph
+  std::size_t parts_ = 0;  // of the model that run on Lagoon
   LocalDevice& device_;
   const Logger* const logger_;
   std::atomic<bool> warned_of_threads_{false};

@@ -1,5 +1,6 @@
 // Graphs whose values are not all fp32, from ONNX to outputs.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -250,6 +251,38 @@ TEST(TypedGraph, ABoolThatIsNotOneIsStillTrue) {
   const ValueId x = g.Input(DataType::kBool, {2, 2});
   g.Output(g.Op("ReduceMax", {x}, DataType::kBool, {2}, {{"axes", I64{1}}}));
   EXPECT_EQ(FromBytes<std::uint8_t>(g.Run({ToBytes(U8{0, 7, 0, 0})})[0]), (U8{1, 0}));
+}
+
+// [100 100] times its transpose is 20000: it fits into 16 bits with a sign, and wraps in 8.
+template <typename T>
+void ExpectProductsWrap(DataType type) {
+  const std::vector<T> row{100, 100};
+  const auto product = static_cast<T>(20000);
+  TypedGraph g;
+  const ValueId a = g.Input(type, {1, 2});
+  const ValueId b = g.Input(type, {2, 1});
+  g.Output(g.Op("MatMul", {a, b}, type, {1, 1}));
+  g.Output(g.Op("Einsum", {a, b}, type, {1, 1}, {{"equation", std::string("ij,jk->ik")}}));
+  g.Output(g.Op("Gemm", {a, a}, type, {1, 1}, {{"transB", std::int64_t{1}}}));
+  for (const Bytes& y : g.Run({ToBytes(row), ToBytes(row)})) {
+    EXPECT_EQ(FromBytes<T>(y), std::vector<T>{product}) << OipName(type);
+  }
+}
+
+TEST(TypedGraph, ProductsOfSmallIntegersHaveTheirType) {
+  ExpectProductsWrap<std::int8_t>(DataType::kInt8);
+  ExpectProductsWrap<std::uint8_t>(DataType::kUInt8);
+  ExpectProductsWrap<std::int16_t>(DataType::kInt16);
+  ExpectProductsWrap<std::uint16_t>(DataType::kUInt16);
+}
+
+TEST(TypedGraph, AKernelThatMakesAnotherTypeThanTheGraphSaysIsAnError) {
+  TypedGraph g;
+  const ValueId a = g.Input(DataType::kInt32, {2, 2});
+  g.Output(g.Op("MatMul", {a, a}, DataType::kInt64, {2, 2}));
+  const Result<LoweredProgram> program = Lower(g.graph(), "m");
+  ASSERT_FALSE(program);
+  EXPECT_THAT(program.error().message, ::testing::HasSubstr("INT64 [2,2]"));
 }
 
 }  // namespace

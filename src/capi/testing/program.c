@@ -1,6 +1,7 @@
 /* A program in C11 that uses liblagoon as its users do: program MODEL. Exits with 0 if all is right. */
 
 #include <lagoon/lagoon.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,21 @@ static void log_line(void* count, int level, const char* message) {
 static void count_down(void* left, lagoon_run* run) {
   int* const runs = left;
   if (--*runs > 0) lagoon_run_start(run, 0, count_down, left);
+}
+
+struct waits {
+  lagoon_device* device;
+  lagoon_run* other;
+  lagoon_code codes[4];
+};
+
+/* All of these would wait for the thread that they are called by. */
+static void wait_within(void* arg, lagoon_run* run) {
+  struct waits* const w = arg;
+  w->codes[0] = lagoon_run_sync(w->other, 0);
+  w->codes[1] = lagoon_run_wait(w->other, 0);
+  w->codes[2] = lagoon_run_wait(run, 0);
+  w->codes[3] = lagoon_device_scheduler(w->device, "reset", NULL);
 }
 
 static void use_run(lagoon_device* device, lagoon_model* model) {
@@ -82,6 +98,15 @@ static void use_run(lagoon_device* device, lagoon_model* model) {
   lagoon_stats stats = LAGOON_STATS_INIT;
   CHECK(lagoon_statistics(device, model, &stats) == LAGOON_OK);
   CHECK(stats.done == 12 && stats.expired == 1 && stats.workers == 2);
+
+  struct waits waits = {device, NULL, {0}};
+  CHECK(lagoon_run_create(model, &waits.other, &error) == LAGOON_OK);
+  CHECK(lagoon_run_input(waits.other, 0, &in) == LAGOON_OK);
+  CHECK(lagoon_run_start(run, 0, wait_within, &waits) == LAGOON_OK);
+  CHECK(lagoon_run_wait(run, 0) == LAGOON_OK);
+  for (int i = 0; i < 4; ++i) CHECK(waits.codes[i] == LAGOON_INVALID_ARGUMENT);
+  CHECK(lagoon_run_sync(waits.other, 0) == LAGOON_OK);
+  lagoon_run_free(waits.other);
   lagoon_run_free(run);
 }
 
@@ -92,6 +117,15 @@ static void give_bad_input(lagoon_device* device, const char* path) {
   options.scheduler = "best";
   CHECK(lagoon_device_open(&options, &none, &error) == LAGOON_NOT_FOUND && none == NULL);
   CHECK(strstr(error.message, "reset") != NULL);
+  options.scheduler = NULL;
+  options.worker_nice = 40;
+  CHECK(lagoon_device_open(&options, &none, &error) == LAGOON_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "worker_nice is 40") != NULL);
+  options.worker_nice = 0;
+  const int core = 0;
+  options.cores = &core;
+  CHECK(lagoon_device_open(&options, &none, &error) == LAGOON_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "core_count is 0") != NULL);
   options.size = 0;
   CHECK(lagoon_device_open(&options, &none, &error) == LAGOON_INVALID_ARGUMENT);
   CHECK(lagoon_device_open(NULL, NULL, NULL) == LAGOON_INVALID_ARGUMENT);
@@ -110,6 +144,9 @@ static void give_bad_input(lagoon_device* device, const char* path) {
   CHECK(lagoon_model_load_bytes(device, "rubbish", 7, NULL, NULL, &model, &error) != LAGOON_OK);
   lagoon_model_options wrong = LAGOON_MODEL_OPTIONS_INIT;
   wrong.job_class = (lagoon_class)7;
+  CHECK(lagoon_model_load_file(device, path, &wrong, &model, &error) == LAGOON_INVALID_ARGUMENT);
+  wrong.job_class = LAGOON_BEST_EFFORT;
+  wrong.weight = HUGE_VAL;
   CHECK(lagoon_model_load_file(device, path, &wrong, &model, &error) == LAGOON_INVALID_ARGUMENT);
   CHECK(model == NULL);
   lagoon_model_free(NULL);

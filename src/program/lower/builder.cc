@@ -117,8 +117,15 @@ Operand ProgramBuilder::All(BufferId buffer) const {
 }
 
 void ProgramBuilder::Define(ValueId value, const Tensor& tensor) {
-  LAGOON_CHECK(type(value) == tensor.type);
-  LAGOON_CHECK(BytesOf(dims(value), type(value)) == program_.buffer(tensor.buffer).bytes);
+  const std::size_t bytes = program_.buffer(tensor.buffer).bytes;
+  const bool fits = type(value) == tensor.type && BytesOf(dims(value), type(value)) == bytes;
+  if (!fits && !defined_wrongly_) {
+    defined_wrongly_ = Error{
+        ErrorCode::kUnimplemented,
+        fmt::format("a fault of Lagoon's: value '{}' is {} {}, its kernels make {} of {} bytes",
+                    graph_.value(value).name, OipName(type(value)), ToString(dims(value)),
+                    OipName(tensor.type), bytes)};
+  }
   Tensor defined = tensor;
   defined.dims = dims(value);
   places(value)[static_cast<std::size_t>(tensor.layout)] = std::move(defined);

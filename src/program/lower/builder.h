@@ -132,8 +132,11 @@ class ProgramBuilder {
   /// The layout for which the fewest bytes of `values` must move; always kPlain unless the rank is
   /// 3 to 5.
   Layout CheapestLayout(std::span<const ValueId> values) const;
-  /// Declares that `tensor` holds the graph's `value`.
+  /// Declares that `tensor` holds the graph's `value`. If its type or size is another one, Lower()
+  /// fails: no model may end the process.
   void Define(ValueId value, const Tensor& tensor);
+  /// The first such error.
+  const std::optional<Error>& defined_wrongly() const { return defined_wrongly_; }
 
   /// How often each of the graph's values is read, graph outputs included.
   void SetReads(std::vector<std::uint32_t> reads) { reads_ = std::move(reads); }
@@ -239,6 +242,7 @@ class ProgramBuilder {
   std::map<ValueId, OpaqueOutput> made_;
   std::vector<std::uint32_t> reads_;  // by ValueId; empty: not known
   std::set<ValueId> replaces_;        // outputs of the graph that lie in the place of an input
+  std::optional<Error> defined_wrongly_;
   std::map<ValueId, ValueId> wide_;
   std::shared_ptr<const ByteFlow> flow_;
   std::map<ValueId, std::vector<ByteTensor>> bytes_;

@@ -327,6 +327,8 @@ Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerO
   }
   for (const Node& node : nodes) {
     Status lowered = LowerNode(*builder, node);
+    if (lowered && builder->defined_wrongly())
+      lowered = tl::unexpected(*builder->defined_wrongly());
     if (lowered) continue;
     const std::string at =
         fmt::format("{}: node '{}' ({}, opset {})", where, node.name, node.op, opset);

@@ -49,6 +49,8 @@ struct Side {
   }
 };
 
+/// The product in the operands' type, but INT32 of kInt16: differences of bytes
+/// (ByteDifferenceType()).
 Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, const Side& a,
                            const Side& b, float alpha) {
   if (a.tensor.type != b.tensor.type || a.columns() != b.rows()) {
@@ -79,6 +81,23 @@ Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, con
                                       {builder.All(a.tensor), builder.All(b.tensor)},
                                       {builder.All(y)}));
   return y;
+}
+
+bool IsNarrowInteger(DataType type) { return IsInteger(type) && SizeOf(type) < sizeof(int); }
+
+/// The product in the operands' type. Integers of 8 and 16 bits are multiplied as INT32: where the
+/// result wraps, its lower bits are the same.
+Result<Tensor> EmitSameTypeProduct(ProgramBuilder& builder, const std::string& name, Side a, Side b,
+                                   float alpha) {
+  const DataType type = a.tensor.type;
+  if (type != b.tensor.type || !IsNarrowInteger(type)) {
+    return EmitProduct(builder, name, a, b, alpha);
+  }
+  for (Side* side : {&a, &b}) {
+    LAGOON_ASSIGN_OR_RETURN(side->tensor, EmitCast(builder, name, side->tensor, DataType::kInt32));
+  }
+  LAGOON_ASSIGN_OR_RETURN(const Tensor wide, EmitProduct(builder, name, a, b, alpha));
+  return EmitCast(builder, name, wide, type);
 }
 
 /// A vector becomes a row on the left or a column on the right, as in numpy.matmul.
@@ -119,8 +138,7 @@ Result<Tensor> IntegerProduct(ProgramBuilder& builder, const Node& node,
     LAGOON_ASSIGN_OR_RETURN(operands[i], Centered(builder, node.name, node.inputs[inputs[i]],
                                                   InputOr(node, inputs[i + 2]), i == 0));
   }
-  const auto& [a, b] = operands;
-  return EmitMatMul(builder, node.name, a, b);
+  return EmitProduct(builder, node.name, {operands[0], false}, {operands[1], false}, 1);
 }
 
 }  // namespace
@@ -140,7 +158,7 @@ Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, co
 }
 
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b) {
-  return EmitProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
+  return EmitSameTypeProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
 }
 
 namespace {
@@ -170,7 +188,8 @@ Status LowerComputedGemm(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(b.tensor, builder.Use(node.inputs[1], Layout::kPlain));
   a.flipped = node.Int("transA", 0) != 0;
   b.flipped = node.Int("transB", 0) != 0;
-  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitProduct(builder, node.name, a, b, node.Float("alpha", 1)));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y,
+                          EmitSameTypeProduct(builder, node.name, a, b, node.Float("alpha", 1)));
   const float beta = node.Float("beta", 1);
   if (node.inputs.size() > 2 && node.inputs[2] != kNoValue && beta != 0) {
     LAGOON_ASSIGN_OR_RETURN(Tensor c, builder.Use(node.inputs[2], Layout::kPlain));
