@@ -24,6 +24,7 @@ struct PresentRun {
 };
 thread_local PresentRun present_run;
 
+// The file without folder and ending; of a model read from memory, the graph's name.
 std::string ModelName(const Graph* graph) {
   const std::filesystem::path file = TheApi().Get<GraphModelPath, const char*>(graph);
   return file.empty() ? TheApi().Get<GraphName, const char*>(graph) : file.stem().string();

@@ -143,8 +143,8 @@ TEST_F(RestartTest, AGroupThatIsInterruptedAgainAndAgainRunsToItsEnd) {
   EXPECT_EQ(job.result.outcome, Outcome::kDone);
 }
 
-// Padding leaves with its room. By then the real-time job may be over, and the padding's own job may
-// have a kernel in the device that waits for the padding.
+// Padding leaves with its room. By then the real-time job may be over, and the padding's own job
+// may have a kernel in the device that waits for the padding.
 TEST_F(RestartTest, PaddingThatLeavesWithItsRoomRestartsThoughItsJobWentOn) {
   SchedulerConfig reef = kReset;
   reef.padding_kernels = 1;
