@@ -19,7 +19,7 @@ from conftest import DIGITS, ROOT, TOLERANCE, relative_error, run_onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(ROOT / "python"))
-from lagoon import Device, local  # noqa: E402
+from lagoon import Device, liblagoon, local  # noqa: E402
 
 DIGITS_FILE = DIGITS / "1" / "model.onnx"
 pytestmark = pytest.mark.skipif(not os.path.exists(local.library_path()), reason="there is no liblagoon.so: LAGOON_LIBRARY")
@@ -546,4 +546,4 @@ def test_the_library_exports_its_interface_only():
     names = {line.split()[-1].partition("@")[0] for line in symbols.splitlines()}
     header = (ROOT / "include" / "lagoon" / "lagoon.h").read_text()
     assert {name for name in names if name != "LAGOON_1"} == {name for name in names if f" {name}(" in header or f"*{name}(" in header}
-    assert names >= set(local._PROTOTYPES)
+    assert names >= set(liblagoon.PROTOTYPES)

@@ -10,14 +10,11 @@ Arrays that are C-contiguous and aligned are not copied. Any thread may use a de
 use it: their runs end as "cancelled" or "unavailable". A Run belongs to one thread at a time. The library is liblagoon.so of the wheel, or the one that LAGOON_LIBRARY names.
 """
 
-import collections.abc
 import concurrent.futures
 import contextlib
 import ctypes
 import logging
-import operator
 import os
-import pathlib
 import sys
 import threading
 import time
@@ -25,188 +22,11 @@ import weakref
 
 import numpy as np
 
-PACKAGED = pathlib.Path(__file__).resolve().parent / "native" / "liblagoon.so.1"
-NO_SPIN, NEVER = 2**32 - 1, 2**63 - 1
-OK, DEADLINE_EXCEEDED = 0, 5
-STRING, BFLOAT16 = 8, 16
-# ONNX's numbers of types. numpy has no bfloat16: such a tensor is an array of uint16 with its bits.
-TYPES = {1: "f4", 2: "u1", 3: "i1", 4: "u2", 5: "i2", 6: "i4", 7: "i8", 8: "O", 9: "?", 10: "f2", 11: "f8", 12: "u4", 13: "u8",
-         16: "u2"}
-DTYPES = {number: np.dtype(name) for number, name in TYPES.items()}
-CLASSES = {"real-time": 1, "best-effort": 2}
-STRING_DTYPE = np.dtype([("data", "u8"), ("size", "u8")])
+from lagoon.liblagoon import (CLASSES, LOG, NEVER, NO_SPIN, OK, STRING, STRING_DTYPE, CTensorInfo, DeviceOptions, Error, Failed,
+                              ModelOptions, Result, Stats, Tensor, check, library, library_path, name_of, number_of, text_of, version)
+from lagoon.tensors import TensorInfo, as_tensor, input_array, named, output_array, tensor_of
 
-c_text, c_code = ctypes.c_char_p, ctypes.c_int
-LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
-
-
-class Failed(RuntimeError):
-    """What the library refuses, or how a run has ended. `code`: "deadline exceeded", "cancelled", "superseded", "unavailable",
-    "invalid argument", and others (lagoon_code_name)."""
-
-    def __init__(self, code, message):
-        super().__init__(message or code)
-        self.code = code
-
-
-class _Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512)]
-
-
-def _number(name, value, low, high, whole=True):
-    """The parameter `name` as an int, or as a float unless `whole`. ctypes would cut what does not fit, without an error."""
-    try:
-        number = operator.index(value) if whole else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None or isinstance(value, (str, bytes)) or not low <= number <= high:
-        raise Failed("invalid argument", f"{name} is {value!r}: it is a {'whole ' if whole else ''}number from {low} to {high}")
-    return number
-
-
-# Zero would silently mean the default.
-LEAST = {"concurrency": 1, "max_pending": 1, "weight": sys.float_info.min}
-
-
-def _fit(name, value, kind):
-    """`value` for a struct's field of the type `kind`."""
-    code = getattr(kind, "_type_", None)
-    if code == "d":
-        return _number(name, value, LEAST.get(name, -sys.float_info.max), sys.float_info.max, whole=False)
-    if not isinstance(code, str) or code not in "iIlLqQ":
-        return value  # no number
-    bits = 8 * ctypes.sizeof(kind)
-    low, high = (0, 2**bits - 1) if code.isupper() else (-2**(bits - 1), 2**(bits - 1) - 1)
-    return _number(name, value, LEAST.get(name, low), high)
-
-
-class _Sized(ctypes.Structure):
-    """A struct that begins with its size."""
-
-    def __init__(self, **values):
-        kinds = dict(self._fields_) if values else {}
-        super().__init__(size=ctypes.sizeof(self), **{name: _fit(name, value, kinds[name]) for name, value in values.items()})
-
-
-class _DeviceOptions(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("device", c_text), ("workers", ctypes.c_uint32), ("cores", ctypes.POINTER(ctypes.c_int)),
-                ("core_count", ctypes.c_size_t), ("scheduler", c_text), ("worker_nice", ctypes.c_int), ("worker_fifo", ctypes.c_int),
-                ("spin_us", ctypes.c_uint32), ("trace_events", ctypes.c_uint32), ("log", LOG), ("log_arg", ctypes.c_void_p)]
-
-
-class _ModelOptions(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("name", c_text), ("job_class", ctypes.c_int), ("deadline_us", ctypes.c_int64),
-                ("weight", ctypes.c_double), ("share", ctypes.c_double), ("concurrency", ctypes.c_uint32),
-                ("max_pending", ctypes.c_uint32), ("newest_wins", ctypes.c_int), ("precision", c_text), ("profile_runs", ctypes.c_int),
-                ("engine", c_text)]
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int), ("rank", ctypes.c_uint32), ("dims", ctypes.POINTER(ctypes.c_int64)),
-                ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
-
-
-class _TensorInfo(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("name", c_text), ("type", ctypes.c_int), ("rank", ctypes.c_uint32),
-                ("dims", ctypes.POINTER(ctypes.c_int64)), ("shape_known", ctypes.c_int)]
-
-
-class _Result(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("code", ctypes.c_int), ("under_way", ctypes.c_int), ("called_ns", ctypes.c_int64),
-                ("posted_ns", ctypes.c_int64), ("started_ns", ctypes.c_int64), ("first_block_ns", ctypes.c_int64),
-                ("inputs_copied_ns", ctypes.c_int64), ("computed_ns", ctypes.c_int64), ("finished_ns", ctypes.c_int64),
-                ("due_ns", ctypes.c_int64), ("revocations", ctypes.c_uint32), ("parts", ctypes.c_uint32),
-                ("resumed_blocks", ctypes.c_uint64), ("compiling_ns", ctypes.c_int64), ("why", ctypes.c_int), ("why_name", c_text),
-                ("behind", ctypes.c_uint32), ("behind_model", ctypes.c_char * 48), ("behind_ns", ctypes.c_int64),
-                ("stolen_ns", ctypes.c_int64)]
-
-
-class _Stats(_Sized):
-    _fields_ = [("size", ctypes.c_size_t),
-                *((name, ctypes.c_uint64) for name in ("done", "expired", "cancelled", "superseded", "too_late", "failed", "late",
-                                                       "revocations", "compiled")),
-                ("queued_ns", ctypes.c_int64), ("computed_ns", ctypes.c_int64), ("pending", ctypes.c_uint64),
-                ("device_revocations", ctypes.c_uint64), ("launches", ctypes.c_uint64), ("under_way", ctypes.c_uint64),
-                ("workers", ctypes.c_uint32)]
-
-
-_PROTOTYPES = {
-    "lagoon_version": (c_text,), "lagoon_abi": (ctypes.c_uint32,), "lagoon_code_name": (c_text, c_code),
-    "lagoon_device_open": (c_code, "*", "*", "*"), "lagoon_device_close": (None, "*"),
-    "lagoon_device_scheduler": (c_code, "*", c_text, "*"),
-    "lagoon_model_load_file": (c_code, "*", c_text, "*", "*", "*"),
-    "lagoon_model_load_bytes": (c_code, "*", "*", ctypes.c_size_t, c_text, "*", "*", "*"), "lagoon_model_free": (None, "*"),
-    "lagoon_model_input_count": (ctypes.c_size_t, "*"), "lagoon_model_output_count": (ctypes.c_size_t, "*"),
-    "lagoon_model_input": (c_code, "*", ctypes.c_size_t, "*"), "lagoon_model_output": (c_code, "*", ctypes.c_size_t, "*"),
-    "lagoon_model_set": (c_code, "*", c_text, c_text, "*"),
-    "lagoon_run_create": (c_code, "*", "*", "*"), "lagoon_run_input": (c_code, "*", ctypes.c_size_t, "*"),
-    "lagoon_run_output": (c_code, "*", ctypes.c_size_t, "*"), "lagoon_run_prepare": (c_code, "*", "*"),
-    "lagoon_run_sync": (c_code, "*", ctypes.c_int64), "lagoon_run_start": (c_code, "*", ctypes.c_int64, "*", "*"),
-    "lagoon_run_wait": (c_code, "*", ctypes.c_int64), "lagoon_run_cancel": (None, "*"), "lagoon_run_result": (c_code, "*", "*"),
-    "lagoon_run_error": (None, "*", "*"),
-    "lagoon_run_output_dims": (ctypes.POINTER(ctypes.c_int64), "*", ctypes.c_size_t, "*"),
-    "lagoon_run_made_output": ("*", "*", ctypes.c_size_t, "*"), "lagoon_run_free": (None, "*"),
-    "lagoon_statistics": (c_code, "*", "*", "*"), "lagoon_trace_write": (c_code, "*", c_text, "*"),
-}
-_library_lock = threading.Lock()
-_library = None
-
-
-def library_path():
-    """The path of liblagoon.so: that of LAGOON_LIBRARY if it is set, else the wheel's own."""
-    return os.environ.get("LAGOON_LIBRARY") or str(PACKAGED)
-
-
-def _lib():
-    global _library
-    with _library_lock:
-        if _library is None:
-            path = library_path()
-            if not os.path.exists(path):
-                raise FileNotFoundError(f"{path} is missing: install a wheel that `./run wheel` made, or set LAGOON_LIBRARY")
-            loaded = ctypes.CDLL(path)
-            for name, (result, *arguments) in _PROTOTYPES.items():
-                function = getattr(loaded, name)
-                function.restype = ctypes.c_void_p if result == "*" else result
-                function.argtypes = [ctypes.c_void_p if argument == "*" else argument for argument in arguments]
-            _library = loaded
-        return _library
-
-
-def version():
-    """The version of the library, such as "0.1.0"."""
-    return _lib().lagoon_version().decode()
-
-
-def _name_of(code):
-    return _lib().lagoon_code_name(code).decode()
-
-
-def _check(code, error):
-    if code != OK:
-        raise Failed(_name_of(code), error.message.decode(errors="replace"))
-
-
-def _text(value):
-    if value is None:
-        return None
-    text = os.fsencode(value)
-    if b"\0" in text:
-        raise Failed("invalid argument", f"{value!r} has a zero byte, where the library would end it")
-    return text
-
-
-class TensorInfo:
-    """An input or output of a model. `shape`: a dim of -1 is open; None: any rank fits."""
-
-    def __init__(self, info):
-        self.name = info.name.decode()
-        self.type = info.type
-        self.dtype = DTYPES[info.type]
-        self.shape = tuple(info.dims[i] for i in range(info.rank)) if info.shape_known else None
-
-    def __repr__(self):
-        return f"TensorInfo({self.name!r}, {self.dtype}, {self.shape})"
+__all__ = ["Device", "Failed", "Model", "Run", "RunFuture", "TensorInfo", "library_path", "version"]
 
 
 class _Handle:
@@ -334,16 +154,16 @@ class Device(_Handle):
 
     def __init__(self, device="cpu", workers=0, scheduler="reset", cores=None, worker_nice=0, worker_fifo=0, spin_us=None,
                  trace_events=0, log=None):
-        lib = _lib()
-        cores = [_number(f"cores[{i}]", core, 0, 2**31 - 1) for i, core in enumerate([] if cores is None else cores)]
+        lib = library()
+        cores = [number_of(f"cores[{i}]", core, 0, 2**31 - 1) for i, core in enumerate([] if cores is None else cores)]
         # What the library keeps; the callback must live as long as the device.
         self._log = LOG(lambda _, level, message: log(level, message.decode(errors="replace"))) if log else LOG()
-        options = _DeviceOptions(
-            device=_text(device), workers=workers, cores=(ctypes.c_int * len(cores))(*cores) if cores else None,
-            core_count=len(cores), scheduler=_text(scheduler), worker_nice=worker_nice, worker_fifo=worker_fifo,
-            spin_us=0 if spin_us is None else _number("spin_us", spin_us, 0, NO_SPIN - 1) or NO_SPIN, trace_events=trace_events, log=self._log)
-        handle, error = ctypes.c_void_p(), _Error()
-        _check(lib.lagoon_device_open(ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)), error)
+        options = DeviceOptions(
+            device=text_of(device), workers=workers, cores=(ctypes.c_int * len(cores))(*cores) if cores else None,
+            core_count=len(cores), scheduler=text_of(scheduler), worker_nice=worker_nice, worker_fifo=worker_fifo,
+            spin_us=0 if spin_us is None else number_of("spin_us", spin_us, 0, NO_SPIN - 1) or NO_SPIN, trace_events=trace_events, log=self._log)
+        handle, error = ctypes.c_void_p(), Error()
+        check(lib.lagoon_device_open(ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)), error)
         self._waiter = None
         super().__init__(handle)
 
@@ -355,42 +175,42 @@ class Device(_Handle):
         library, for ops that Lagoon lacks."""
         if job_class not in CLASSES:
             raise ValueError(f"job_class is {job_class!r}: it is one of {', '.join(map(repr, CLASSES))}")
-        options = _ModelOptions(
-            name=_text(name), job_class=CLASSES[job_class],
-            deadline_us=round(_number("deadline_ms", deadline_ms, 0, 9e12, whole=False) * 1000), weight=weight, share=share,
-            concurrency=concurrency, max_pending=max_pending, newest_wins=bool(newest_wins), precision=_text(precision),
-            profile_runs=profile_runs, engine=_text(engine))
-        handle, error = ctypes.c_void_p(), _Error()
+        options = ModelOptions(
+            name=text_of(name), job_class=CLASSES[job_class],
+            deadline_us=round(number_of("deadline_ms", deadline_ms, 0, 9e12, whole=False) * 1000), weight=weight, share=share,
+            concurrency=concurrency, max_pending=max_pending, newest_wins=bool(newest_wins), precision=text_of(precision),
+            profile_runs=profile_runs, engine=text_of(engine))
+        handle, error = ctypes.c_void_p(), Error()
         out = ctypes.byref(handle), ctypes.byref(error)
         with self._use() as device:
             if isinstance(model, (bytes, bytearray, memoryview)):
                 data = np.frombuffer(model, dtype=np.uint8)
-                code = _lib().lagoon_model_load_bytes(device, data.ctypes.data, data.size, _text(folder), ctypes.byref(options), *out)
+                code = library().lagoon_model_load_bytes(device, data.ctypes.data, data.size, text_of(folder), ctypes.byref(options), *out)
             else:
-                code = _lib().lagoon_model_load_file(device, _text(model), ctypes.byref(options), *out)
-            _check(code, error)
+                code = library().lagoon_model_load_file(device, text_of(model), ctypes.byref(options), *out)
+            check(code, error)
             return Model(self, handle)
 
     def scheduler(self, name):
         """Changes the scheduler, such as "reset" or "weighted". Waits for the runs under way."""
-        error = _Error()
+        error = Error()
         with self._use() as device:
-            _check(_lib().lagoon_device_scheduler(device, _text(name), ctypes.byref(error)), error)
+            check(library().lagoon_device_scheduler(device, text_of(name), ctypes.byref(error)), error)
 
     def statistics(self, model=None):
         """Counts of runs since the start, of one model or of all, and of the device."""
-        stats = _Stats()
+        stats = Stats()
         with self._use() as device, model._use() if model else contextlib.nullcontext() as of:
-            code = _lib().lagoon_statistics(device, of, ctypes.byref(stats))
+            code = library().lagoon_statistics(device, of, ctypes.byref(stats))
         if code != OK:
-            raise Failed(_name_of(code), "no statistics: the device was forked, or the model is of another device")
+            raise Failed(name_of(code), "no statistics: the device was forked, or the model is of another device")
         return {name: getattr(stats, name) for name, *_ in stats._fields_[1:]}
 
     def trace(self, path):
         """Writes what the device did lately, for https://ui.perfetto.dev. Waits for the runs under way."""
-        error = _Error()
+        error = Error()
         with self._use() as device:
-            _check(_lib().lagoon_trace_write(device, _text(path), ctypes.byref(error)), error)
+            check(library().lagoon_trace_write(device, text_of(path), ctypes.byref(error)), error)
 
     def close(self):
         """Cancels all runs, waits for their ends, and frees the models and the device. Futures have their results then, unless a
@@ -404,7 +224,7 @@ class Device(_Handle):
             waiter.stop()
 
     def _free_handle(self, handle):
-        _lib().lagoon_device_close(handle)
+        library().lagoon_device_close(handle)
 
     def __enter__(self):
         return self
@@ -430,7 +250,7 @@ class Model(_Handle):
         super().__init__(handle, device)
         self.device = device
         self._free = []  # runs that run() and run_async() use again
-        lib = _lib()
+        lib = library()
         with self._use():
             self.inputs = self._describe(handle, lib.lagoon_model_input_count(handle), lib.lagoon_model_input)
             self.outputs = self._describe(handle, lib.lagoon_model_output_count(handle), lib.lagoon_model_output)
@@ -468,24 +288,24 @@ class Model(_Handle):
 
     def set(self, key, value):
         """Changes "class", "deadline_us", "weight" or "share" for runs that start from now on."""
-        error = _Error()
+        error = Error()
         with self._use() as model:
-            _check(_lib().lagoon_model_set(model, _text(key), _text(str(value)), ctypes.byref(error)), error)
+            check(library().lagoon_model_set(model, text_of(key), text_of(str(value)), ctypes.byref(error)), error)
 
     def statistics(self):
         return self.device.statistics(self)
 
     def _free_handle(self, handle):
-        _lib().lagoon_model_free(handle)
+        library().lagoon_model_free(handle)
 
     @staticmethod
     def _describe(handle, count, get):
         tensors = []
         for index in range(count):
-            info = _TensorInfo()
+            info = CTensorInfo()
             code = get(handle, index, ctypes.byref(info))
             if code != OK:
-                raise Failed(_name_of(code), f"tensor {index} of a model")
+                raise Failed(name_of(code), f"tensor {index} of a model")
             tensors.append(TensorInfo(info))
         return tensors
 
@@ -551,16 +371,16 @@ class Run(_Handle):
     _SHARE = "make another one with Model.prepare()"
 
     def __init__(self, model):
-        handle, error = ctypes.c_void_p(), _Error()
+        handle, error = ctypes.c_void_p(), Error()
         with model._use() as of:
-            _check(_lib().lagoon_run_create(of, ctypes.byref(handle), ctypes.byref(error)), error)
+            check(library().lagoon_run_create(of, ctypes.byref(handle), ctypes.byref(error)), error)
             super().__init__(handle, model)
         self.model = model
         self._kept = {}  # what the library reads
         self._arrays = {}  # and writes
         self._key = None
         self._bound = False
-        self._sum = _Result()
+        self._sum = Result()
 
     def bind(self, inputs, outputs=None):
         """Binds all inputs, and memory for the outputs. Refuses arrays that it would have to copy. Each later run overwrites the
@@ -569,21 +389,21 @@ class Run(_Handle):
         self._bind(inputs, outputs, copies=False)
 
     def _bind(self, inputs, outputs, copies):
-        model, lib = self.model, _lib()
-        inputs, outputs = _named("inputs", inputs), _named("outputs", outputs or {})
+        model, lib = self.model, library()
+        inputs, outputs = named("inputs", inputs), named("outputs", outputs or {})
         missing = model._input_index.keys() - inputs.keys()
         unknown = inputs.keys() - model._input_index.keys() | outputs.keys() - model._output_index.keys()
         if missing or unknown:
             raise Failed("invalid argument", f"the model has inputs {sorted(model._input_index)} and outputs "
                          f"{sorted(model._output_index)}; missing: {sorted(missing)}, unknown: {sorted(unknown)}")
-        given = {name: _input(name, array, model.inputs[model._input_index[name]], copies) for name, array in inputs.items()}
-        written = {name: _output(name, array, model.outputs[model._output_index[name]])
+        given = {name: input_array(name, array, model.inputs[model._input_index[name]], copies) for name, array in inputs.items()}
+        written = {name: output_array(name, array, model.outputs[model._output_index[name]])
                    for name, array in outputs.items() if array is not None}
         with self._use() as handle:
             self._bound = False
             for name, array in given.items():
                 index = model._input_index[name]
-                tensor, kept = _as_tensor(array, model.inputs[index])
+                tensor, kept = as_tensor(array, model.inputs[index])
                 self._check(lib.lagoon_run_input(handle, index, ctypes.byref(tensor)), handle)
                 self._kept[name] = kept  # the array before was bound until now
             key = tuple((name, array.dtype, array.shape) for name, array in given.items())
@@ -598,7 +418,7 @@ class Run(_Handle):
         due = _due(due_ms)
         with self._use() as handle:
             self._check_bound()
-            self._check(_lib().lagoon_run_sync(handle, due), handle)
+            self._check(library().lagoon_run_sync(handle, due), handle)
             return self._answer(handle)
 
     def start(self, due_ms=None, on_end=None):
@@ -610,7 +430,7 @@ class Run(_Handle):
         try:
             self._check_bound()
             ends.add(self, handle, future, on_end)
-            code = _lib().lagoon_run_start(handle, due, ends.post, ends.semaphore_address)
+            code = library().lagoon_run_start(handle, due, ends.post, ends.semaphore_address)
             if code != OK:
                 ends.remove(self)
                 raise self._failure(code, handle)
@@ -628,9 +448,9 @@ class Run(_Handle):
         """Of the last run: its stamps in ns of time.monotonic_ns(), revocations, `why_name` if it was late, and what kept it
         (`behind`, `stolen_ns`), as lagoon.h says."""
         with self._use() as handle:
-            _lib().lagoon_run_result(handle, ctypes.byref(self._sum))
-        values = {name: getattr(self._sum, name) for name, *_ in _Result._fields_[1:]}
-        values["code"] = _name_of(values["code"])
+            library().lagoon_run_result(handle, ctypes.byref(self._sum))
+        values = {name: getattr(self._sum, name) for name, *_ in Result._fields_[1:]}
+        values["code"] = name_of(values["code"])
         values["why_name"] = values["why_name"].decode()
         values["behind_model"] = values["behind_model"].decode(errors="replace")
         if values["due_ns"] == NEVER:
@@ -641,8 +461,8 @@ class Run(_Handle):
     def release(self):
         """Lets the arrays go; the run stays ready for others of the same shapes."""
         with self._use() as handle:
-            result = _Result()
-            _lib().lagoon_run_result(handle, ctypes.byref(result))
+            result = Result()
+            library().lagoon_run_result(handle, ctypes.byref(result))
             if result.under_way:
                 raise Failed("invalid argument", "this run is under way: its arrays are in use")
             self._let_go()
@@ -654,10 +474,10 @@ class Run(_Handle):
     def _cancel_handle(self):
         with self._lock:
             if self._handle is not None:
-                _lib().lagoon_run_cancel(self._handle)
+                library().lagoon_run_cancel(self._handle)
 
     def _free_handle(self, handle):
-        _lib().lagoon_run_free(handle)
+        library().lagoon_run_free(handle)
 
     def _check_bound(self):
         if not self._bound:
@@ -665,20 +485,20 @@ class Run(_Handle):
 
     @staticmethod
     def _failure(code, handle):
-        error = _Error()
-        _lib().lagoon_run_error(handle, ctypes.byref(error))
-        return Failed(_name_of(code), error.message.decode(errors="replace"))
+        error = Error()
+        library().lagoon_run_error(handle, ctypes.byref(error))
+        return Failed(name_of(code), error.message.decode(errors="replace"))
 
     def _check(self, code, handle):
         if code != OK:
             raise self._failure(code, handle)
 
     def _bind_outputs(self, handle, outputs):
-        lib = _lib()
+        lib = library()
         for index in range(len(self.model.outputs)):  # those of the call before must not be checked against these shapes
-            lib.lagoon_run_output(handle, index, ctypes.byref(_Tensor(type=self.model.outputs[index].type)))
-        error = _Error()
-        _check(lib.lagoon_run_prepare(handle, ctypes.byref(error)), error)
+            lib.lagoon_run_output(handle, index, ctypes.byref(Tensor(type=self.model.outputs[index].type)))
+        error = Error()
+        check(lib.lagoon_run_prepare(handle, ctypes.byref(error)), error)
         self._arrays = {}
         for index, info in enumerate(self.model.outputs):
             rank = ctypes.c_uint32()
@@ -689,10 +509,10 @@ class Run(_Handle):
                     continue
                 array = np.empty([dims[i] for i in range(rank.value)], info.dtype)
             self._arrays[info.name] = array
-            self._check(lib.lagoon_run_output(handle, index, ctypes.byref(_tensor_of(array, info.type))), handle)
+            self._check(lib.lagoon_run_output(handle, index, ctypes.byref(tensor_of(array, info.type))), handle)
 
     def _answer(self, handle):
-        lib, answer = _lib(), {}
+        lib, answer = library(), {}
         for index, info in enumerate(self.model.outputs):
             array = self._arrays.get(info.name)
             answer[info.name] = self._made(lib, handle, index, info) if array is None else array
@@ -775,11 +595,11 @@ class _Ends:
                     return
 
     def _look(self, run, handle, future, on_end):
-        result = _Result()
-        _lib().lagoon_run_result(handle, ctypes.byref(result))
+        result = Result()
+        library().lagoon_run_result(handle, ctypes.byref(result))
         if result.under_way:
             return
-        code = _lib().lagoon_run_wait(handle, 0)  # it is over; also its `done` now
+        code = library().lagoon_run_wait(handle, 0)  # it is over; also its `done` now
         outcome = failed = None
         try:
             run._check(code, handle)
@@ -799,107 +619,4 @@ def _due(due_ms):
     """In ns of time.monotonic_ns(); 0: the model decides."""
     if due_ms is None:
         return 0
-    return max(1, time.monotonic_ns() + round(_number("due_ms", due_ms, -9e12, 9e12, whole=False) * 1e6))
-
-
-def _named(what, arrays):
-    if not isinstance(arrays, collections.abc.Mapping):
-        raise Failed("invalid argument", f"{what} is a {type(arrays).__name__}: it is {{name: array}}")
-    return arrays
-
-
-def _check_place(name, array):
-    """Arrays of other libraries may lie in memory of a GPU."""
-    if isinstance(array, np.ndarray):
-        return
-    cpu = 1  # DLPack's number
-    if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] != cpu):
-        raise Failed("invalid argument", f"tensor '{name}' lies in memory of another device: copy it to the CPU first")
-
-
-def _input(name, given, info, copies):
-    """The array that the library reads: it has the model's type, and is C-contiguous and aligned. `copies`: it may be a copy."""
-    def refuse(what):
-        raise Failed("invalid argument", f"input '{name}' {what}")
-
-    if given is None:
-        refuse(f"is None: the model takes an array of {_takes(info)}")
-    if isinstance(given, np.ma.MaskedArray):
-        refuse("is a masked array: give array.filled(value)")
-    _check_place(name, given)
-    try:
-        array = np.asarray(given)
-    except Exception as failed:
-        raise Failed("invalid argument", f"input '{name}' is a {type(given).__name__}, not an array: {failed}") from failed
-    if info.type == STRING:
-        if array.dtype.kind not in "OSU":
-            refuse(f"has dtype {array.dtype}, the model takes {_takes(info)}")
-        return array
-    if array.dtype != info.dtype:
-        refuse(f"has dtype {array.dtype}, the model takes {_takes(info)}{_conversion(array, info)}")
-    if not copies and not isinstance(given, np.ndarray):
-        refuse(f"is a {type(given).__name__}, which a prepared run would copy: make an array first, with np.array(), and write to it")
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
-    if not copies:
-        refuse("is not C-contiguous and aligned, so that a prepared run would copy it: make x = array.copy(order='C') and write to x")
-    return array.copy(order="C")
-
-
-def _takes(info):
-    return {STRING: "strings (str or bytes)", BFLOAT16: "bfloat16, as uint16 with its bits"}.get(info.type, info.dtype.name)
-
-
-def _conversion(array, info):
-    if array.dtype.kind not in "biuf" or info.type == BFLOAT16:
-        return ""
-    return f": convert it with np.asarray(x).astype('{info.dtype.name}')"
-
-
-def _output(name, given, info):
-    """The array that the library writes: the caller's own, never a copy."""
-    _check_place(name, given)
-    if info.type == STRING:
-        raise Failed("invalid argument", f"output '{name}' has strings: the library makes its array, so leave it out of `outputs`")
-    if not isinstance(given, np.ndarray):
-        wrong = f"a {type(given).__name__}, not an array"
-    elif isinstance(given, np.ma.MaskedArray):
-        wrong = "a masked array"
-    else:
-        flags = given.flags
-        faults = {"not C-contiguous": not flags.c_contiguous, "not aligned to its elements": not flags.aligned,
-                  "read-only": not flags.writeable, f"of {given.dtype}": given.dtype != info.dtype}
-        wrong = ", ".join(what for what, found in faults.items() if found)
-    if wrong:
-        raise Failed("invalid argument", f"output '{name}': the array must be C-contiguous, aligned and writeable, of {info.dtype}; "
-                     f"it is {wrong}")
-    return given
-
-
-def _tensor_of(array, number):
-    """For the library, which uses the array's own memory."""
-    dims = (ctypes.c_int64 * array.ndim)(*array.shape)
-    return _Tensor(type=number, rank=array.ndim, dims=dims, data=array.ctypes.data, bytes=array.nbytes)
-
-
-def _as_tensor(array, info):
-    """What _input() has made, for the library, and what must stay alive while it is bound."""
-    if info.type != STRING:
-        return _tensor_of(array, info.type), array
-    buffers, table = _as_strings(array, info.name)
-    tensor = _tensor_of(table.reshape(array.shape), STRING)
-    return tensor, (buffers, table)
-
-
-def _as_strings(array, name):
-    texts = []
-    for text in array.ravel().tolist():
-        if not isinstance(text, (str, bytes)):
-            raise Failed("invalid argument", f"input '{name}' has an element {text!r}: the model takes strings (str or bytes)")
-        try:
-            texts.append(text if isinstance(text, bytes) else text.encode())
-        except UnicodeEncodeError as failed:
-            raise Failed("invalid argument", f"input '{name}' has an element {text!r}: {failed}") from failed
-    buffers = [ctypes.create_string_buffer(text, len(text)) if text else ctypes.create_string_buffer(1) for text in texts]
-    table = np.array([(ctypes.addressof(buffer), len(text)) for buffer, text in zip(buffers, texts)], dtype=STRING_DTYPE)
-    return buffers, table
+    return max(1, time.monotonic_ns() + round(number_of("due_ms", due_ms, -9e12, 9e12, whole=False) * 1e6))
