@@ -86,7 +86,7 @@ Result<Labelled> Contract(ProgramBuilder& builder, const std::string& name, Labe
                           builder.Reshape(left, {matrices, SizeOf(a, rows), SizeOf(a, summed)}));
   LAGOON_ASSIGN_OR_RETURN(
       right, builder.Reshape(right, {matrices, SizeOf(a, summed), SizeOf(b, columns)}));
-  LAGOON_ASSIGN_OR_RETURN(Tensor product, EmitMatMul(builder, name, left, right));
+  LAGOON_ASSIGN_OR_RETURN(Tensor product, EmitSameTypeMatMul(builder, name, left, right));
   Dims dims;
   for (const char label : batch + rows) dims.push_back(a.tensor.dims[a.labels.find(label)]);
   for (const char label : columns) dims.push_back(b.tensor.dims[b.labels.find(label)]);

@@ -138,7 +138,7 @@ Result<Tensor> IntegerProduct(ProgramBuilder& builder, const Node& node,
     LAGOON_ASSIGN_OR_RETURN(operands[i], Centered(builder, node.name, node.inputs[inputs[i]],
                                                   InputOr(node, inputs[i + 2]), i == 0));
   }
-  return EmitProduct(builder, node.name, {operands[0], false}, {operands[1], false}, 1);
+  return EmitMatMul(builder, node.name, operands[0], operands[1]);
 }
 
 }  // namespace
@@ -158,6 +158,11 @@ Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, co
 }
 
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b) {
+  return EmitProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
+}
+
+Result<Tensor> EmitSameTypeMatMul(ProgramBuilder& builder, const std::string& name, Tensor a,
+                                  Tensor b) {
   return EmitSameTypeProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
 }
 
@@ -168,7 +173,7 @@ Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(Tensor b, builder.Use(node.inputs[1], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(a, AsMatrix(builder, a, true));
   LAGOON_ASSIGN_OR_RETURN(b, AsMatrix(builder, b, false));
-  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitMatMul(builder, node.name, a, b));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitSameTypeMatMul(builder, node.name, a, b));
   LAGOON_ASSIGN_OR_RETURN(y, builder.Reshape(y, builder.dims(node.outputs[0])));
   builder.Define(node.outputs[0], y);
   return {};
