@@ -166,7 +166,7 @@ void Provider::Claim(const Graph* graph, SupportInfo* info) {
 
 // ONNX Runtime's own name ends with the number of the part: "LagoonExecutionProvider_1094771_0_2".
 std::string Provider::NameOf(const Node* fused) const {
-  const std::string fused_name = TheApi().Get<NodeName, const char*>(fused);
+  std::string fused_name = TheApi().Get<NodeName, const char*>(fused);
   if (model_.empty()) return fused_name;
   if (parts_ == 1) return model_;
   return fmt::format("{}, part {}", model_, fused_name.substr(fused_name.rfind('_') + 1));
