@@ -123,6 +123,14 @@ GRIDS = {
         "ONNX Runtime, `SCHED_FIFO`": "onnxruntime:fifo"}, BESIDE | {"late": "{robot_late_fraction.$:%1}"}),
     "robot-cameras": Grid(f"2026-11-26-{EPYC}-robot-cameras", BOTH_WAYS, FREQUENT),
     "robot-burst": Grid(f"2026-11-26-{EPYC}-robot-burst", BOTH_WAYS, FREQUENT),
+    "in-process": Grid("2026-11-28-xeon-2core-in-process", {
+        "`liblagoon`": "lagoon", "ONNX Runtime with the plug-in": "plugin", "ONNX Runtime, defaults": "ort",
+        "a thread each, spinning off": "ort_one_thread", "others at nice 19, spinning off": "ort_nice19"}, {
+            "control step alone, p50 / p99 us": "{control_us_p50.$.alone:.0f} / {control_us_p99.$.alone:.0f}",
+            "beside the others": "{control_us_p50.$:.0f} / {control_us_p99.$:,.0f}",
+            "missed": "{missed_deadlines.$:,.0f} of {control_steps.$:,.0f}",
+            "detector, encoder, a second": "{per_second.$.ssdlite:.1f}, {per_second.$.minilm_sentences:.1f}",
+            "added to a run, p50 us": "{added_us_p50.$:.1f}"}),
     "isolation": Grid("2026-11-22-xeon-2core-isolation", {
         "none": "alone", "has a worse rank, nothing else": "priority", "blocks that have not begun leave": "guard",
         "blocks that run leave too": "abort"}, {
