@@ -87,7 +87,7 @@ def test_arrays_are_borrowed(device):
 
 
 def misaligned(shape):
-    """A float32 array whose elements lie between two addresses."""
+    """A float32 array that begins one byte behind an address that is a multiple of four."""
     bytes_ = np.zeros(4 * int(np.prod(shape)) + 1, np.uint8)
     return bytes_[1:].view(np.float32).reshape(shape)
 

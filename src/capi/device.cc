@@ -10,8 +10,6 @@
 namespace lagoon::capi {
 namespace {
 
-constexpr int kMostNice = 39;  // from one end of the system's range to the other
-
 Result<LocalDeviceOptions> FromC(const lagoon_device_options& from) {
   LocalDeviceOptions options;
   if (from.device != nullptr) options.device.name = from.device;
@@ -22,11 +20,6 @@ Result<LocalDeviceOptions> FromC(const lagoon_device_options& from) {
   if (from.cores != nullptr && from.core_count == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 "lagoon_device_options: `cores` is set and core_count is 0");
-  }
-  if (from.worker_nice < -kMostNice || from.worker_nice > kMostNice) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("worker_nice is {}: it is from -{} to {}, added to the program's",
-                            from.worker_nice, kMostNice, kMostNice));
   }
   if (from.cores != nullptr) options.cores.assign(from.cores, from.cores + from.core_count);
   if (from.scheduler != nullptr) options.scheduler = from.scheduler;

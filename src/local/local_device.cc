@@ -95,6 +95,12 @@ Status CheckOptions(const LocalDeviceOptions& options) {
                 fmt::format("a trace of {} events: at most {} are kept", options.trace_events,
                             kMostEvents));
   }
+  constexpr int kMostNice = LocalDeviceOptions::kMostNice;
+  if (options.worker_nice < -kMostNice || options.worker_nice > kMostNice) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("worker_nice is {}: it is from -{} to {}, added to the program's",
+                            options.worker_nice, kMostNice, kMostNice));
+  }
   if (options.spin < Nanoseconds(0) || options.spin > std::chrono::seconds(1)) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("spinning for {:.0f} us: it is from 0 to 1000000",

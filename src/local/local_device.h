@@ -22,12 +22,15 @@ namespace lagoon {
 class WeightStores;  // program/compile.h
 
 struct LocalDeviceOptions {
+  static constexpr int kMostNice = 39;  // from one end of the system's range to the other
+
   DeviceChoice device;              // "cpu" with one worker per core
   std::string scheduler = "reset";  // as MakeScheduler() reads it
   /// Cores that the device's threads run on, and how many workers there are if `device` does not
   /// say: one per core. Empty: those of the thread that opens the device.
   std::vector<int> cores;
-  int worker_nice = 0;  // added to the nice value of the thread that opens the device
+  /// Added to the nice value of the thread that opens the device; -kMostNice to kMostNice.
+  int worker_nice = 0;
   int worker_fifo = 0;  // above 0: the priority of SCHED_FIFO that workers run with
   /// How long a thread that waits for a run asks again and again before it sleeps.
   Nanoseconds spin = std::chrono::microseconds(20);

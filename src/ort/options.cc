@@ -106,7 +106,9 @@ constexpr Option kOptions[] = {
      }},
     {"worker_nice",
      [](const Entry& e, Settings& to) -> Status {
-       LAGOON_ASSIGN_OR_RETURN(const std::int64_t nice, ReadNumber(e.first, e.second, 39, -39));
+       LAGOON_ASSIGN_OR_RETURN(const std::int64_t nice,
+                               ReadNumber(e.first, e.second, LocalDeviceOptions::kMostNice,
+                                          -LocalDeviceOptions::kMostNice));
        to.process.worker_nice = static_cast<int>(nice);
        return {};
      }},

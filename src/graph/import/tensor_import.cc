@@ -166,15 +166,15 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedPtrField<std::string>().Swap(proto.mutable_string_data());
 }
 
-/// The data of a constant in TensorSource::weights: read when they are used.
+/// The hash of a constant's data, `bytes` of them, in TensorSource::weights.
 Result<Identity> IdentityThere(const FileRange& there, std::size_t bytes) {
   return IdentityOf(bytes, [&](std::size_t offset, std::span<std::byte> to) {
     return there.weights->ReadAt(there.location, there.offset + offset, to);
   });
 }
 
-/// Makes the data of `constant`, whose type and dims are set, be read when they are used. `data`:
-/// the hash of the data. `now`: the data, if they are in memory.
+/// The data of `constant`, which are read from `where` when they are used. The type and the dims of
+/// `constant` are set. `data_hash`: the hash of the data. `now`: the data, if they are in memory.
 ConstantData ReadLater(FileRange where, const Constant& constant, const Identity& data_hash,
                        std::string_view name, std::size_t bytes, std::shared_ptr<const Bytes> now) {
   const auto read = [where = std::move(where), bytes, name = std::string(name)] {

@@ -28,8 +28,8 @@ struct PackedWeights {
 /// read them. Programs for several input shapes share what they need alike; what the first programs
 /// packed, later ones find here. A chunk lives as long as a plan uses it. Much that a request has
 /// made (LoweredBuffer::from_request) has a chunk of its own, which no later program shares: else a
-/// small part of it would keep all of it. Any thread; two that pack the same constants at the same
-/// time both keep theirs.
+/// small part of it would keep all of it. Any thread may use a store. Two threads that pack the
+/// same constants at the same time each keep a copy of them.
 class WeightStore {
  public:
   /// `device` outlives the store and the chunks.
@@ -70,8 +70,8 @@ class WeightStores {
  public:
   /// `device` outlives the stores.
   explicit WeightStores(DeviceControl& device) : device_(device) {}
-  /// `key`: equal for models whose weights have the same contents and are packed alike. A store
-  /// lives as long as a model has it.
+  /// Returns the store for `key`. Two models must have the same key only if their weights have the
+  /// same contents and are packed in the same way. A store lives as long as a model holds it.
   std::shared_ptr<WeightStore> For(const std::string& key);
 
  private:

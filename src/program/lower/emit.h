@@ -78,8 +78,8 @@ DataType ByteDifferenceType(const ProgramBuilder& builder);
 Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                             const Tensor* zero);
 
-/// a [..., M, K] times b [..., K, N], both plain. The leading axes broadcast. kInt16 are
-/// differences of bytes (ByteDifferenceType()), whose product is kInt32.
+/// a [..., M, K] times b [..., K, N], both plain. The leading axes broadcast. Operands of
+/// type kInt16 hold differences of bytes (ByteDifferenceType()); their product has type kInt32.
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b);
 /// The same in the operands' type, whichever it is: small integers wrap.
 Result<Tensor> EmitSameTypeMatMul(ProgramBuilder& builder, const std::string& name, Tensor a,

@@ -76,7 +76,8 @@ TEST_F(ProfileJobsTest, ARunThatDoesNotEndIsGivenUp) {
 
 TEST_F(ProfileJobsTest, AProgramThatNeverYieldsIsGivenUp) {
   options_.host_limit = std::chrono::milliseconds(20);
-  // Not by way of the test, of which a part is gone when the program is told to end.
+  // The program has a pointer to the flag, and none to the test: when the program is told to end,
+  // the part of the test that this class adds to the fixture is destroyed already.
   Open([open = &open_](JobContext& /*job*/) -> JobTask {
     while (!*open) std::this_thread::yield();
     co_return Status();
