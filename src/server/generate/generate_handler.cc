@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "server/generate/generate_json.h"
-#include "server/http/charged_room.h"
+#include "server/edge/charged_room.h"
 #include "server/http/http_caller.h"
 
 namespace lagoon {
