@@ -67,7 +67,8 @@ class GrpcCall {
   /// No message is delivered until Go(). The client may send some more, up to its window.
   virtual void Pause() = 0;
   virtual void Go() = 0;
-  /// Sends a message. `taken` is called once: the message is on its way, or never will be.
+  /// Sends a message. `taken` is called once, after the present work: the message is on its way, or
+  /// never will be.
   virtual void Write(GrpcBytes message, std::function<void()> taken) = 0;
   /// Ends the call when what was written is sent. What follows has no effect.
   virtual void Finish(const grpc::Status& status, const GrpcTrailers& trailers = {}) = 0;
@@ -84,6 +85,10 @@ class GrpcCall {
       OrAbandon(*call, [&work] { work(); });
     });
   }
+
+ protected:
+  /// Does `work`, and sends then what it has written.
+  virtual void Do(const std::function<void()>& work) = 0;
 
  private:
   static void OrAbandon(GrpcCall& call, const std::function<void()>& work);

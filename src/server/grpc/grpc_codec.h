@@ -30,9 +30,9 @@ struct GrpcInfer {
 Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message,
                                  const SharedRegions& regions);
 
-/// The answer as a serialized ModelInferResponse, which owns the outputs' data. Null `stamps`: no stages are reported. Outputs that `regions` has are
-/// there already. kResourceExhausted: the answer is larger than any message can be. Other errors:
-/// RenderClasses().
+/// The answer as a serialized ModelInferResponse, which owns the outputs' data. Null `stamps`: no
+/// stages are reported. Outputs that `regions` has are there already. kResourceExhausted: the
+/// answer is larger than any message can be. Other errors: RenderClasses().
 Result<GrpcBytes> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
                                   const OutputRegions& regions = {});
 

@@ -29,6 +29,7 @@ constexpr std::size_t kMostParts = 64;
 constexpr std::size_t kMostWaiting = 2000;
 // How long the client has to close after the last answer.
 constexpr std::chrono::seconds kLingerTime{2};
+constexpr std::size_t kMostDiscarded = std::size_t{1} << 20;
 constexpr std::chrono::seconds kCheckPeriod{1};
 
 std::span<std::byte> ReadBuffer() {
@@ -82,8 +83,10 @@ void GrpcConnection::Start() {
     ErrorCodeIo ignored;
     PrepareConnection(self.socket_.native_handle());
     self.socket_.non_blocking(true, ignored);
-    self.session_ = std::make_unique<Http2Session>(static_cast<Http2Session::Events&>(self), SessionLimits(self.context_.limits));
-    self.NotLaterThan(self.began_ + self.context_.limits.handshake_timeout);
+    self.session_ = std::make_unique<Http2Session>(static_cast<Http2Session::Events&>(self),
+                                                   SessionLimits(self.context_.limits));
+    const GrpcLimits& limits = self.context_.limits;
+    self.NotLaterThan(self.began_ + std::min(limits.handshake_timeout, limits.idle_timeout));
     self.Flush();
     self.Await();
     if (self.context_.owner->Closing()) self.Drain();
@@ -146,7 +149,11 @@ bool GrpcConnection::ReadSome() {
   }
   heard_ = Now();
   const auto bytes = static_cast<std::size_t>(got);
-  if (lingering_) return true;
+  if (lingering_) {
+    discarded_ += bytes;
+    if (discarded_ > kMostDiscarded) Close();
+    return true;
+  }
   const std::size_t placed = std::min(bytes, room.size());
   if (placed > 0) Receive(room.first(placed));
   if (bytes > placed) Receive(buffer.first(bytes - placed));
@@ -159,6 +166,7 @@ void GrpcConnection::Receive(std::span<const std::byte> data) {
     case Http2Session::Verdict::kBroken:
       return Close();
     case Http2Session::Verdict::kFlood:
+      if (oversized_) return Close();
       return Blame("it floods the connection with frames, or breaks the protocol");
     case Http2Session::Verdict::kGood:
       break;
@@ -186,7 +194,7 @@ void GrpcConnection::OnField(StreamId stream, std::string_view name, std::string
   if (first) exchange->OnField(name, value);
   // Each field takes time, also where it is a reference of one byte.
   if (exchange->header_bytes() > 4 * context_.limits.max_header_bytes) {
-    Blame("a header is much larger than the limit");
+    oversized_ = true;
     throw std::length_error("header");
   }
 }
@@ -231,11 +239,7 @@ void GrpcConnection::OnClosed(StreamId stream) {
 
 void GrpcConnection::OnRefused() { Blame(conduct_.OnFailure(heard_)); }
 
-void GrpcConnection::OnControl(bool is_settings, bool is_pong) {
-  if (is_settings) spoken_ = true;
-  if (is_pong) pinged_ = kNoDeadline;
-  Blame(conduct_.OnControl(heard_));
-}
+void GrpcConnection::OnControl() { Blame(conduct_.OnControl(heard_)); }
 
 /// The connection will be cut off, unless `why` is empty.
 void GrpcConnection::Blame(std::string_view why) {
@@ -247,6 +251,18 @@ void GrpcConnection::Blame(std::string_view why) {
 void GrpcConnection::Flush() {
   if (working_) return;
   working_ = true;
+  Settle();
+}
+
+void GrpcConnection::Do(const std::function<void()>& work) {
+  if (working_) return work();
+  working_ = true;
+  try {
+    work();
+  } catch (const std::exception&) {
+    working_ = false;
+    throw;
+  }
   Settle();
 }
 

@@ -72,6 +72,8 @@ class GrpcConnection final : public EdgeConnection,
   void Ready(const std::shared_ptr<GrpcExchange>& exchange) { ready_.push_back(exchange); }
   /// Does what is to be done and sends what there is to send, now or when the present work is done.
   void Flush();
+  /// Does `work`, and Flush() at its end.
+  void Do(const std::function<void()>& work);
   /// Runs `taken` when the present work is done.
   void After(std::function<void()> taken) { after_.push_back(std::move(taken)); }
   /// A deadline of a call is at this time.
@@ -90,7 +92,9 @@ class GrpcConnection final : public EdgeConnection,
   void OnEnd(StreamId stream) override;
   void OnClosed(StreamId stream) override;
   void OnRefused() override;
-  void OnControl(bool is_settings, bool is_pong) override;
+  void OnControl() override;
+  void OnSettings() override { spoken_ = true; }
+  void OnPong() override { pinged_ = kNoDeadline; }
   Http2Session::Offer OnOffer(StreamId stream, std::size_t most) override;
   void OnTake(StreamId stream, std::size_t bytes, Http2Output& output) override;
 
@@ -126,10 +130,12 @@ class GrpcConnection final : public EdgeConnection,
   Http2Output output_;
   bool working_ = false;  // within a function that settles at its end
   bool awaits_writable_ = false;
-  bool going_ = false;      // the client was told to send no further call
-  bool spoken_ = false;     // the client's first settings have come
-  bool lingering_ = false;  // all is sent, the client has yet to close
-  std::string_view fault_;  // why the connection must be cut off
+  bool going_ = false;         // the client was told to send no further call
+  bool spoken_ = false;        // the client's first settings have come
+  bool lingering_ = false;     // all is sent, the client has yet to close
+  std::size_t discarded_ = 0;  // bytes that came meanwhile
+  bool oversized_ = false;     // a header is
+  std::string_view fault_;     // why the connection must be cut off
 
   // The frame of data that is being received: its stream, and how many of its bytes are to come.
   StreamId data_stream_ = 0;

@@ -49,12 +49,14 @@ void GrpcCall::OrFail(GrpcCall& call, const std::function<void()>& work) {
 
 void GrpcCall::OrAbandon(GrpcCall& call, const std::function<void()>& work) {
   try {
-    OrFail(call, work);
+    call.Do([&] { OrFail(call, work); });
   } catch (const std::exception& error) {  // there is no memory for the failure either
     spdlog::error("server: an answer was dropped: {}", error.what());
     call.Abandon();
   }
 }
+
+void GrpcExchange::Do(const std::function<void()>& work) { connection_->Do(work); }
 
 // ---- What the client sends
 
@@ -72,9 +74,8 @@ std::shared_ptr<MemoryCharge> GrpcExchange::NewCharge() {
 }
 
 void GrpcExchange::OnField(std::string_view name, std::string_view value) {
-  // What is over the limit is counted only.
-  if (header_.bytes() > connection_->context().limits.max_header_bytes) name = value = {};
-  header_.Add(name, value);
+  const bool over = header_.bytes() > connection_->context().limits.max_header_bytes;
+  over ? header_.Count(name, value) : header_.Add(name, value);
 }
 
 void GrpcExchange::OnHeader() {
@@ -130,6 +131,9 @@ void GrpcExchange::TakeHeld() {
     held_ = {};
     held_used_ = 0;
     held_charge_.reset();
+  } else if (held_used_ > held_.size() / 2) {
+    held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(held_used_));
+    held_used_ = 0;
   }
   Consume(taken);
 }
@@ -214,6 +218,13 @@ void GrpcExchange::RefuseForRoom() {
                       budget.SharedBytesUsed(), budget.SharedBytes())});
 }
 
+/// Ends the call for a reason that its method does not know.
+void GrpcExchange::FailWith(const grpc::Status& status) {
+  const std::shared_ptr<GrpcMethod> method = method_;
+  Finish(status, {});
+  if (method != nullptr) method->OnGone();
+}
+
 // ---- The method
 
 void GrpcExchange::Go() {
@@ -226,7 +237,7 @@ void GrpcExchange::Deliver() {
   if (closed_ || finished_) return;
   const auto self = shared_from_this();
   OrFail(*this, [this] {
-    if (refusal_) return Finish(*refusal_, {});
+    if (refusal_) return FailWith(*refusal_);
     if (!std::exchange(begun_, true)) {
       if (header_.http_status() != 200) return Finish({}, {});
       method_ = connection_->context().handler.Begin(shared_from_this());
@@ -238,7 +249,7 @@ void GrpcExchange::Deliver() {
 void GrpcExchange::DeliverNext() {
   while (method_ != nullptr && !paused_ && !reading_) {
     if (wholes_.empty()) TakeHeld();
-    if (refusal_) return Finish(*refusal_, {});
+    if (refusal_) return FailWith(*refusal_);
     if (wholes_.empty()) break;
     Whole whole = std::move(wholes_.front());
     wholes_.pop_front();
@@ -249,7 +260,7 @@ void GrpcExchange::DeliverNext() {
   if (!wholes_.empty() || !held_.empty()) return;
   told_end_ = true;
   if (prefix_bytes_ > 0) {
-    return Finish({grpc::StatusCode::INTERNAL, "the call ends within a message"}, {});
+    return FailWith({grpc::StatusCode::INTERNAL, "the call ends within a message"});
   }
   method_->OnEnd();
 }
@@ -269,11 +280,11 @@ void GrpcExchange::Read(Whole whole, bool is_long) {
         next = method->Read(*std::move(message));
       } else {
         next = [self, error = std::move(message).error()] {
-          self->Finish({GrpcCode(error.code), error.message}, {});
+          self->FailWith({GrpcCode(error.code), error.message});
         };
       }
     } catch (const std::exception&) {
-      next = [self] { self->Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"}, {}); };
+      next = [self] { self->FailWith({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"}); };
     }
     whole = {};
     method.reset();
@@ -282,7 +293,6 @@ void GrpcExchange::Read(Whole whole, bool is_long) {
       if (call->closed_ || call->finished_) return;
       next();
       call->DeliverNext();
-      call->connection_->Flush();
     });
   });
 }
@@ -331,7 +341,10 @@ void GrpcExchange::Finish(const grpc::Status& status, const GrpcTrailers& traile
     trailed_ = true;
   }
   finished_ = true;
+  body_.reset();
   wholes_.clear();
+  held_ = {};
+  held_charge_.reset();
   // The method may be at work: it is released when that has ended.
   connection_->After([method = std::exchange(method_, nullptr)] {});
   connection_->Flush();
@@ -421,39 +434,35 @@ void GrpcExchange::End() {
 void GrpcExchange::CheckDeadline(TimePoint now) {
   if (closed_) return;
   if (!finished_ && now >= head().deadline) {
-    const std::shared_ptr<GrpcMethod> method = method_;
-    Finish({grpc::StatusCode::DEADLINE_EXCEEDED, "the call's grpc-timeout has passed"}, {});
-    if (method != nullptr) method->OnGone();
+    FailWith({grpc::StatusCode::DEADLINE_EXCEEDED, "the call's grpc-timeout has passed"});
   }
   if (now - moved_ < connection_->context().limits.stall_timeout) return;
   if (!outgoing_.empty() || (finished_ && !trailed_)) return Abandon();
   if (prefix_bytes_ > 0 && !Holds()) {
-    Finish({grpc::StatusCode::DEADLINE_EXCEEDED, "the message took too long"}, {});
+    FailWith({grpc::StatusCode::DEADLINE_EXCEEDED, "the message took too long"});
   }
 }
 
 void GrpcExchange::OnRevoked() {
-  PostSurely(strand(), [self = shared_from_this()] {
-    if (self->closed_) return;
-    const bool of_message = self->body_ != nullptr && self->body_->charge().revoked();
-    const bool of_held = self->held_charge_ != nullptr && self->held_charge_->revoked();
-    if (of_message || of_held) {
-      return OrFail(*self, [&] {
-        self->Finish({grpc::StatusCode::UNAVAILABLE,
-                      "the message came slowly, and its memory was needed for other requests: try "
-                      "again later"},
-                     {});
-      });
-    }
-    const auto revoked = [](const Outgoing& outgoing) {
-      return outgoing.message->charge != nullptr && outgoing.message->charge->revoked();
-    };
-    if (std::ranges::any_of(self->outgoing_, revoked)) {
-      spdlog::debug(
-          "server: a client that took its answer too slowly was cut off: memory ran short");
-      self->Abandon();
-    }
-  });
+  Post(shared_from_this(), [this] { GiveUpMemory(); });
+}
+
+void GrpcExchange::GiveUpMemory() {
+  if (closed_) return;
+  const bool of_message = body_ != nullptr && body_->charge().revoked();
+  const bool of_held = held_charge_ != nullptr && held_charge_->revoked();
+  if (of_message || of_held) {
+    return FailWith({grpc::StatusCode::UNAVAILABLE,
+                     "the message came slowly, and its memory was needed for other requests: try "
+                     "again later"});
+  }
+  const auto revoked = [](const Outgoing& outgoing) {
+    return outgoing.message->charge != nullptr && outgoing.message->charge->revoked();
+  };
+  if (std::ranges::any_of(outgoing_, revoked)) {
+    spdlog::debug("server: a client that took its answer too slowly was cut off: memory ran short");
+    Abandon();
+  }
 }
 
 }  // namespace lagoon

@@ -71,6 +71,9 @@ class GrpcExchange final : public GrpcCall,
   void Abandon() override;
   void OnRevoked() override;
 
+ protected:
+  void Do(const std::function<void()>& work) override;
+
  private:
   struct Outgoing {
     std::shared_ptr<const GrpcBytes> message;
@@ -94,6 +97,8 @@ class GrpcExchange final : public GrpcCall,
   void EndMessage();
   void Refuse(const grpc::Status& status);
   void RefuseForRoom();
+  void FailWith(const grpc::Status& status);
+  void GiveUpMemory();
   void DeliverNext();
   void Read(Whole whole, bool is_long);
   Result<GrpcArrived> Inflated(const Whole& whole) const;

@@ -28,8 +28,12 @@ std::optional<GrpcHeadReader::Coding> CodingOf(std::string_view name) {
 
 }  // namespace
 
-void GrpcHeadReader::Add(std::string_view name, std::string_view value) {
+void GrpcHeadReader::Count(std::string_view name, std::string_view value) {
   bytes_ += name.size() + value.size() + kFieldOverhead;
+}
+
+void GrpcHeadReader::Add(std::string_view name, std::string_view value) {
+  Count(name, value);
   if (name == ":path") {
     head_.method = value;
   } else if (name == ":method") {

@@ -19,6 +19,8 @@ class GrpcHeadReader {
   explicit GrpcHeadReader(TimePoint first_byte) { head_.first_byte = first_byte; }
 
   void Add(std::string_view name, std::string_view value);
+  /// Counts a field and does not keep it.
+  void Count(std::string_view name, std::string_view value);
   /// Once, when the header is complete. An error is the answer to the call; unknown codings and
   /// times that are none are errors.
   grpc::Status End();

@@ -12,8 +12,8 @@
 
 namespace lagoon {
 
-/// The methods of the Open Inference Protocol and of grpc.health.v1. Other methods are answered with
-/// UNIMPLEMENTED: the message names the extension of Triton that the method belongs to, or the
+/// The methods of the Open Inference Protocol and of grpc.health.v1. Other methods are answered
+/// with UNIMPLEMENTED: the message names the extension of Triton that the method belongs to, or the
 /// method.
 class GrpcService final : public GrpcHandler {
  public:

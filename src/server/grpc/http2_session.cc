@@ -72,9 +72,26 @@ struct Http2Session::Callbacks {
                                Text(value, value_bytes), BeginsStream(*frame));
     });
   }
-  static int BeginFrame(nghttp2_session* /*session*/, const nghttp2_frame_hd* frame, void* user) {
-    if (frame->type != NGHTTP2_DATA || (frame->flags & NGHTTP2_FLAG_PADDED) != 0) return 0;
-    return Guarded([&] { Of(user).events_.OnDataBegin(frame->stream_id, frame->length); });
+  // Here, because the library passes over frames that mean nothing to it.
+  static int BeginFrame(nghttp2_session* /*session*/, const nghttp2_frame_hd* head, void* user) {
+    Events& events = Of(user).events_;
+    const bool ends = (head->flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    return Guarded([&] {
+      switch (head->type) {
+        case NGHTTP2_DATA:
+          if (head->length == 0 && !ends) events.OnControl();
+          if ((head->flags & NGHTTP2_FLAG_PADDED) == 0) {
+            events.OnDataBegin(head->stream_id, head->length);
+          }
+          break;
+        case NGHTTP2_HEADERS:
+        case NGHTTP2_CONTINUATION:
+        case NGHTTP2_RST_STREAM:
+          break;
+        default:
+          events.OnControl();
+      }
+    });
   }
   static int Data(nghttp2_session* /*session*/, std::uint8_t /*flags*/, StreamId stream,
                   const std::uint8_t* data, std::size_t bytes, void* user) {
@@ -86,16 +103,13 @@ struct Http2Session::Callbacks {
     Events& events = Of(user).events_;
     const nghttp2_frame_hd& head = frame->hd;
     return Guarded([&] {
-      const bool ends = (head.flags & NGHTTP2_FLAG_END_STREAM) != 0;
       if (BeginsStream(*frame)) events.OnHeader(head.stream_id);
-      const bool empty = head.type == NGHTTP2_DATA && head.length == 0 && !ends;
-      const bool carries = head.type == NGHTTP2_DATA || head.type == NGHTTP2_HEADERS ||
-                           head.type == NGHTTP2_RST_STREAM;
-      const bool ack = (head.flags & NGHTTP2_FLAG_ACK) != 0;
-      if (!carries || empty) {
-        events.OnControl(head.type == NGHTTP2_SETTINGS && !ack, head.type == NGHTTP2_PING && ack);
-      } else if (ends && head.type != NGHTTP2_RST_STREAM) {
-        events.OnEnd(head.stream_id);
+      if (head.type == NGHTTP2_DATA || head.type == NGHTTP2_HEADERS) {
+        if ((head.flags & NGHTTP2_FLAG_END_STREAM) != 0) events.OnEnd(head.stream_id);
+      } else if (head.type == NGHTTP2_SETTINGS || head.type == NGHTTP2_PING) {
+        const bool ack = (head.flags & NGHTTP2_FLAG_ACK) != 0;
+        if (head.type == NGHTTP2_SETTINGS && !ack) events.OnSettings();
+        if (head.type == NGHTTP2_PING && ack) events.OnPong();
       }
     });
   }

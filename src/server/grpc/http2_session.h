@@ -55,8 +55,11 @@ class Http2Session {
     virtual void OnClosed(StreamId stream) = 0;
     /// A stream that is not served: there are too many, or it breaks the protocol.
     virtual void OnRefused() = 0;
-    /// A frame that carries no call on: a ping, a setting, a change of a window, no data.
-    virtual void OnControl(bool is_settings, bool is_pong) = 0;
+    /// A frame that carries no call on: a ping, settings, a change of a window, no data.
+    virtual void OnControl() = 0;
+    virtual void OnSettings() = 0;
+    /// The answer to a ping.
+    virtual void OnPong() = 0;
 
     /// At most `most` bytes; {0, false}: nothing before Resume().
     virtual Offer OnOffer(StreamId stream, std::size_t most) = 0;

@@ -40,7 +40,7 @@ class HttpConnection final : public HttpReply,
     const HttpHosts& hosts;
     EdgeMemory memory;
     std::shared_ptr<ConnectionOwner> owner;  // keeps the references above alive
-    LowLane* low = nullptr;                      // null: threads of the pool send all answers
+    LowLane* low = nullptr;                  // null: threads of the pool send all answers
   };
 
   HttpConnection(Socket socket, Context context);
