@@ -193,7 +193,9 @@ TEST_F(GrpcFrames, AFullStreamHoldsItsClientBack) {
   core_.Hold();
   FrameClient client(edge_->port());
   client.Until(kSettings, 0);
-  client.Send(Begin(1, "ModelStreamInfer"));
+  const std::string wide("\x0f\xff\xff\xff", 4);  // windows for all the answers
+  client.Send(Begin(1, "ModelStreamInfer") + FrameOf(kWindow, 0, 0, wide) +
+              FrameOf(kWindow, 0, 1, wide));
   const std::string message = TwiceMessage();
   const std::string one = MessageOf(message, message.size());
   std::string many;
@@ -205,12 +207,13 @@ TEST_F(GrpcFrames, AFullStreamHoldsItsClientBack) {
   client.Send(FrameOf(kPing, 0, 0, "01234567"));
   // Windows: that of the connection may be opened again, that of the stream is not.
   const auto frame = client.Until([](const FrameClient::Frame& f) {
-    return (f.type == 8 && f.stream == 1) || f.type == kPing;
+    return (f.type == kWindow && f.stream == 1) || f.type == kPing;
   });
   EXPECT_EQ(frame.type, kPing);
   EXPECT_EQ(core_.Pending(), GrpcStreamCall::kMostInFlight);
   core_.Release();
-  EXPECT_EQ(client.Until(8, 1).type, 8) << "the window is opened when the requests are answered";
+  EXPECT_EQ(client.Until(kWindow, 1).type, kWindow)
+      << "the window is opened when the requests are answered";
 }
 
 }  // namespace

@@ -15,7 +15,15 @@
 
 namespace lagoon {
 
-enum FrameType : int { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6, kGoAway = 7 };
+enum FrameType : int {
+  kData = 0,
+  kHeaders = 1,
+  kReset = 3,
+  kSettings = 4,
+  kPing = 6,
+  kGoAway = 7,
+  kWindow = 8
+};
 inline constexpr int kEndStream = 1;
 inline constexpr int kEndHeaders = 4;
 
