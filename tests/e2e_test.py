@@ -164,7 +164,7 @@ def test_large_answers_beside_a_real_time_model(lagoon, tmp_path, protocol):
 def test_threads_are_named_by_what_they_do(server):
     names = [name for name, _ in threads_of(server)]
     assert names.count("lagoon") == 1, names  # the main thread
-    for name in ("lagoon-edge-0", "lagoon-edge-1", "lagoon-accept-0", "lagoon-json", "lagoon-answers", "lagoon-cpu-0",
+    for name in ("lagoon-edge-0", "lagoon-edge-1", "lagoon-json", "lagoon-answers", "lagoon-cpu-0",
                  "lagoon-idle-0", "lagoon-news", "lagoon-timer", "lagoon-reopen"):
         assert names.count(name) == 1, (name, names)
 

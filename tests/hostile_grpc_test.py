@@ -18,11 +18,10 @@ from hostile_test import MIB, SECONDS, connect, report, resident
 from server_process import serving
 
 CONNECTIONS = 4
-# The attack's streams until the connections are shut down, heaps of the threads. Without the guard
-# it is 2 GB in 5 s.
-MOST_GROWTH = 1000 * MIB
+# The attack's streams until the connections are shut down, heaps of the threads.
+MOST_GROWTH = 100 * MIB
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 CANCEL = struct.pack(">I", 8)
 
@@ -71,7 +70,28 @@ def window_updates(stream):
     return frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)) * 5000, stream
 
 
-ATTACKS = {"resets of ServerLive": resets(b"ServerLive", b""),
+def reset_by_the_server(stream):
+    """Each call has more data than it says, for which the server must reset it (CVE-2025-8671)."""
+    short = head(b"ServerLive") + field(b"content-length", b"1")
+    return b"".join(frame(HEADERS, END_HEADERS, s, short) + frame(DATA, 0, s, message())
+                    for s in range(stream, stream + 512, 2)), stream + 512
+
+
+def settings(stream):
+    return frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)) * 2000, stream
+
+
+def priorities(stream):
+    return frame(PRIORITY, 0, 1, bytes(5)) * 4000, stream
+
+
+def empty_data(stream):
+    begin = frame(HEADERS, END_HEADERS, 1, head(b"ModelStreamInfer")) if stream == 1 else b""
+    return begin + frame(DATA, 0, 1) * 5000, 3
+
+
+ATTACKS = {"calls that the server resets": reset_by_the_server, "settings": settings, "priorities": priorities,
+           "data without bytes": empty_data, "resets of ServerLive": resets(b"ServerLive", b""),
            "resets of ModelInfer": resets(b"ModelInfer", b"\x0a\x06digits"),
            "calls that never end": never_ended, "a header that never ends": endless_header,
            "pings": pings, "window updates": window_updates}

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "server/http/charged_room.h"
+#include "server/edge/charged_room.h"
 #include "server/http/http_caller.h"
 #include "server/memory_budget.h"
 #include "server/tensors/classes.h"

@@ -28,16 +28,7 @@ void Run(boost::asio::io_context& context, const std::string& name) {
   }
 }
 
-// The calling thread has a LentThread.
-thread_local bool lent = false;
-
 }  // namespace
-
-LentThread::LentThread() { lent = true; }
-
-LentThread::~LentThread() { lent = false; }
-
-bool LentThread::IsThis() { return lent; }
 
 // Shared with every hold, so that releasing the last hold touches nothing that the caller of Join()
 // may already have destroyed.

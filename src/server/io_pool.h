@@ -76,19 +76,6 @@ void WaitOn(Timer& timer, typename Timer::duration delay, const Executor& execut
       })));
 }
 
-/// While one exists, its thread may render and send answers to gRPC clients: the answer of another
-/// server leaves on the thread that has received it, and waits for no other thread. One thread.
-class LentThread {
- public:
-  LentThread();
-  ~LentThread();
-  LentThread(const LentThread&) = delete;
-  LentThread& operator=(const LentThread&) = delete;
-
-  /// Whether the calling thread is lent. Threads of a device never are.
-  static bool IsThis();
-};
-
 /// The threads of the edges. Only sockets, parsing and rendering run here. A handler takes less
 /// than 1 ms at a stretch: large JSON goes to the JsonLane.
 class IoPool {

@@ -24,7 +24,8 @@ bool Slow(std::size_t bytes, Nanoseconds age) {
 
 MemoryBudget::MemoryBudget(Limits limits)
     : own_(std::clamp<std::size_t>(
-          limits.total_bytes / 2 / std::max<std::size_t>(limits.max_holders, 1), 1, kOwnBytes)),
+          limits.total_bytes / 2 / std::max<std::size_t>(limits.max_holders, 1), 1,
+          limits.most_own_bytes)),
       shared_(limits.total_bytes - std::min(limits.total_bytes, own_ * limits.max_holders)) {}
 
 std::size_t MemoryBudget::SharedBytesUsed() const {

@@ -35,12 +35,14 @@ class MemoryCharge;
 /// than the charge that is to grow.
 class MemoryBudget {
  public:
+  static constexpr std::size_t kOwnBytes = std::size_t{64} << 10;
+
   struct Limits {
     std::size_t total_bytes = std::size_t{512} << 20;
     std::size_t max_holders = 1024;
+    std::size_t most_own_bytes = kOwnBytes;
   };
 
-  static constexpr std::size_t kOwnBytes = std::size_t{64} << 10;
   static constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
   // A charge is slow when it is older than kGrace and older than its bytes take at this rate. A
   // client on a local network is ten times as fast.
@@ -49,7 +51,7 @@ class MemoryBudget {
 
   explicit MemoryBudget(Limits limits);
 
-  /// kOwnBytes, or less if kOwnBytes for all holders would exceed half of the total.
+  /// Limits::most_own_bytes, or less if that for all holders would exceed half of the total.
   std::size_t OwnBytes() const { return own_; }
   /// The size of the part that all share, and how much of it is taken.
   std::size_t SharedBytes() const { return shared_; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -13,8 +14,12 @@
 #include <utility>
 
 #include "base/testing/allocations.h"
+#include "server/grpc/grpc_edge.h"
+#include "server/grpc/grpc_service.h"
 #include "server/http/http_listener.h"
 #include "server/memory_budget.h"
+#include "server/testing/fake_core.h"
+#include "server/testing/frame_client.h"
 #include "server/testing/http_server_test_base.h"
 
 namespace lagoon {
@@ -127,6 +132,79 @@ TEST_P(MemoryRunsOut, ClientsAreAnsweredOrCutOff) {
   const FailingAllocation failing(1, 4, kLeastBytes);
   listener_->Drain();
   EXPECT_TRUE(listener_->WaitIdle(Now() + std::chrono::seconds(10)));
+#endif
+}
+
+/// Whether the call of `request` (stream 1) was answered or ended within ten seconds. Allocates
+/// nothing.
+bool EndsOverGrpc(int port, std::string_view request) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  const timeval timeout{10, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+    ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  std::array<unsigned char, 16'384> bytes{};
+  std::size_t have = 0;
+  bool ended = false;
+  while (!ended && have < bytes.size()) {
+    const ssize_t got = ::recv(socket, bytes.data() + have, bytes.size() - have, 0);
+    if (got <= 0) {
+      ended = got == 0 || errno == ECONNRESET;
+      break;
+    }
+    have += static_cast<std::size_t>(got);
+    for (std::size_t at = 0; at + 9 <= have;) {
+      const unsigned char* const head = bytes.data() + at;
+      const bool of_call = head[8] == 1;
+      ended = ended ||
+              (of_call && (head[3] == kReset || (head[3] == kHeaders && head[4] & kEndStream)));
+      at += 9 + (std::size_t{head[0]} << 16 | std::size_t{head[1]} << 8 | head[2]);
+    }
+  }
+  ::close(socket);
+  return ended;
+}
+
+TEST(MemoryRunsOutOverGrpc, CallsAreAnsweredOrEnded) {
+#ifndef LAGOON_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#else
+  FakeCore core;
+  IoPool pool(2);
+  SharedRegions regions(false);
+  GrpcEdge::Options options;
+  options.address = "127.0.0.1";
+  auto edge = GrpcEdge::Start({core, pool, regions}, options);
+  ASSERT_TRUE(edge) << edge.error().message;
+  inference::ModelMetadataRequest model;
+  model.set_name("twice");
+  const std::string message = model.SerializeAsString();
+  const std::string request = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + FrameOf(kSettings, 0, 0, "") +
+                              FrameOf(kHeaders, kEndHeaders, 1, CallHeader("ModelMetadata")) +
+                              FrameOf(kData, kEndStream, 1, MessageOf(message, message.size()));
+  constexpr std::size_t kLeastBytes = 128;  // as above
+  int untouched = 0;
+  for (int nth = 1; untouched < 3; ++nth) {
+    for (const int times : {1, 4}) {
+      bool failed = false;
+      bool ended = false;
+      {
+        const FailingAllocation failing(nth, times, kLeastBytes);
+        ended = EndsOverGrpc((*edge)->port(), request);
+        failed = FailingAllocation::failed();
+      }
+      ASSERT_TRUE(ended) << "no answer: allocation " << nth << ", " << times << " fail";
+      untouched = failed ? 0 : untouched + 1;
+      ASSERT_TRUE(EndsOverGrpc((*edge)->port(), request)) << "after " << nth << ", " << times;
+    }
+  }
+  edge->reset();
+  pool.Join();
 #endif
 }
 

@@ -182,9 +182,10 @@ lagoon::Status EdgeServer::Open() {
   GrpcEdge::Options grpc;
   grpc.address = options_.grpc_address;
   grpc.port = options_.grpc_port;
-  grpc.max_message_bytes = options_.http.max_body_bytes;
-  grpc.handshake_timeout = options_.http.header_timeout;
-  grpc.idle_timeout = options_.http.idle_timeout;
+  grpc.limits.max_message_bytes = options_.http.max_body_bytes;
+  grpc.limits.max_header_bytes = options_.http.max_header_bytes;
+  grpc.limits.handshake_timeout = options_.http.header_timeout;
+  grpc.limits.idle_timeout = options_.http.idle_timeout;
   grpc.max_buffered_bytes = options_.max_buffered_bytes;
   grpc.model_control = options_.model_control;
   grpc.strict_readiness = options_.strict_readiness;

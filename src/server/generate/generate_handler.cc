@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "server/edge/charged_room.h"
 #include "server/generate/generate_json.h"
-#include "server/http/charged_room.h"
 #include "server/http/http_caller.h"
 
 namespace lagoon {

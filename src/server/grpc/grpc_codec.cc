@@ -74,14 +74,6 @@ void AppendHead(int field, std::size_t bytes, std::string& text) {
   out.WriteVarint32(static_cast<std::uint32_t>(bytes));
 }
 
-/// The slice owns `data`.
-grpc::Slice Refer(UnfilledBytes data) {
-  auto owner = std::make_unique<UnfilledBytes>(std::move(data));
-  UnfilledBytes* const bytes = owner.release();
-  return {bytes->data(), bytes->size(),
-          [](void* owned) { delete static_cast<UnfilledBytes*>(owned); }, bytes};
-}
-
 void FillDuration(const StageStatistics& stage, inference::StatisticDuration& message) {
   message.set_count(stage.count);
   message.set_ns(stage.ns);
@@ -89,8 +81,8 @@ void FillDuration(const StageStatistics& stage, inference::StatisticDuration& me
 
 }  // namespace
 
-Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
-                                         const OutputRegions& regions) {
+Result<GrpcBytes> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                                  const OutputRegions& regions) {
   LAGOON_RETURN_IF_ERROR(RenderClasses(response));
   std::size_t bytes = 0;
   for (const OutputTensor& output : response.outputs) bytes += output.data.size();
@@ -101,34 +93,26 @@ Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamp
                             bytes));
   }
   // The outputs' data is the message's last field, so that the rest can be serialized before.
-  std::string text = RenderHead(response, stamps, regions);
-  std::vector<grpc::Slice> slices;
+  GrpcBytes answer;
+  answer.parts.push_back({RenderHead(response, stamps, regions)});
   for (OutputTensor& output : response.outputs) {
+    if (answer.parts.back().data.size() > 0) answer.parts.emplace_back();
+    GrpcBytes::Part& part = answer.parts.back();
     AppendHead(inference::ModelInferResponse::kRawOutputContentsFieldNumber, output.data.size(),
-               text);
-    if (output.data.size() < kReferredBytes) {
-      text.append(reinterpret_cast<const char*>(output.data.data()), output.data.size());
-      continue;
-    }
-    slices.emplace_back(std::exchange(text, {}));
-    slices.push_back(Refer(std::move(output.data)));
+               part.text);
+    part.data = std::move(output.data);
   }
-  if (!text.empty() || slices.empty()) slices.emplace_back(text);
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  return answer;
 }
 
-Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer) {
+GrpcBytes WrapForStream(GrpcBytes answer) {
   std::string head;
-  AppendHead(inference::ModelStreamInferResponse::kInferResponseFieldNumber, answer.Length(), head);
-  std::vector<grpc::Slice> slices;
-  if (const grpc::Status dumped = answer.Dump(&slices); !dumped.ok()) {
-    return Fail(ErrorCode::kInternal, "the answer cannot be read: " + dumped.error_message());
-  }
-  slices.insert(slices.begin(), grpc::Slice(head));
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  AppendHead(inference::ModelStreamInferResponse::kInferResponseFieldNumber, answer.size(), head);
+  answer.parts.front().text.insert(0, head);
+  return answer;
 }
 
-grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id) {
+GrpcBytes RenderStreamError(const Error& error, const std::string& id) {
   inference::ModelStreamInferResponse message;
   const grpc::Status status = GrpcStatus(error);
   // Clients of streams see the message only (tritonclient).
@@ -138,8 +122,7 @@ grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id) {
   inference::ModelInferResponse& answer = *message.mutable_infer_response();
   answer.set_id(id);
   (*answer.mutable_parameters())["lagoon_code"].set_int64_param(status.error_code());
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+  return {{{message.SerializeAsString()}}};
 }
 
 void FillServerMetadata(const ServedExtensions& served,

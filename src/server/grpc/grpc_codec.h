@@ -1,11 +1,12 @@
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
 #include <memory>
 #include <string>
 
+#include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_message.h"
 #include "server/grpc/grpc_service.pb.h"
 #include "server/oip_json.h"
 #include "server/regions/shared_regions.h"
@@ -26,23 +27,19 @@ struct GrpcInfer {
 /// Tensors stay in `message`, which the request's payload keeps alive; those in shared memory are
 /// copied. Errors name the input: kInvalidArgument, kUnimplemented, or those of
 /// SharedRegions::Bind().
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message,
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message,
                                  const SharedRegions& regions);
 
-/// The answer as a serialized ModelInferResponse. Data of kReferredBytes or more is not copied: the
-/// buffer owns the outputs. Null `stamps`: no stages are reported. Outputs that `regions` has are
-/// there already. kResourceExhausted: the answer is larger than any message can be. Other errors:
-/// RenderClasses().
-Result<grpc::ByteBuffer> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
-                                         const OutputRegions& regions = {});
+/// The answer as a serialized ModelInferResponse, which owns the outputs' data. Null `stamps`: no
+/// stages are reported. Outputs that `regions` has are there already. kResourceExhausted: the
+/// answer is larger than any message can be. Other errors: RenderClasses().
+Result<GrpcBytes> RenderGrpcInfer(InferResponse response, const EdgeStamps* stamps,
+                                  const OutputRegions& regions = {});
 
 /// A serialized ModelStreamInferResponse with this ModelInferResponse.
-Result<grpc::ByteBuffer> WrapForStream(const grpc::ByteBuffer& answer);
+GrpcBytes WrapForStream(GrpcBytes answer);
 /// The same with an error. Its code, which the message has no field for, is a parameter.
-grpc::ByteBuffer RenderStreamError(const Error& error, const std::string& id);
-
-/// A copy of fewer bytes costs less than the memory that a reference to them takes.
-inline constexpr std::size_t kReferredBytes = std::size_t{16} << 10;
+GrpcBytes RenderStreamError(const Error& error, const std::string& id);
 
 void FillServerMetadata(const ServedExtensions& served, inference::ServerMetadataResponse& message);
 void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);

@@ -1,15 +1,12 @@
 #include "server/grpc/grpc_codec.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/impl/codegen/proto_utils.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
-
-#include "server/grpc/message_pool.h"
 
 namespace lagoon {
 namespace {
@@ -26,6 +23,14 @@ std::shared_ptr<ModelInferRequest> Request(std::string datatype, std::vector<std
   input.set_datatype(std::move(datatype));
   input.mutable_shape()->Add(shape.begin(), shape.end());
   return message;
+}
+
+/// As it comes from a client.
+Result<GrpcInfer> Parse(const ModelInferRequest& message) {
+  const auto bytes = std::make_shared<const std::string>(message.SerializeAsString());
+  auto read = ReadInferMessage(std::as_bytes(std::span(*bytes)), bytes);
+  EXPECT_TRUE(read);
+  return ParseGrpcInfer(*std::move(read), SharedRegions(false));
 }
 
 template <typename T>
@@ -45,10 +50,16 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   (*message->mutable_parameters())["timeout"].set_int64_param(1000);
   (*message->mutable_parameters())["lagoon_stages"].set_bool_param(true);
   (*message->mutable_parameters())["triton_enable_empty_final_response"].set_bool_param(true);
-  const void* bytes = message->raw_input_contents(0).data();
-  const std::weak_ptr<ModelInferRequest> watch = message;
-
-  const auto parsed = ParseGrpcInfer(std::move(message), SharedRegions(false));
+  auto bytes = std::make_shared<const std::string>(message->SerializeAsString());
+  const std::weak_ptr<const std::string> watch = bytes;
+  const std::size_t at =
+      bytes->find(std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+  const void* const raw = bytes->data() + at;
+  auto read = ReadInferMessage(std::as_bytes(std::span(*bytes)), bytes);
+  bytes.reset();
+  ASSERT_TRUE(read);
+  const auto parsed = ParseGrpcInfer(*std::move(read), SharedRegions(false));
+  read = nullptr;
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_FALSE(watch.expired());
   const InferRequest& request = parsed->request;
@@ -58,8 +69,54 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   EXPECT_EQ(request.priority, 2u);
   EXPECT_EQ(request.timeout, std::chrono::milliseconds(1));
   EXPECT_TRUE(parsed->stages);
-  EXPECT_EQ(request.inputs.front().data.data(), bytes);
+  EXPECT_EQ(request.inputs.front().data.data(), raw);
   EXPECT_EQ(request.inputs.front().dims, (Dims{1, 2}));
+}
+
+TEST(GrpcInferMessage, FieldsMayComeInAnyOrderBetweenTheTensors) {
+  ModelInferRequest first;
+  first.set_model_name("m");
+  first.add_raw_input_contents("one");
+  ModelInferRequest second;
+  second.set_id("q");
+  second.add_inputs()->set_name("x");
+  second.add_raw_input_contents("");
+  ModelInferRequest third;
+  third.add_inputs()->set_name("y");
+  const std::string bytes =
+      first.SerializeAsString() + second.SerializeAsString() + third.SerializeAsString();
+  const auto read = ReadInferMessage(std::as_bytes(std::span(bytes)), nullptr);
+  ASSERT_TRUE(read);
+  const InferMessage& message = **read;
+  EXPECT_EQ(message.message.model_name(), "m");
+  EXPECT_EQ(message.message.id(), "q");
+  EXPECT_EQ(message.message.inputs_size(), 2);
+  EXPECT_EQ(message.message.raw_input_contents_size(), 0);
+  ASSERT_EQ(message.raws.size(), 2);
+  EXPECT_EQ(message.raws[0].size(), 3);
+  EXPECT_EQ(message.raws[1].size(), 0);
+  EXPECT_EQ(BytesToParse(std::as_bytes(std::span(bytes))), bytes.size() - 3);
+}
+
+TEST(GrpcInferMessage, EveryTruncationIsAnErrorOrAShorterMessage) {
+  ModelInferRequest request;
+  request.set_model_name("model");
+  request.add_inputs()->set_name("x");
+  request.add_raw_input_contents("0123456789");
+  const std::string bytes = request.SerializeAsString();
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    const auto read = ReadInferMessage(std::as_bytes(std::span(bytes)).first(size), nullptr);
+    ModelInferRequest same;
+    ASSERT_EQ(read.has_value(), same.ParseFromString(bytes.substr(0, size))) << size;
+    if (read) {
+      EXPECT_EQ((*read)->raws.size(), 0);
+    }
+  }
+  // The length of the tensor lies.
+  const std::string lie = std::string("\x3a\xff\xff\xff\xff\x07", 6) + "few bytes";
+  EXPECT_FALSE(ReadInferMessage(std::as_bytes(std::span(lie)), nullptr));
+  const std::string end = std::string(1, '\x0c');  // the end of a group that has not begun
+  EXPECT_FALSE(ReadInferMessage(std::as_bytes(std::span(end)), nullptr));
 }
 
 TEST(GrpcInferParse, ReadsWhoseTheRequestIs) {
@@ -67,9 +124,9 @@ TEST(GrpcInferParse, ReadsWhoseTheRequestIs) {
   message->add_raw_input_contents("");
   auto& parameters = *message->mutable_parameters();
   parameters["lagoon_tenant"].set_string_param("a");
-  EXPECT_EQ(ParseGrpcInfer(message, SharedRegions(false))->request.tenant_of_parameter, "a");
+  EXPECT_EQ(Parse(*message)->request.tenant_of_parameter, "a");
   parameters["lagoon_tenant"].set_int64_param(1);
-  const auto refused = ParseGrpcInfer(message, SharedRegions(false));
+  const auto refused = Parse(*message);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("parameter 'lagoon_tenant' is not a text"));
 }
@@ -87,7 +144,7 @@ TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
   parameters["d"].set_double_param(0.5);
   parameters["e"].set_string_param("text");
   parameters["f"];  // without a value
-  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
+  const auto parsed = Parse(*message);
   ASSERT_TRUE(parsed) << parsed.error().message;
   const std::vector<RequestParameter> expected = {{"a", true},
                                                   {"b", std::int64_t{-3}},
@@ -96,7 +153,7 @@ TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
                                                   {"e", std::string("text")}};
   EXPECT_EQ(parsed->request.parameters, expected);
   parameters["d"].set_double_param(std::nan(""));  // a program in Python would get null
-  const auto odd = ParseGrpcInfer(message, SharedRegions(false));
+  const auto odd = Parse(*message);
   ASSERT_FALSE(odd);
   EXPECT_EQ(odd.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(odd.error().message, HasSubstr("parameter 'd' is nan; only finite numbers"));
@@ -104,7 +161,7 @@ TEST(GrpcInferParse, KeepsTheParametersThatAreNotTheServers) {
   for (std::size_t i = 0; i < kMostRequestParameters; ++i) {
     parameters["more" + std::to_string(i)].set_bool_param(true);
   }
-  const auto refused = ParseGrpcInfer(message, SharedRegions(false));
+  const auto refused = Parse(*message);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("more than 64 parameters"));
@@ -114,7 +171,7 @@ TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
   const auto parse = [](std::string type, auto fill) {
     auto message = Request(std::move(type), {2});
     fill(*message->mutable_inputs(0)->mutable_contents());
-    return ParseGrpcInfer(std::move(message), SharedRegions(false));
+    return Parse(*message);
   };
   const auto data = [](const auto& parsed) { return parsed->request.inputs.front().data; };
   using Contents = inference::InferTensorContents;
@@ -153,7 +210,7 @@ TEST(GrpcInferParse, ReadsTypedContentsOfEveryType) {
 
 TEST(GrpcInferParse, RefusesWhatDoesNotFit) {
   const auto error = [](const std::shared_ptr<ModelInferRequest>& message) {
-    return ParseGrpcInfer(message, SharedRegions(false)).error();
+    return Parse(*message).error();
   };
   auto message = Request("FP32", {1});
   message->add_raw_input_contents("123");
@@ -200,7 +257,7 @@ TEST(GrpcInferParse, ReadsTextsAndHowManyClassesAreAskedFor) {
   message->add_outputs()->set_name("z");
   message->add_outputs()->set_name("y");
   (*message->mutable_outputs(1)->mutable_parameters())["classification"].set_int64_param(3);
-  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
+  const auto parsed = Parse(*message);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->request.inputs[0].data.size(), 11u);
   EXPECT_THAT(parsed->request.classes, ElementsAre(0u, 3u));
@@ -209,9 +266,9 @@ TEST(GrpcInferParse, ReadsTextsAndHowManyClassesAreAskedFor) {
 TEST(GrpcInferParse, RefusesContentsOfTwoTypes) {
   auto message = Request("FP32", {1});
   message->mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
-  ASSERT_TRUE(ParseGrpcInfer(message, SharedRegions(false)));
+  ASSERT_TRUE(Parse(*message));
   message->mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
-  const auto parsed = ParseGrpcInfer(message, SharedRegions(false));
+  const auto parsed = Parse(*message);
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(parsed.error().message, HasSubstr("int64_contents, fp32_contents"));
@@ -237,7 +294,7 @@ TEST(GrpcInferParse, MessagesStayShortWhateverTheClientWrote) {
   (*requests.back()->mutable_outputs(0)->mutable_parameters())["shared_memory_region"]
       .set_string_param(big);
   for (const auto& request : requests) {
-    const auto parsed = ParseGrpcInfer(request, SharedRegions(false));
+    const auto parsed = Parse(*request);
     ASSERT_FALSE(parsed);
     EXPECT_LT(parsed.error().message.size(), 1000u);
   }
@@ -250,10 +307,19 @@ TEST(GrpcStatus, IsCutFarBelowWhatGrpcCarries) {
   EXPECT_THAT(status.error_message(), testing::EndsWith("..."));
 }
 
-inference::ModelInferResponse Parsed(grpc::ByteBuffer bytes) {
+std::string TextOf(const GrpcBytes& bytes) {
+  std::string text;
+  for (const GrpcBytes::Part& part : bytes.parts) {
+    text += part.text;
+    text.append(reinterpret_cast<const char*>(part.data.data()), part.data.size());
+  }
+  EXPECT_EQ(text.size(), bytes.size());
+  return text;
+}
+
+inference::ModelInferResponse Parsed(const GrpcBytes& bytes) {
   inference::ModelInferResponse message;
-  using Traits = grpc::SerializationTraits<inference::ModelInferResponse>;
-  EXPECT_TRUE(Traits::Deserialize(&bytes, &message).ok());
+  EXPECT_TRUE(message.ParseFromString(TextOf(bytes)));
   return message;
 }
 
@@ -275,9 +341,9 @@ TEST(GrpcInferRender, SendsEveryOutputRaw) {
   EXPECT_TRUE(message.parameters().contains("lagoon_queue_us"));
 }
 
-TEST(GrpcInferRender, RefersToLargeOutputsBetweenSmallOnes) {
+TEST(GrpcInferRender, OwnsTheOutputsAndCopiesNone) {
   InferResponse response{"m", "1", "", {}, {}};
-  const std::size_t sizes[] = {0, 7, kReferredBytes, kReferredBytes - 1, 3'000'000, 0};
+  const std::size_t sizes[] = {0, 7, 16'384, 16'383, 3'000'000, 0};
   for (const std::size_t size : sizes) {
     OutputTensor& output = response.outputs.emplace_back();
     output.type = DataType::kUInt8;
@@ -285,45 +351,22 @@ TEST(GrpcInferRender, RefersToLargeOutputsBetweenSmallOnes) {
     output.data.assign(size, static_cast<std::byte>(response.outputs.size()));
   }
   const void* const large = response.outputs[4].data.data();
-  const auto bytes = RenderGrpcInfer(std::move(response), nullptr);
+  auto bytes = RenderGrpcInfer(std::move(response), nullptr);
   ASSERT_TRUE(bytes);
-  std::vector<grpc::Slice> slices;
-  ASSERT_TRUE(bytes->Dump(&slices).ok());
-  EXPECT_TRUE(std::ranges::any_of(slices, [&](const auto& s) { return s.begin() == large; }));
+  EXPECT_TRUE(std::ranges::any_of(bytes->parts,
+                                  [&](const auto& part) { return part.data.data() == large; }));
   const inference::ModelInferResponse message = Parsed(*bytes);
   ASSERT_EQ(message.raw_output_contents_size(), 6);
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(message.raw_output_contents(i), std::string(sizes[i], static_cast<char>(i + 1)));
   }
+  inference::ModelStreamInferResponse streamed;
+  ASSERT_TRUE(streamed.ParseFromString(TextOf(WrapForStream(*std::move(bytes)))));
+  EXPECT_EQ(streamed.infer_response().raw_output_contents(4).size(), 3'000'000u);
 }
 
 TEST(GrpcInferRender, AnAnswerWithoutOutputsAndNamesIsEmpty) {
-  EXPECT_EQ(RenderGrpcInfer({}, nullptr)->Length(), 0u);
-}
-
-TEST(MessagePool, KeepsAMessageAndItsMemory) {
-  const auto pool = MessagePool<ModelInferRequest>::Create(1, 1 << 20);
-  auto first = pool->Acquire();
-  auto second = pool->Acquire();
-  first->add_raw_input_contents(std::string(100'000, 'x'));
-  const ModelInferRequest* address = first.get();
-  const void* memory = first->raw_input_contents(0).data();
-  first.reset();
-  second.reset();  // one message too many for the pool
-  EXPECT_EQ(pool->free(), 1u);
-  const auto again = pool->Acquire();
-  EXPECT_EQ(again.get(), address);
-  EXPECT_EQ(again->raw_input_contents_size(), 0);
-  again->add_raw_input_contents()->assign(90'000, 'y');
-  EXPECT_EQ(again->raw_input_contents(0).data(), memory);
-}
-
-TEST(MessagePool, DropsWhatIsTooLarge) {
-  const auto pool = MessagePool<ModelInferRequest>::Create(4, 1000);
-  pool->Acquire()->add_raw_input_contents(std::string(2000, 'x'));
-  EXPECT_EQ(pool->free(), 0u);
-  pool->Acquire();
-  EXPECT_EQ(pool->free(), 1u);
+  EXPECT_EQ(RenderGrpcInfer({}, nullptr)->size(), 0u);
 }
 
 }  // namespace

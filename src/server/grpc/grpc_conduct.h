@@ -1,53 +1,59 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
+#include <chrono>
 #include <string_view>
 
 #include "base/time.h"
 
 namespace lagoon {
 
-/// What one connection has done since it began.
-struct GrpcTraffic {
-  std::uint64_t received = 0;  // bytes
-  std::uint64_t sent = 0;      // bytes
-  std::uint64_t messages = 0;  // received
-  std::uint64_t started = 0;   // streams that the client opened
-  std::uint64_t answered = 0;  // streams that both sides ended
-  std::uint64_t failed = 0;    // streams that ended otherwise: reset, or refused
-};
-
 /// Whether a connection sends more frames than its calls need. For one connection, one thread at a
 /// time.
-///
-/// gRPC 1.51 takes about 6 KB for each stream that a client opens. It counts neither those that the
-/// client has reset (CVE-2023-44487), nor any before the client has acknowledged the limit, and it
-/// bounds no header that comes in many frames.
 class GrpcConduct {
  public:
-  struct Limits {
-    std::uint64_t max_calls = 256;  // at a time
-    std::uint64_t max_message_bytes = 0;
-    std::uint64_t max_buffered_bytes = 0;  // of all calls of the server
-  };
-
   /// A client may leave calls without an answer: kFailures at once, and then kFailuresPerSecond. An
-  /// attack resets some 20,000 a second.
+  /// attack resets some 20,000 a second (CVE-2023-44487).
   static constexpr double kFailures = 4000;
   static constexpr double kFailuresPerSecond = 2000;
+  /// The same of frames that carry no call on: pings, settings, changes of windows. Each frame that
+  /// does carry one on allows kControlsPerUse more.
+  static constexpr double kControls = 4000;
+  static constexpr double kControlsPerSecond = 2000;
+  static constexpr double kControlsPerUse = 2;
 
-  explicit GrpcConduct(TimePoint now) : judged_(now) {}
+  explicit GrpcConduct(TimePoint now) : failures_{kFailures, now}, controls_{kControls, now} {}
 
-  /// Empty: the connection may stay. Else what it does, for the log.
-  std::string_view Judge(const Limits& limits, const GrpcTraffic& now_has, TimePoint now);
+  // Empty: the connection may stay. Else what it does, for the log.
+
+  /// A call ended without an answer: it was reset or refused.
+  std::string_view OnFailure(TimePoint now) {
+    if (failures_.Take(kFailures, kFailuresPerSecond, now)) return {};
+    return "it resets its calls faster than a client that gives up";
+  }
+  /// A frame came that carries no call on.
+  std::string_view OnControl(TimePoint now) {
+    if (controls_.Take(kControls, kControlsPerSecond, now)) return {};
+    return "it sends frames that belong to no call";
+  }
+  /// A call began, or a piece of a message was received or sent.
+  void OnUse() { controls_.left = std::min(kControls, controls_.left + kControlsPerUse); }
 
  private:
-  GrpcTraffic before_;
-  TimePoint judged_;
-  double failures_left_ = kFailures;
-  std::uint64_t at_sent_ = 0;      // bytes received when the server was last seen to send
-  std::uint64_t at_progress_ = 0;  // bytes received when a stream or a message was last seen
+  struct Bucket {
+    double left;
+    TimePoint filled;
+
+    bool Take(double most, double per_second, TimePoint now) {
+      const std::chrono::duration<double> passed = now - filled;
+      filled = now;
+      left = std::min(most, left + passed.count() * per_second) - 1;
+      return left >= 0;
+    }
+  };
+
+  Bucket failures_;
+  Bucket controls_;
 };
 
 }  // namespace lagoon

@@ -1,21 +1,15 @@
 #pragma once
 
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
-#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 
+#include "server/grpc/grpc_infer_call.h"
 #include "server/grpc/grpc_listener.h"
-#include "server/io_pool.h"
-#include "serving/core/inference.h"
 
 namespace lagoon {
 
 class GrpcService;
-class GrpcUnserved;
-class SharedRegions;
 
 /// The Open Inference Protocol and grpc.health.v1 over gRPC.
 class GrpcEdge {
@@ -23,33 +17,21 @@ class GrpcEdge {
   struct Options {
     std::string address;
     int port = 0;  // 0: any free one
-    std::size_t max_message_bytes = std::size_t{64} << 20;
+    GrpcLimits limits;
     std::size_t max_buffered_bytes = std::size_t{512} << 20;  // of all calls together
-    int max_calls_per_connection = 256;
-    bool model_control = false;     // clients may load and unload models
-    bool strict_readiness = false;  // see IsReady()
-    bool admin = false;             // clients of this port may change the server
-    bool tracing = false;           // the server writes a trace
-    std::string id;                 // of the server
-    int http_port = 0;              // of the server, for fronts
-    // After these times a connection is closed that does not speak HTTP/2, or has no call in
-    // progress. gRPC 1.51 has no limit on connections; the times bound how long an idle one holds a
-    // descriptor.
-    std::chrono::milliseconds handshake_timeout{10'000};
-    std::chrono::milliseconds idle_timeout{75'000};
+    bool model_control = false;                               // clients may load and unload models
+    bool strict_readiness = false;                            // see IsReady()
+    bool admin = false;    // clients of this port may change the server
+    bool tracing = false;  // the server writes a trace
+    std::string id;        // of the server
+    int http_port = 0;     // of the server, for fronts
   };
 
-  /// What the edge works with. All are borrowed.
-  struct Parts {
-    Inference& core;
-    IoPool& pool;
-    SharedRegions& regions;
-  };
-
-  /// Begins to serve. Answers are rendered on the pool's threads.
+  /// Begins to serve. Answers are rendered on the pool's threads. What `parts` names is borrowed.
   /// kAlreadyExists, naming address and port, when the port is taken; kInvalidArgument for a bad
   /// address.
-  static Result<std::unique_ptr<GrpcEdge>> Start(const Parts& parts, const Options& options);
+  static Result<std::unique_ptr<GrpcEdge>> Start(const GrpcInferParts& parts,
+                                                 const Options& options);
   /// Stops at once.
   ~GrpcEdge();
 
@@ -61,17 +43,11 @@ class GrpcEdge {
   void Stop(TimePoint until);
 
  private:
-  GrpcEdge();
+  explicit GrpcEdge(std::unique_ptr<GrpcService> service);
 
   std::unique_ptr<GrpcService> service_;
-  std::unique_ptr<GrpcUnserved> unserved_;
   std::shared_ptr<GrpcListener> listener_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
-  // Hands connections over to gRPC. The thread that does so may go on to read from the connection
-  // for as long as its client sends, so it is a thread that does nothing else: the guard, which
-  // ends such a connection, must not wait for it.
-  std::unique_ptr<IoPool> handing_over_;
+  bool stopped_ = false;
 };
 
 }  // namespace lagoon

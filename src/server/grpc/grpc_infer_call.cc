@@ -3,82 +3,104 @@
 #include <utility>
 
 #include "base/guard.h"
-#include "server/grpc/grpc_caller.h"
-#include "server/grpc/grpc_codec.h"
+#include "server/edge/charged_room.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
 namespace lagoon {
 
-void GrpcInferCall::Start(grpc::ByteBuffer& raw, InferMessagePool& messages) {
-  stamps_.first_byte = stamps_.received = Now();  // gRPC has read the whole message already
-  std::shared_ptr<inference::ModelInferRequest> message = messages.Acquire();
-  const lagoon::Status read = ReadInferMessage(raw, *message);
-  if (!read) return Refuse(read.error());
-  auto parsed = ParseGrpcInfer(std::move(message), shared_);
-  if (!parsed) return Refuse(parsed.error());
+Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
+                            const SharedRegions& regions, std::string& id) {
+  LAGOON_ASSIGN_OR_RETURN(auto read, ReadInferMessage(message.bytes, message.owner));
+  id = read->message.id();
+  LAGOON_ASSIGN_OR_RETURN(GrpcInfer parsed, ParseGrpcInfer(std::move(read), regions));
+  parsed.request.trace = head.trace;
+  parsed.request.tenant_of_header = head.tenant;
+  parsed.request.received = message.received;
+  return parsed;
+}
+
+bool GrpcInferCall::IsLong(std::span<const std::byte> message) const {
+  return message.size() > kLong && BytesToParse(message) > kLong;
+}
+
+std::function<void()> GrpcInferCall::Read(GrpcArrived message) {
+  std::string id;
+  auto parsed =
+      std::make_shared<Result<GrpcInfer>>(ReadInfer(message, call_->head(), parts_.regions, id));
+  return [this, parsed, received = message.received] { Submit(std::move(*parsed), received); };
+}
+
+void GrpcInferCall::Submit(Result<GrpcInfer> parsed, TimePoint received) {
+  arrived_ = true;
+  call_->Pause();  // there is one message
+  if (!parsed) return call_->Finish(GrpcStatus(parsed.error()));
+  stamps_.first_byte = call_->head().first_byte;
+  stamps_.received = received;
   stages_ = parsed->stages;
   regions_ = std::move(parsed->regions);
-  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core;
+  if (stages_) stamps_.off_core = SchedulerStatisticsOf(parts_.core).off_core;
+  charge_ = call_->NewCharge();
   parsed->request.arrival = stamps_.first_byte;
-  parsed->request.trace = TraceOf(context_);
-  parsed->request.tenant_of_header = TenantOf(context_);
+  parsed->request.room = std::make_shared<ChargedRoom>(charge_);
   stamps_.submitted = Now();
-  SetHandle(core_.Infer(std::move(parsed->request), [this, hold = pool_.Hold()](
-                                                        Result<InferResponse> result) mutable {
-    // Render and write on a thread of the edge: this thread may be one of the device's.
-    const bool waits = result && (result->job.background ||
-                                  regions_.BytesOf(result->outputs) > SharedRegions::kSmallCopy);
-    auto respond = [this, result = std::move(result)]() mutable { Respond(std::move(result)); };
-    if (LentThread::IsThis() && !waits) {
-      respond();
-    } else if (waits) {
-      PostSurely(pool_.one_by_one(), std::move(respond));
-    } else {
-      PostSurely(pool_.context().get_executor(), std::move(respond));
-    }
-    hold.reset();  // this thread has left the pool's code; the call may be deleted
-  }));
+  handle_ = parts_.core.Infer(
+      std::move(parsed->request),
+      [self = shared_from_this(), hold = parts_.pool.Hold()](Result<InferResponse> result) mutable {
+        // Render and write on a thread of the edge: this thread may be one of the device's.
+        GrpcInferCall& call = *self;
+        const bool waits =
+            result && (result->job.background ||
+                       call.regions_.BytesOf(result->outputs) > SharedRegions::kSmallCopy);
+        if (waits) {
+          PostSurely(call.parts_.pool.one_by_one(), [self = std::move(self),
+                                                     result = std::move(result)]() mutable {
+            auto reply = self->call_;
+            auto answer = WithoutExceptions([&] { return self->Render(std::move(result)); });
+            GrpcCall::Post(std::move(reply),
+                           [self = std::move(self), answer = std::move(answer)]() mutable {
+                             self->Give(std::move(answer));
+                           });
+          });
+        } else {
+          auto reply = call.call_;
+          GrpcCall::Post(
+              std::move(reply), [self = std::move(self), result = std::move(result)]() mutable {
+                self->Give(WithoutExceptions([&] { return self->Render(std::move(result)); }));
+              });
+        }
+        hold.reset();  // this thread has left the pool's code
+      });
 }
 
-void GrpcInferCall::SetHandle(RequestHandle handle) {
-  bool cancelled = false;
-  {
-    MutexLock lock(mutex_);
-    handle_ = handle;
-    cancelled = cancelled_;
-  }
-  if (cancelled) core_.Cancel(handle);
+void GrpcInferCall::OnEnd() {
+  if (arrived_) return;
+  call_->Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
 }
 
-void GrpcInferCall::OnCancel() {
-  std::optional<RequestHandle> handle;
-  {
-    MutexLock lock(mutex_);
-    cancelled_ = true;
-    handle = handle_;
-  }
-  if (handle) core_.Cancel(*handle);
+void GrpcInferCall::OnGone() {
+  if (handle_) parts_.core.Cancel(*handle_);
 }
 
-void GrpcInferCall::Refuse(const Error& error) { Finish(GrpcStatus(error)); }
-
-void GrpcInferCall::Respond(Result<InferResponse> result) {
-  // An exception would leave the client to wait.
-  const lagoon::Status rendered = WithoutExceptions([&] { return Render(std::move(result)); });
-  if (!rendered) return Refuse(rendered.error());
-  Finish(grpc::Status::OK);
+void GrpcInferCall::Give(Result<GrpcBytes> answer) {
+  if (!answer) return call_->Finish(GrpcStatus(answer.error()));
+  call_->Write(*std::move(answer), {});
+  call_->Finish(grpc::Status::OK);
 }
 
-lagoon::Status GrpcInferCall::Render(Result<InferResponse> result) {
+Result<GrpcBytes> GrpcInferCall::Render(Result<InferResponse> result) {
   if (!result) return tl::unexpected<Error>(std::move(result).error());
-  if (stages_) stamps_.off_core = SchedulerStatisticsOf(core_).off_core - stamps_.off_core;
+  if (stages_) stamps_.off_core = SchedulerStatisticsOf(parts_.core).off_core - stamps_.off_core;
   LAGOON_RETURN_IF_ERROR(RenderClasses(*result));
   LAGOON_RETURN_IF_ERROR(regions_.Write(result->outputs));
   LAGOON_ASSIGN_OR_RETURN(
-      auto rendered, RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, regions_));
-  response_.Swap(&rendered);
-  return {};
+      GrpcBytes answer,
+      RenderGrpcInfer(*std::move(result), stages_ ? &stamps_ : nullptr, regions_));
+  answer.charge = std::move(charge_);
+  if (!answer.charge->Renew(answer.size(), Now())) {
+    return tl::unexpected<Error>(answer.charge->NoRoom(answer.size()));
+  }
+  return answer;
 }
 
 }  // namespace lagoon

@@ -3,9 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "base/mutex.h"
-#include "server/grpc/grpc_message.h"
-#include "server/grpc/grpc_service.grpc.pb.h"
+#include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_codec.h"
 #include "server/io_pool.h"
 #include "server/regions/shared_regions.h"
 #include "server/stages.h"
@@ -13,50 +12,42 @@
 
 namespace lagoon {
 
-/// One ModelInfer call in progress. Deletes itself in OnDone(), when gRPC is done with the call.
-/// Reads and writes raw messages, so that parsing can be timed, can report its own errors, and uses
-/// pooled memory.
-class GrpcInferCall final : public grpc::ServerUnaryReactor {
+/// What the calls for inference work with. All are borrowed.
+struct GrpcInferParts {
+  Inference& core;
+  IoPool& pool;
+  SharedRegions& regions;
+};
+
+/// A message of a client as a request, with what the call's header says of it. `id` becomes the
+/// request's, also where an error is returned, if the message has one. Any thread.
+Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
+                            const SharedRegions& regions, std::string& id);
+
+/// One ModelInfer call.
+class GrpcInferCall final : public GrpcMethod, public std::enable_shared_from_this<GrpcInferCall> {
  public:
-  struct Server {
-    Inference& core;
-    IoPool& pool;
-    const SharedRegions& regions;
-  };
-  /// All are borrowed.
-  GrpcInferCall(const Server& server, grpc::CallbackServerContext& context,
-                grpc::ByteBuffer& response)
-      : core_(server.core),
-        pool_(server.pool),
-        shared_(server.regions),
-        context_(context),
-        response_(response) {}
+  GrpcInferCall(const GrpcInferParts& parts, std::shared_ptr<GrpcCall> call)
+      : parts_(parts), call_(std::move(call)) {}
 
-  /// Consumes `raw`. Must be called before the reactor is returned to gRPC, so that gRPC cannot
-  /// delete it meanwhile.
-  void Start(grpc::ByteBuffer& raw, InferMessagePool& messages);
-
-  void OnCancel() override;
-  void OnDone() override { delete this; }
+  bool IsLong(std::span<const std::byte> message) const override;
+  std::function<void()> Read(GrpcArrived message) override;
+  void OnEnd() override;
+  void OnGone() override;
 
  private:
-  void SetHandle(RequestHandle handle);
-  void Respond(Result<InferResponse> result);
-  lagoon::Status Render(Result<InferResponse> result);  // into response_
-  void Refuse(const Error& error);
+  void Submit(Result<GrpcInfer> parsed, TimePoint received);
+  void Give(Result<GrpcBytes> answer);
+  Result<GrpcBytes> Render(Result<InferResponse> result);
 
-  Inference& core_;
-  IoPool& pool_;
-  const SharedRegions& shared_;
-  grpc::CallbackServerContext& context_;
-  grpc::ByteBuffer& response_;
+  const GrpcInferParts parts_;
+  const std::shared_ptr<GrpcCall> call_;
   EdgeStamps stamps_;
   bool stages_ = false;
+  bool arrived_ = false;   // the message
   OutputRegions regions_;  // outputs that go to shared memory
-
-  Mutex mutex_;
-  std::optional<RequestHandle> handle_ GUARDED_BY(mutex_);  // set once Infer has returned
-  bool cancelled_ GUARDED_BY(mutex_) = false;
+  std::shared_ptr<MemoryCharge> charge_;
+  std::optional<RequestHandle> handle_;
 };
 
 }  // namespace lagoon

@@ -23,7 +23,7 @@ using Bytes = std::span<const std::byte>;
 
 // Owns the tensors: those in the message, and those that had to be converted.
 struct GrpcPayload {
-  std::shared_ptr<const inference::ModelInferRequest> message;
+  std::shared_ptr<const InferMessage> message;
   std::vector<std::vector<std::byte>> converted;
 };
 
@@ -192,8 +192,8 @@ Result<std::optional<RegionPart>> PartOf(const Parameters& parameters) {
 
 // Null `raw`: the request has no raw_input_contents. Null `part`: the tensor is in the message;
 // otherwise its data is missing.
-Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
-                              const RegionPart* part, GrpcPayload& payload) {
+Result<InputTensor> BindInput(const InputMessage& input, const Bytes* raw, const RegionPart* part,
+                              GrpcPayload& payload) {
   const auto type = ParseOipType(input.datatype());
   if (!type) {
     return Invalid(
@@ -208,7 +208,7 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
     return Invalid(UnexpectedBytes(part->bytes, *type, tensor.dims, bytes));
   }
   if (raw != nullptr) {
-    tensor.data = std::as_bytes(std::span(*raw));
+    tensor.data = *raw;
   } else {
     if (const auto fields = FieldsOf(input.contents()); fields.size() > 1) {
       return Invalid(
@@ -221,12 +221,13 @@ Result<InputTensor> BindInput(const InputMessage& input, const std::string* raw,
 }
 
 /// Inputs in shared memory have no entry in raw_input_contents.
-Status ParseInputs(const inference::ModelInferRequest& message, GrpcPayload& payload,
-                   std::vector<InputTensor>& inputs, SharedTensors& shared) {
-  const auto& raws = message.raw_input_contents();
+Status ParseInputs(const InferMessage& read, GrpcPayload& payload, std::vector<InputTensor>& inputs,
+                   SharedTensors& shared) {
+  const inference::ModelInferRequest& message = read.message;
+  const std::vector<Bytes>& raws = read.raws;
   inputs.reserve(static_cast<std::size_t>(message.inputs_size()));
   auto raw = raws.begin();
-  int in_message = 0;
+  std::size_t in_message = 0;
   for (const InputMessage& input : message.inputs()) {
     const auto annotate = [&](Error error) {
       return Annotate(fmt::format("input {}", Quoted(input.name())), std::move(error));
@@ -274,14 +275,15 @@ Status ParseOutputs(const inference::ModelInferRequest& message, InferRequest& r
   return {};
 }
 
-Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
-                 const SharedRegions& regions, GrpcInfer& parsed) {
-  const inference::ModelInferRequest& message = *owner;
+Status ParseBody(std::shared_ptr<const InferMessage> owner, const SharedRegions& regions,
+                 GrpcInfer& parsed) {
+  const InferMessage& read = *owner;
+  const inference::ModelInferRequest& message = read.message;
   InferRequest& request = parsed.request;
   auto payload = std::make_shared<GrpcPayload>();
   payload->message = std::move(owner);
   SharedTensors shared;
-  LAGOON_RETURN_IF_ERROR(ParseInputs(message, *payload, request.inputs, shared));
+  LAGOON_RETURN_IF_ERROR(ParseInputs(read, *payload, request.inputs, shared));
   LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request, shared));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
@@ -310,12 +312,12 @@ Status ParseBody(std::shared_ptr<const inference::ModelInferRequest> owner,
 
 }  // namespace
 
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const inference::ModelInferRequest> message,
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message,
                                  const SharedRegions& regions) {
   GrpcInfer parsed;
-  parsed.request.model = message->model_name();
-  parsed.request.version = message->model_version();
-  parsed.request.id = message->id();
+  parsed.request.model = message->message.model_name();
+  parsed.request.version = message->message.model_version();
+  parsed.request.id = message->message.id();
   Status body = ParseBody(std::move(message), regions, parsed);
   if (!body) {
     return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(body).error());

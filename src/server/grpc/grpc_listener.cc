@@ -1,11 +1,8 @@
 #include "server/grpc/grpc_listener.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <system_error>
+#include <chrono>
 #include <utility>
 
 #include "base/log.h"
@@ -14,127 +11,67 @@
 namespace lagoon {
 namespace {
 
-namespace net = boost::asio;
-
-// Most connections accepted at a time, before the pool's thread does something else.
-constexpr int kAtOnce = 64;
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::seconds kShutOut{1};
+constexpr std::size_t kMostShutOut = 1024;
 constexpr std::chrono::seconds kWarnPeriod{5};
 
 }  // namespace
 
-GrpcListener::GrpcListener(IoPool& pool, PortChoice port, const GrpcConduct::Limits& limits)
-    : port_(std::move(port)),
+GrpcListener::GrpcListener(IoPool& pool, GrpcHandler& handler, EdgeMemory memory,
+                           const GrpcLimits& limits, PortChoice port)
+    : GrpcOwner(pool, std::move(port)),
+      pool_(pool),
+      handler_(handler),
+      memory_(std::move(memory)),
+      limits_(limits),
       descriptors_(DescriptorsForGrpc(DescriptorLimit())),
-      strand_(net::make_strand(pool.context())),
-      acceptor_(strand_),
-      pause_(pool.context()),
-      guard_(limits),
-      check_(pool.context()) {}
+      warning_(kWarnPeriod) {}
 
-Result<std::shared_ptr<GrpcListener>> GrpcListener::Listen(IoPool& pool, const std::string& address,
-                                                           int port,
-                                                           const GrpcConduct::Limits& limits) {
-  std::shared_ptr<GrpcListener> listener(new GrpcListener(pool, {"gRPC", address, port}, limits));
-  LAGOON_RETURN_IF_ERROR(ListenOn(listener->acceptor_, listener->port_));
-  listener->where_ = listener->port_.Text();
+Result<std::shared_ptr<GrpcListener>> GrpcListener::Listen(IoPool& pool, GrpcHandler& handler,
+                                                           EdgeMemory memory,
+                                                           const GrpcLimits& limits,
+                                                           PortChoice port) {
+  std::shared_ptr<GrpcListener> listener(
+      new GrpcListener(pool, handler, std::move(memory), limits, std::move(port)));
+  LAGOON_RETURN_IF_ERROR(listener->Bind());
   return listener;
 }
 
-void GrpcListener::Start(Handover handover) {
-  {
-    const MutexLock lock(mutex_);
-    handover_ = std::move(handover);
-  }
-  PostSurely(strand_, [self = shared_from_this()] {
-    self->Wait();
-    self->Guard();
-  });
-}
-
-void GrpcListener::Close() {
-  {
-    const MutexLock lock(mutex_);
-    handover_ = nullptr;
-  }
-  PostSurely(strand_, [self = shared_from_this()] {
-    boost::system::error_code ignored;
-    self->acceptor_.close(ignored);
-    self->pause_.cancel();
-  });
-}
-
-void GrpcListener::EndGuard() {
-  PostSurely(strand_, [self = shared_from_this()] {
-    self->guards_ = false;
-    self->check_.cancel();
-  });
-}
-
-void GrpcListener::Wait() {
-  if (!acceptor_.is_open()) return;
-  acceptor_.async_wait(Acceptor::wait_read,
-                       Patient([self = shared_from_this()](boost::system::error_code error) {
-                         if (!error) self->AcceptSome();
-                       }));
-}
-
-void GrpcListener::AcceptSome() {
-  if (!acceptor_.is_open()) return;
-  for (int i = 0; i < kAtOnce; ++i) {
-    const int descriptor =
-        ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor >= 0) {
-      try {
-        HandOver(descriptor);
-      } catch (const std::bad_alloc&) {  // nothing else has it
-        ::close(descriptor);
-      }
-    } else if (errno == EAGAIN) {
-      break;
-    } else if (errno != EINTR && errno != ECONNABORTED) {
-      return Pause();
-    }
-  }
-  Wait();
-}
-
-// Most likely no descriptor is left: trying again at once would spin.
-void GrpcListener::Pause() {
-  const std::error_code reason(errno, std::generic_category());
-  if (Now() >= next_warning_) {
-    next_warning_ = Now() + kWarnPeriod;
-    spdlog::warn("{}: cannot accept a connection: {}", where_, reason.message());
-  }
-  WaitOn(pause_, kPause, strand_, [self = shared_from_this()] { self->AcceptSome(); });
-}
-
-void GrpcListener::Guard() {
-  if (!guards_) return;
-  try {
-    guard_.Check(Now(), where_);
-  } catch (const std::bad_alloc&) {
-    spdlog::debug("{}: no memory to look at the connections", where_);
-  }
-  WaitOn(check_, GrpcGuard::kPeriod, strand_, [self = shared_from_this()] { self->Guard(); });
-}
-
-void GrpcListener::HandOver(int descriptor) {
-  // The kernel gives the lowest free number, so at least `descriptor` descriptors are in use.
-  const bool too_many = static_cast<std::size_t>(descriptor) >= descriptors_;
-  if (too_many && Now() >= next_warning_) {
-    next_warning_ = Now() + kWarnPeriod;
-    spdlog::warn("{}: a connection is closed, {} files and sockets are in use (`ulimit -n`)",
-                 where_, descriptor);
-  }
-  PrepareConnection(descriptor);
-  const bool admitted = !too_many && guard_.Admit(descriptor, Now());
+std::optional<std::string> GrpcListener::Full(const Socket& socket, std::size_t /*alive*/) {
+  boost::system::error_code error;
+  const auto peer = socket.remote_endpoint(error);
   const MutexLock lock(mutex_);
-  if (!admitted || !handover_) {
-    ::close(descriptor);
-  } else {
-    handover_(descriptor);
+  const auto out = error ? shut_out_.end() : shut_out_.find(peer.address());
+  if (out != shut_out_.end()) {
+    if (Now() < out->second) return "its address was cut off a moment ago";
+    shut_out_.erase(out);
   }
+  // The kernel gives the lowest free number, so at least that many descriptors are in use.
+  const int descriptor = const_cast<Socket&>(socket).native_handle();
+  if (static_cast<std::size_t>(descriptor) < descriptors_) return std::nullopt;
+  return fmt::format("{} files and sockets are in use (`ulimit -n`)", descriptor);
+}
+
+void GrpcListener::TurnAway(Socket& /*socket*/, const std::string& reason) {
+  const MutexLock lock(mutex_);
+  if (warning_.Due(Now())) spdlog::warn("gRPC: a connection is not accepted: {}", reason);
+}
+
+std::shared_ptr<EdgeConnection> GrpcListener::Connect(Socket socket) {
+  return std::make_shared<GrpcConnection>(
+      std::move(socket),
+      GrpcConnection::Context{handler_, limits_, memory_, pool_.one_by_one(),
+                              std::static_pointer_cast<GrpcListener>(shared_from_this())});
+}
+
+void GrpcListener::OnCutOff(const Address& address, std::string_view why) {
+  const TimePoint now = Now();
+  const MutexLock lock(mutex_);
+  if (warning_.Due(now)) {
+    spdlog::warn("gRPC: a connection of {} is closed: {}", address.to_string(), why);
+  }
+  std::erase_if(shut_out_, [&](const auto& out) { return now >= out.second; });
+  if (shut_out_.size() < kMostShutOut) shut_out_[address] = now + kShutOut;
 }
 
 }  // namespace lagoon

@@ -1,85 +1,71 @@
 #include "server/grpc/grpc_message.h"
 
-#include <fmt/format.h>
-#include <grpcpp/support/proto_buffer_reader.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <span>
-#include <string>
-
-#include "base/compress/inflate.h"
-#include "server/grpc/grpc_service.grpc.pb.h"
-#include "server/memory_budget.h"
+#include <utility>
 
 namespace lagoon {
 namespace {
 
-using RequestTraits = grpc::SerializationTraits<inference::ModelInferRequest>;
+using google::protobuf::io::CodedInputStream;
+using Wire = google::protobuf::internal::WireFormatLite;
+using Bytes = std::span<const std::byte>;
 
-/// Compressed data begins with one of these bytes, a ModelInferRequest with none of them: the first
-/// is no tag, the second is the tag of a field that the message does not have.
-constexpr std::byte kGzip{0x1f};
-constexpr std::byte kZlib{0x78};
-
-std::span<const std::byte> NextPart(grpc::ProtoBufferReader& reader) {
-  const void* data = nullptr;
-  int size = 0;
-  while (size == 0 && reader.Next(&data, &size)) {
+/// Calls `raw` with the contents of each of raw_input_contents, and `other` with the bytes between
+/// them. Returns false if the bytes are no message.
+template <typename Raw, typename Other>
+bool Split(Bytes bytes, Raw raw, Other other) {
+  constexpr std::uint32_t kRaw = Wire::MakeTag(
+      inference::ModelInferRequest::kRawInputContentsFieldNumber, Wire::WIRETYPE_LENGTH_DELIMITED);
+  CodedInputStream in(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                      static_cast<int>(bytes.size()));
+  std::size_t begin = 0;  // of what is between
+  for (;;) {
+    const auto at = static_cast<std::size_t>(in.CurrentPosition());
+    if (at == bytes.size()) break;
+    const std::uint32_t tag = in.ReadTag();
+    if (tag == 0) return false;
+    if (tag != kRaw) {
+      if (!Wire::SkipField(&in, tag)) return false;
+      continue;
+    }
+    std::uint32_t size = 0;
+    if (!in.ReadVarint32(&size)) return false;
+    const auto data = static_cast<std::size_t>(in.CurrentPosition());
+    if (size > bytes.size() - data || !in.Skip(static_cast<int>(size))) return false;
+    if (at > begin && !other(bytes.subspan(begin, at - begin))) return false;
+    raw(bytes.subspan(data, size));
+    begin = data + size;
   }
-  return {static_cast<const std::byte*>(data), static_cast<std::size_t>(size)};
-}
-
-Result<std::string> Inflate(grpc::ByteBuffer& raw) {
-  constexpr std::size_t kGrowth = std::size_t{256} << 10;
-  grpc::ProtoBufferReader reader(&raw);
-  Inflater inflater;
-  std::string inflated;
-  std::size_t used = 0;
-  std::span<const std::byte> input;
-  for (bool last = false;;) {
-    if (input.empty() && !last) {
-      input = NextPart(reader);
-      last = input.empty();
-    }
-    if (used == inflated.size()) inflated.resize(std::max(2 * used, kGrowth));
-    const Inflater::Step step =
-        inflater.Next(input, last, std::as_writable_bytes(std::span(inflated)).subspan(used));
-    used += step.written;
-    if (step.state == Inflater::State::kBad) {
-      return Fail(ErrorCode::kInvalidArgument, "the compressed message cannot be inflated");
-    }
-    if (used > kMostInflatedBytes) {
-      return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("the compressed message becomes more than {} bytes, the limit; send "
-                              "it as it is",
-                              kMostInflatedBytes));
-    }
-    if (step.state == Inflater::State::kDone) break;
-  }
-  inflated.resize(used);
-  return inflated;
+  return begin == bytes.size() || other(bytes.subspan(begin));
 }
 
 }  // namespace
 
-lagoon::Status ReadInferMessage(grpc::ByteBuffer& raw, inference::ModelInferRequest& message) {
-  std::byte first{};
-  if (raw.Valid()) {
-    grpc::ProtoBufferReader reader(&raw);
-    const std::span<const std::byte> part = NextPart(reader);
-    if (!part.empty()) first = part.front();
+std::size_t BytesToParse(Bytes bytes) {
+  std::size_t raws = 0;
+  const auto pass = [](Bytes /*between*/) { return true; };
+  Split(
+      bytes, [&raws](Bytes raw) { raws += raw.size(); }, pass);
+  return bytes.size() - raws;
+}
+
+Result<std::shared_ptr<const InferMessage>> ReadInferMessage(Bytes bytes,
+                                                             std::shared_ptr<const void> owner) {
+  auto read = std::make_shared<InferMessage>();
+  read->owner = std::move(owner);
+  // A message in pieces is the same as one piece.
+  const auto merge = [&](Bytes between) {
+    CodedInputStream in(reinterpret_cast<const std::uint8_t*>(between.data()),
+                        static_cast<int>(between.size()));
+    return read->message.MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
+  };
+  if (!Split(
+          bytes, [&](Bytes raw) { read->raws.push_back(raw); }, merge)) {
+    return Fail(ErrorCode::kInvalidArgument, "the message is not a ModelInferRequest");
   }
-  bool parsed = false;
-  if (first == kGzip || first == kZlib) {
-    LAGOON_ASSIGN_OR_RETURN(const std::string inflated, Inflate(raw));
-    raw.Clear();
-    parsed = message.ParseFromString(inflated);
-  } else {
-    parsed = RequestTraits::Deserialize(&raw, &message).ok();
-  }
-  if (parsed) return {};
-  return Fail(ErrorCode::kInvalidArgument, "the message is not a ModelInferRequest");
+  return std::shared_ptr<const InferMessage>(std::move(read));
 }
 
 }  // namespace lagoon

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,12 +20,6 @@
 
 namespace lagoon {
 namespace {
-
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::Status status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(std::move(status));
-  return reactor;
-}
 
 // `what`: what this port does not do.
 grpc::Status OnAdminPort(std::string_view what) {
@@ -75,214 +70,200 @@ std::string SignOf(const std::vector<ModelStatus>& models) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* GrpcService::ServerLive(Context* context,
-                                                  const inference::ServerLiveRequest*,
-                                                  inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  return Answer(context, grpc::Status::OK);
+GrpcEnd GrpcService::ServerLive(const inference::ServerLiveRequest& /*request*/,
+                                inference::ServerLiveResponse& response) {
+  response.set_live(true);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::ServerReady(Context* context,
-                                                   const inference::ServerReadyRequest*,
-                                                   inference::ServerReadyResponse* response) {
-  response->set_ready(IsReady(core_, options_.strict_readiness));
-  return Answer(context, grpc::Status::OK);
+GrpcEnd GrpcService::ServerReady(const inference::ServerReadyRequest& /*request*/,
+                                 inference::ServerReadyResponse& response) {
+  response.set_ready(IsReady(parts_.core, options_.strict_readiness));
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelReady(Context* context,
-                                                  const inference::ModelReadyRequest* request,
-                                                  inference::ModelReadyResponse* response) {
-  const lagoon::Status ready = core_.ModelReady(request->name(), request->version());
+GrpcEnd GrpcService::ModelReady(const inference::ModelReadyRequest& request,
+                                inference::ModelReadyResponse& response) {
+  const lagoon::Status ready = parts_.core.ModelReady(request.name(), request.version());
   const bool is_answer = ready || ready.error().code == ErrorCode::kUnavailable ||
                          ready.error().code == ErrorCode::kNotFound;
-  if (!is_answer) return Answer(context, GrpcStatus(ready.error()));
-  response->set_ready(ready.has_value());  // clients wait so for a model that is yet to come
-  return Answer(context, grpc::Status::OK);
+  if (!is_answer) return GrpcStatus(ready.error());
+  response.set_ready(ready.has_value());  // clients wait so for a model that is yet to come
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::ServerMetadata(Context* context,
-                                                      const inference::ServerMetadataRequest*,
-                                                      inference::ServerMetadataResponse* response) {
-  FillServerMetadata({options_.model_control, regions_.on()}, *response);
-  context->AddTrailingMetadata(kServerKey, options_.id);
-  context->AddTrailingMetadata(kHttpPortKey, std::to_string(options_.http_port));
-  context->AddTrailingMetadata(kModelsKey, SignOf(core_.Models()));
-  if (const FleetControl* const fleet = core_.fleet(); fleet != nullptr) {
-    context->AddTrailingMetadata(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));
+GrpcEnd GrpcService::ServerMetadata(const inference::ServerMetadataRequest& /*request*/,
+                                    inference::ServerMetadataResponse& response) {
+  FillServerMetadata({options_.model_control, parts_.regions.on()}, response);
+  GrpcTrailers trailers = {{kServerKey, options_.id},
+                           {kHttpPortKey, std::to_string(options_.http_port)},
+                           {kModelsKey, SignOf(parts_.core.Models())}};
+  if (const FleetControl* const fleet = parts_.core.fleet(); fleet != nullptr) {
+    trailers.emplace_back(kFrontsKey, fmt::format("{}", fmt::join(fleet->Fronts(), ",")));
   }
-  return Answer(context, grpc::Status::OK);
+  return {grpc::Status::OK, std::move(trailers)};
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelMetadata(Context* context,
-                                                     const inference::ModelMetadataRequest* request,
-                                                     inference::ModelMetadataResponse* response) {
-  const auto model = core_.Metadata(request->name(), request->version());
-  if (!model) return Answer(context, GrpcStatus(model.error()));
-  FillModelMetadata(*model, *response);
-  return Answer(context, grpc::Status::OK);
+GrpcEnd GrpcService::ModelMetadata(const inference::ModelMetadataRequest& request,
+                                   inference::ModelMetadataResponse& response) {
+  const auto model = parts_.core.Metadata(request.name(), request.version());
+  if (!model) return GrpcStatus(model.error());
+  FillModelMetadata(*model, response);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelInfer(Context* context, const grpc::ByteBuffer* request,
-                                                  grpc::ByteBuffer* response) {
-  auto* call = new GrpcInferCall({core_, pool_, regions_}, *context, *response);
-  // The buffer belongs to this call. Parsing frees it, so that a waiting request holds its tensors
-  // only once.
-  call->Start(*const_cast<grpc::ByteBuffer*>(request), *messages_);
-  return call;
+GrpcEnd GrpcService::ModelConfig(const inference::ModelConfigRequest& request,
+                                 inference::ModelConfigResponse& response) {
+  const auto config = parts_.core.Config(request.name(), request.version());
+  if (!config) return GrpcStatus(config.error());
+  *response.mutable_config() = *config;
+  return grpc::Status::OK;
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcService::ModelStreamInfer(
-    Context* context) {
-  return GrpcStreamCall::Start({core_, pool_, *messages_, streams_, regions_}, *context);
+GrpcEnd GrpcService::ModelStatistics(const inference::ModelStatisticsRequest& request,
+                                     inference::ModelStatisticsResponse& response) {
+  const auto models = parts_.core.Statistics(request.name(), request.version());
+  if (!models) return GrpcStatus(models.error());
+  FillStatistics(*models, response);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::ModelConfig(Context* context,
-                                                   const inference::ModelConfigRequest* request,
-                                                   inference::ModelConfigResponse* response) {
-  const auto config = core_.Config(request->name(), request->version());
-  if (!config) return Answer(context, GrpcStatus(config.error()));
-  *response->mutable_config() = *config;
-  return Answer(context, grpc::Status::OK);
-}
-
-grpc::ServerUnaryReactor* GrpcService::ModelStatistics(
-    Context* context, const inference::ModelStatisticsRequest* request,
-    inference::ModelStatisticsResponse* response) {
-  const auto models = core_.Statistics(request->name(), request->version());
-  if (!models) return Answer(context, GrpcStatus(models.error()));
-  FillStatistics(*models, *response);
-  return Answer(context, grpc::Status::OK);
-}
-
-grpc::ServerUnaryReactor* GrpcService::RepositoryIndex(
-    Context* context, const inference::RepositoryIndexRequest* request,
-    inference::RepositoryIndexResponse* response) {
-  for (RepositoryRow& row : lagoon::RepositoryIndex(core_.Models(), request->ready())) {
-    inference::RepositoryIndexResponse::ModelIndex& model = *response->add_models();
+GrpcEnd GrpcService::RepositoryIndex(const inference::RepositoryIndexRequest& request,
+                                     inference::RepositoryIndexResponse& response) {
+  for (RepositoryRow& row : lagoon::RepositoryIndex(parts_.core.Models(), request.ready())) {
+    inference::RepositoryIndexResponse::ModelIndex& model = *response.add_models();
     model.set_name(std::move(row.name));
     model.set_version(std::move(row.version));
     model.set_state(std::string(row.state));
     model.set_reason(std::move(row.reason));
   }
-  return Answer(context, grpc::Status::OK);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::RepositoryModelLoad(
-    Context* context, const inference::RepositoryModelLoadRequest* request,
-    inference::RepositoryModelLoadResponse* /*response*/) {
-  return Change(context, *request, /*load=*/true);
-}
+/// A load, or an unload: answered when the change is made, from a thread of the core.
+template <typename Request, typename Response, bool kLoad>
+class GrpcService::ChangeCall final : public GrpcUnaryCall<Request> {
+ public:
+  ChangeCall(GrpcService& service, std::shared_ptr<GrpcCall> call)
+      : GrpcUnaryCall<Request>(std::move(call)), service_(service) {}
 
-grpc::ServerUnaryReactor* GrpcService::RepositoryModelUnload(
-    Context* context, const inference::RepositoryModelUnloadRequest* request,
-    inference::RepositoryModelUnloadResponse* /*response*/) {
-  return Change(context, *request, /*load=*/false);
-}
+ private:
+  void Handle(const Request& request) override {
+    const lagoon::Status begun = Begin(request);
+    if (!begun) this->call().Finish(GrpcStatus(begun.error()));
+  }
 
-template <typename Request>
-grpc::ServerUnaryReactor* GrpcService::Change(Context* context, const Request& request, bool load) {
-  if (!options_.model_control) {
-    return Answer(context, GrpcStatus(NoModelControl(core_.fleet() != nullptr)));
+  lagoon::Status Begin(const Request& request) {
+    Inference& core = service_.parts_.core;
+    if (!service_.options_.model_control) {
+      return tl::unexpected<Error>(NoModelControl(core.fleet() != nullptr));
+    }
+    if (!service_.options_.admin) {
+      this->call().Finish(OnAdminPort(kLoad ? "models are loaded" : "models are unloaded"));
+      return {};
+    }
+    LAGOON_ASSIGN_OR_RETURN(ChangeWords with, WordsOf(request.parameters()));
+    RepositoryControl* const repository = core.repository();
+    if (repository == nullptr) {
+      return tl::unexpected<Error>(
+          NoRepository(request.model_name(), kLoad ? "loaded" : "unloaded"));
+    }
+    auto done = [call = this->shared_call(), hold = service_.parts_.pool.Hold(),
+                 model = request.model_name()](lagoon::Status made) mutable {
+      GrpcCall& answered = *call;
+      GrpcCall::Post(std::move(call), [&answered, made, model] {
+        const lagoon::Status status = ForClients(kLoad, model, made);
+        if (status) answered.Write({{{Response().SerializeAsString()}}}, {});
+        answered.Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
+      });
+      hold.reset();
+    };
+    if constexpr (kLoad) {
+      repository->LoadModel(request.model_name(), std::move(with), std::move(done));
+    } else {
+      UnloadModel(core, request.model_name(), with.with_steps, std::move(done));
+    }
+    return {};
   }
-  if (!options_.admin) {
-    return Answer(context, OnAdminPort(load ? "models are loaded" : "models are unloaded"));
-  }
-  lagoon::Result<ChangeWords> with = WordsOf(request.parameters());
-  if (!with) return Answer(context, GrpcStatus(with.error()));
-  RepositoryControl* const repository = core_.repository();
-  if (repository == nullptr) {
-    return Answer(context,
-                  GrpcStatus(NoRepository(request.model_name(), load ? "loaded" : "unloaded")));
-  }
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  auto done = [load, reactor, model = request.model_name()](lagoon::Status made) {
-    const lagoon::Status status = ForClients(load, model, made);
-    reactor->Finish(status ? grpc::Status::OK : GrpcStatus(status.error()));
-  };
-  if (load) {
-    repository->LoadModel(request.model_name(), *std::move(with), std::move(done));
-  } else {
-    UnloadModel(core_, request.model_name(), with->with_steps, std::move(done));
-  }
-  return reactor;
-}
 
-grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryStatus(
-    Context* context, const inference::SystemSharedMemoryStatusRequest* request,
-    inference::SystemSharedMemoryStatusResponse* response) {
-  const auto regions = regions_.List(request->name());
-  if (!regions) return Answer(context, GrpcStatus(regions.error()));
+  GrpcService& service_;
+};
+
+GrpcEnd GrpcService::SystemSharedMemoryStatus(
+    const inference::SystemSharedMemoryStatusRequest& request,
+    inference::SystemSharedMemoryStatusResponse& response) {
+  const auto regions = parts_.regions.List(request.name());
+  if (!regions) return GrpcStatus(regions.error());
   for (const RegionSpec& region : *regions) {
-    auto& row = (*response->mutable_regions())[region.name];
+    auto& row = (*response.mutable_regions())[region.name];
     row.set_name(region.name);
     row.set_key(region.key);
     row.set_offset(region.offset);
     row.set_byte_size(region.bytes);
   }
-  return Answer(context, grpc::Status::OK);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryRegister(
-    Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
-    inference::SystemSharedMemoryRegisterResponse* /*response*/) {
-  const lagoon::Status registered =
-      regions_.Register({request->name(), request->key(), request->offset(), request->byte_size()});
-  return Answer(context, registered ? grpc::Status::OK : GrpcStatus(registered.error()));
+GrpcEnd GrpcService::SystemSharedMemoryRegister(
+    const inference::SystemSharedMemoryRegisterRequest& request,
+    inference::SystemSharedMemoryRegisterResponse& /*response*/) {
+  const lagoon::Status registered = parts_.regions.Register(
+      {request.name(), request.key(), request.offset(), request.byte_size()});
+  return registered ? grpc::Status::OK : GrpcStatus(registered.error());
 }
 
-grpc::ServerUnaryReactor* GrpcService::SystemSharedMemoryUnregister(
-    Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
-    inference::SystemSharedMemoryUnregisterResponse* /*response*/) {
-  request->name().empty() ? regions_.UnregisterAll() : regions_.Unregister(request->name());
-  return Answer(context, grpc::Status::OK);
+GrpcEnd GrpcService::SystemSharedMemoryUnregister(
+    const inference::SystemSharedMemoryUnregisterRequest& request,
+    inference::SystemSharedMemoryUnregisterResponse& /*response*/) {
+  request.name().empty() ? parts_.regions.UnregisterAll()
+                         : parts_.regions.Unregister(request.name());
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryStatus(
-    Context* context, const inference::CudaSharedMemoryStatusRequest* request,
-    inference::CudaSharedMemoryStatusResponse* /*response*/) {
-  const std::string& name = request->name();
-  return Answer(context, name.empty() ? grpc::Status::OK : GrpcStatus(NoCudaRegion(name)));
+GrpcEnd GrpcService::CudaSharedMemoryStatus(
+    const inference::CudaSharedMemoryStatusRequest& request,
+    inference::CudaSharedMemoryStatusResponse& /*response*/) {
+  const std::string& name = request.name();
+  return name.empty() ? grpc::Status::OK : GrpcStatus(NoCudaRegion(name));
 }
 
-grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryRegister(
-    Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
-    inference::CudaSharedMemoryRegisterResponse* /*response*/) {
-  return Answer(context, GrpcStatus(NoCudaRegister(request->name())));
+GrpcEnd GrpcService::CudaSharedMemoryRegister(
+    const inference::CudaSharedMemoryRegisterRequest& request,
+    inference::CudaSharedMemoryRegisterResponse& /*response*/) {
+  return GrpcStatus(NoCudaRegister(request.name()));
 }
 
-grpc::ServerUnaryReactor* GrpcService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest* /*request*/,
-    inference::CudaSharedMemoryUnregisterResponse* /*response*/) {
-  return Answer(context, grpc::Status::OK);
+GrpcEnd GrpcService::CudaSharedMemoryUnregister(
+    const inference::CudaSharedMemoryUnregisterRequest& /*request*/,
+    inference::CudaSharedMemoryUnregisterResponse& /*response*/) {
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::TraceSetting(Context* context,
-                                                    const inference::TraceSettingRequest* request,
-                                                    inference::TraceSettingResponse* response) {
-  if (!request->model_name().empty()) {
-    const auto model = core_.Metadata(request->model_name(), "");
-    if (!model) return Answer(context, GrpcStatus(model.error()));
+GrpcEnd GrpcService::TraceSetting(const inference::TraceSettingRequest& request,
+                                  inference::TraceSettingResponse& response) {
+  if (!request.model_name().empty()) {
+    const auto model = parts_.core.Metadata(request.model_name(), "");
+    if (!model) return GrpcStatus(model.error());
   }
   TraceSettings changes;
-  for (const auto& [name, value] : request->settings()) {
+  for (const auto& [name, value] : request.settings()) {
     changes[name].assign(value.value().begin(), value.value().end());
   }
   const lagoon::Status checked = CheckTraceSettings(options_.tracing, changes);
-  if (!checked) return Answer(context, GrpcStatus(checked.error()));
+  if (!checked) return GrpcStatus(checked.error());
   for (const auto& [name, values] : ReadTraceSettings(options_.tracing)) {
-    (*response->mutable_settings())[name].mutable_value()->Add(values.begin(), values.end());
+    (*response.mutable_settings())[name].mutable_value()->Add(values.begin(), values.end());
   }
-  return Answer(context, grpc::Status::OK);
+  return grpc::Status::OK;
 }
 
-grpc::ServerUnaryReactor* GrpcService::LogSettings(Context* context,
-                                                   const inference::LogSettingsRequest* request,
-                                                   inference::LogSettingsResponse* response) {
-  if (!request->settings().empty() && !options_.admin) {
-    return Answer(context, OnAdminPort("the log is set"));
+GrpcEnd GrpcService::LogSettings(const inference::LogSettingsRequest& request,
+                                 inference::LogSettingsResponse& response) {
+  if (!request.settings().empty() && !options_.admin) {
+    return OnAdminPort("the log is set");
   }
   lagoon::LogSettings changes;
-  for (const auto& [name, value] : request->settings()) {
+  for (const auto& [name, value] : request.settings()) {
     if (value.has_bool_param()) {
       changes[name] = value.bool_param();
     } else if (value.has_uint32_param()) {
@@ -292,9 +273,9 @@ grpc::ServerUnaryReactor* GrpcService::LogSettings(Context* context,
     }
   }
   const lagoon::Status changed = ChangeLogSettings(changes);
-  if (!changed) return Answer(context, GrpcStatus(changed.error()));
+  if (!changed) return GrpcStatus(changed.error());
   for (const auto& [name, value] : ReadLogSettings()) {
-    auto& setting = (*response->mutable_settings())[name];
+    auto& setting = (*response.mutable_settings())[name];
     if (const auto* flag = std::get_if<bool>(&value)) {
       setting.set_bool_param(*flag);
     } else if (const auto* number = std::get_if<std::uint64_t>(&value)) {
@@ -303,7 +284,95 @@ grpc::ServerUnaryReactor* GrpcService::LogSettings(Context* context,
       setting.set_string_param(std::get<std::string>(value));
     }
   }
-  return Answer(context, grpc::Status::OK);
+  return grpc::Status::OK;
+}
+
+// ---- The methods by name
+
+/// Makes the object of a call of a method that answers at once.
+template <typename Request, typename Response>
+std::shared_ptr<GrpcMethod> GrpcService::Simple(GrpcEnd (GrpcService::*method)(const Request&,
+                                                                               Response&),
+                                                std::shared_ptr<GrpcCall> call) {
+  return std::make_shared<GrpcSimpleCall<Request, Response>>(
+      std::move(call), [this, method](const Request& request, Response& response) {
+        return (this->*method)(request, response);
+      });
+}
+
+template <auto kMethod>
+std::shared_ptr<GrpcMethod> GrpcService::Make(GrpcService& service,
+                                              std::shared_ptr<GrpcCall> call) {
+  return service.Simple(kMethod, std::move(call));
+}
+
+GrpcService::Maker GrpcService::MakerOf(std::string_view method) {
+  using Load = ChangeCall<inference::RepositoryModelLoadRequest,
+                          inference::RepositoryModelLoadResponse, true>;
+  using Unload = ChangeCall<inference::RepositoryModelUnloadRequest,
+                            inference::RepositoryModelUnloadResponse, false>;
+  static const std::map<std::string_view, Maker> kMakers = {
+      {"ModelInfer",
+       [](GrpcService& service, std::shared_ptr<GrpcCall> call) -> std::shared_ptr<GrpcMethod> {
+         return std::make_shared<GrpcInferCall>(service.parts_, std::move(call));
+       }},
+      {"ModelStreamInfer",
+       [](GrpcService& service, std::shared_ptr<GrpcCall> call) -> std::shared_ptr<GrpcMethod> {
+         return GrpcStreamCall::Begin(service.parts_, service.streams_, std::move(call));
+       }},
+      {"RepositoryModelLoad",
+       [](GrpcService& service, std::shared_ptr<GrpcCall> call) -> std::shared_ptr<GrpcMethod> {
+         return std::make_shared<Load>(service, std::move(call));
+       }},
+      {"RepositoryModelUnload",
+       [](GrpcService& service, std::shared_ptr<GrpcCall> call) -> std::shared_ptr<GrpcMethod> {
+         return std::make_shared<Unload>(service, std::move(call));
+       }},
+      {"ServerLive", &Make<&GrpcService::ServerLive>},
+      {"ServerReady", &Make<&GrpcService::ServerReady>},
+      {"ServerMetadata", &Make<&GrpcService::ServerMetadata>},
+      {"ModelReady", &Make<&GrpcService::ModelReady>},
+      {"ModelMetadata", &Make<&GrpcService::ModelMetadata>},
+      {"ModelConfig", &Make<&GrpcService::ModelConfig>},
+      {"ModelStatistics", &Make<&GrpcService::ModelStatistics>},
+      {"RepositoryIndex", &Make<&GrpcService::RepositoryIndex>},
+      {"SystemSharedMemoryStatus", &Make<&GrpcService::SystemSharedMemoryStatus>},
+      {"SystemSharedMemoryRegister", &Make<&GrpcService::SystemSharedMemoryRegister>},
+      {"SystemSharedMemoryUnregister", &Make<&GrpcService::SystemSharedMemoryUnregister>},
+      {"CudaSharedMemoryStatus", &Make<&GrpcService::CudaSharedMemoryStatus>},
+      {"CudaSharedMemoryRegister", &Make<&GrpcService::CudaSharedMemoryRegister>},
+      {"CudaSharedMemoryUnregister", &Make<&GrpcService::CudaSharedMemoryUnregister>},
+      {"TraceSetting", &Make<&GrpcService::TraceSetting>},
+      {"LogSettings", &Make<&GrpcService::LogSettings>},
+  };
+  const auto found = kMakers.find(method);
+  return found == kMakers.end() ? nullptr : found->second;
+}
+
+GrpcEnd GrpcService::CheckHealth(const GrpcHealth::Request& request,
+                                 GrpcHealth::Response& response) {
+  const auto status = health_.StatusOf(request.service());
+  if (status == GrpcHealth::Response::UNKNOWN) {
+    return grpc::Status(grpc::StatusCode::NOT_FOUND,
+                        fmt::format("the server has no service {}", Quoted(request.service())));
+  }
+  response.set_status(status);
+  return grpc::Status::OK;
+}
+
+std::shared_ptr<GrpcMethod> GrpcService::Begin(const std::shared_ptr<GrpcCall>& call) {
+  constexpr std::string_view kService = "/inference.GRPCInferenceService/";
+  const std::string_view method = call->head().method;
+  if (method.starts_with(kService)) {
+    if (const Maker make = MakerOf(method.substr(kService.size()))) return make(*this, call);
+  }
+  if (method == "/grpc.health.v1.Health/Check") return Simple(&GrpcService::CheckHealth, call);
+  if (method == "/grpc.health.v1.Health/Watch") return health_.Watch(call);
+  const std::string_view extension = UnservedExtensionOfRpc(method);
+  call->Finish({grpc::StatusCode::UNIMPLEMENTED,
+                extension.empty() ? fmt::format("method {} is not served", Quoted(method))
+                                  : UnservedMessage(extension)});
+  return nullptr;
 }
 
 }  // namespace lagoon

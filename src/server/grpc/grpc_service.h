@@ -1,38 +1,21 @@
 #pragma once
 
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_health.h"
 #include "server/grpc/grpc_infer_call.h"
 #include "server/grpc/grpc_stream_call.h"
-#include "serving/core/inference.h"
+#include "server/grpc/grpc_unary_call.h"
 
 namespace lagoon {
 
-namespace grpc_methods {
-
-using Service = inference::GRPCInferenceService;
-// The methods one by one: ModelStreamInfer has raw messages only.
-using Server = Service::WithCallbackMethod_ServerLive<Service::WithCallbackMethod_ServerReady<
-    Service::WithCallbackMethod_ServerMetadata<Service::Service>>>;
-using Models = Service::WithCallbackMethod_ModelReady<Service::WithCallbackMethod_ModelMetadata<
-    Service::WithCallbackMethod_ModelConfig<Service::WithCallbackMethod_ModelStatistics<Server>>>>;
-using Repository =
-    Service::WithCallbackMethod_RepositoryIndex<Service::WithCallbackMethod_RepositoryModelLoad<
-        Service::WithCallbackMethod_RepositoryModelUnload<Models>>>;
-using Regions = Service::WithCallbackMethod_SystemSharedMemoryStatus<
-    Service::WithCallbackMethod_SystemSharedMemoryRegister<
-        Service::WithCallbackMethod_SystemSharedMemoryUnregister<Repository>>>;
-using CudaRegions = Service::WithCallbackMethod_CudaSharedMemoryStatus<
-    Service::WithCallbackMethod_CudaSharedMemoryRegister<
-        Service::WithCallbackMethod_CudaSharedMemoryUnregister<Regions>>>;
-using Settings =
-    Service::WithCallbackMethod_TraceSetting<Service::WithCallbackMethod_LogSettings<CudaRegions>>;
-using All = Service::WithRawCallbackMethod_ModelInfer<
-    Service::WithRawCallbackMethod_ModelStreamInfer<Settings>>;
-
-}  // namespace grpc_methods
-
-/// The methods of the service; they run on gRPC's threads. ModelInfer and ModelStreamInfer work on
-/// raw messages (see GrpcInferCall).
-class GrpcService final : public grpc_methods::All {
+/// The methods of the Open Inference Protocol and of grpc.health.v1. Other methods are answered
+/// with UNIMPLEMENTED: the message names the extension of Triton that the method belongs to, or the
+/// method.
+class GrpcService final : public GrpcHandler {
  public:
   struct Options {
     bool model_control = false;     // clients may load and unload models
@@ -43,84 +26,69 @@ class GrpcService final : public grpc_methods::All {
     int http_port = 0;              // of the server, for fronts
   };
 
-  /// All are borrowed.
-  GrpcService(Inference& core, IoPool& pool, SharedRegions& regions, const Options& options)
-      : core_(core),
-        pool_(pool),
-        regions_(regions),
-        options_(options),
-        messages_(InferMessagePool::Create(kMaxPooledMessages, kMaxPooledMessageBytes)) {}
+  GrpcService(const GrpcInferParts& parts, Options options)
+      : parts_(parts), options_(std::move(options)) {}
 
-  /// Lets streams end when their requests are answered, and refuses new ones.
-  void EndStreams() { streams_.End(); }
-
-  using Context = grpc::CallbackServerContext;
-  using Reactor = grpc::ServerUnaryReactor;
-
-  Reactor* ServerLive(Context* context, const inference::ServerLiveRequest* request,
-                      inference::ServerLiveResponse* response) override;
-  Reactor* ServerReady(Context* context, const inference::ServerReadyRequest* request,
-                       inference::ServerReadyResponse* response) override;
-  Reactor* ModelReady(Context* context, const inference::ModelReadyRequest* request,
-                      inference::ModelReadyResponse* response) override;
-  Reactor* ServerMetadata(Context* context, const inference::ServerMetadataRequest* request,
-                          inference::ServerMetadataResponse* response) override;
-  Reactor* ModelMetadata(Context* context, const inference::ModelMetadataRequest* request,
-                         inference::ModelMetadataResponse* response) override;
-  Reactor* ModelInfer(Context* context, const grpc::ByteBuffer* request,
-                      grpc::ByteBuffer* response) override;
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ModelStreamInfer(
-      Context* context) override;
-  Reactor* ModelConfig(Context* context, const inference::ModelConfigRequest* request,
-                       inference::ModelConfigResponse* response) override;
-  Reactor* ModelStatistics(Context* context, const inference::ModelStatisticsRequest* request,
-                           inference::ModelStatisticsResponse* response) override;
-  Reactor* RepositoryIndex(Context* context, const inference::RepositoryIndexRequest* request,
-                           inference::RepositoryIndexResponse* response) override;
-  // Answered when the change is made, from a thread of the core.
-  Reactor* RepositoryModelLoad(Context* context,
-                               const inference::RepositoryModelLoadRequest* request,
-                               inference::RepositoryModelLoadResponse* response) override;
-  Reactor* RepositoryModelUnload(Context* context,
-                                 const inference::RepositoryModelUnloadRequest* request,
-                                 inference::RepositoryModelUnloadResponse* response) override;
-  Reactor* SystemSharedMemoryStatus(Context* context,
-                                    const inference::SystemSharedMemoryStatusRequest* request,
-                                    inference::SystemSharedMemoryStatusResponse* response) override;
-  Reactor* SystemSharedMemoryRegister(
-      Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
-      inference::SystemSharedMemoryRegisterResponse* response) override;
-  Reactor* SystemSharedMemoryUnregister(
-      Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
-      inference::SystemSharedMemoryUnregisterResponse* response) override;
-  Reactor* CudaSharedMemoryStatus(Context* context,
-                                  const inference::CudaSharedMemoryStatusRequest* request,
-                                  inference::CudaSharedMemoryStatusResponse* response) override;
-  Reactor* CudaSharedMemoryRegister(Context* context,
-                                    const inference::CudaSharedMemoryRegisterRequest* request,
-                                    inference::CudaSharedMemoryRegisterResponse* response) override;
-  Reactor* CudaSharedMemoryUnregister(
-      Context* context, const inference::CudaSharedMemoryUnregisterRequest* request,
-      inference::CudaSharedMemoryUnregisterResponse* response) override;
-  Reactor* TraceSetting(Context* context, const inference::TraceSettingRequest* request,
-                        inference::TraceSettingResponse* response) override;
-  Reactor* LogSettings(Context* context, const inference::LogSettingsRequest* request,
-                       inference::LogSettingsResponse* response) override;
+  std::shared_ptr<GrpcMethod> Begin(const std::shared_ptr<GrpcCall>& call) override;
+  GrpcHealth& health() { return health_; }
+  /// Lets streams end when their requests are answered, and refuses new ones. Any thread.
+  void EndStreams() {
+    streams_.End();
+    health_.End();
+  }
 
  private:
-  /// Orders a load, or an unload.
-  template <typename Request>
-  Reactor* Change(Context* context, const Request& request, bool load);
+  using Maker = std::shared_ptr<GrpcMethod> (*)(GrpcService&, std::shared_ptr<GrpcCall>);
+  template <typename Request, typename Response, bool kLoad>
+  class ChangeCall;
 
-  static constexpr std::size_t kMaxPooledMessages = 32;
-  static constexpr std::size_t kMaxPooledMessageBytes = std::size_t{2} << 20;
+  /// Null: there is no such method.
+  static Maker MakerOf(std::string_view method);
+  template <auto kMethod>
+  static std::shared_ptr<GrpcMethod> Make(GrpcService& service, std::shared_ptr<GrpcCall> call);
+  template <typename Request, typename Response>
+  std::shared_ptr<GrpcMethod> Simple(GrpcEnd (GrpcService::*method)(const Request&, Response&),
+                                     std::shared_ptr<GrpcCall> call);
 
-  Inference& core_;
-  IoPool& pool_;
-  SharedRegions& regions_;
+  GrpcEnd CheckHealth(const GrpcHealth::Request& request, GrpcHealth::Response& response);
+  GrpcEnd ServerLive(const inference::ServerLiveRequest& request,
+                     inference::ServerLiveResponse& response);
+  GrpcEnd ServerReady(const inference::ServerReadyRequest& request,
+                      inference::ServerReadyResponse& response);
+  GrpcEnd ServerMetadata(const inference::ServerMetadataRequest& request,
+                         inference::ServerMetadataResponse& response);
+  GrpcEnd ModelReady(const inference::ModelReadyRequest& request,
+                     inference::ModelReadyResponse& response);
+  GrpcEnd ModelMetadata(const inference::ModelMetadataRequest& request,
+                        inference::ModelMetadataResponse& response);
+  GrpcEnd ModelConfig(const inference::ModelConfigRequest& request,
+                      inference::ModelConfigResponse& response);
+  GrpcEnd ModelStatistics(const inference::ModelStatisticsRequest& request,
+                          inference::ModelStatisticsResponse& response);
+  GrpcEnd RepositoryIndex(const inference::RepositoryIndexRequest& request,
+                          inference::RepositoryIndexResponse& response);
+  GrpcEnd SystemSharedMemoryStatus(const inference::SystemSharedMemoryStatusRequest& request,
+                                   inference::SystemSharedMemoryStatusResponse& response);
+  GrpcEnd SystemSharedMemoryRegister(const inference::SystemSharedMemoryRegisterRequest& request,
+                                     inference::SystemSharedMemoryRegisterResponse& response);
+  GrpcEnd SystemSharedMemoryUnregister(
+      const inference::SystemSharedMemoryUnregisterRequest& request,
+      inference::SystemSharedMemoryUnregisterResponse& response);
+  GrpcEnd CudaSharedMemoryStatus(const inference::CudaSharedMemoryStatusRequest& request,
+                                 inference::CudaSharedMemoryStatusResponse& response);
+  GrpcEnd CudaSharedMemoryRegister(const inference::CudaSharedMemoryRegisterRequest& request,
+                                   inference::CudaSharedMemoryRegisterResponse& response);
+  GrpcEnd CudaSharedMemoryUnregister(const inference::CudaSharedMemoryUnregisterRequest& request,
+                                     inference::CudaSharedMemoryUnregisterResponse& response);
+  GrpcEnd TraceSetting(const inference::TraceSettingRequest& request,
+                       inference::TraceSettingResponse& response);
+  GrpcEnd LogSettings(const inference::LogSettingsRequest& request,
+                      inference::LogSettingsResponse& response);
+
+  const GrpcInferParts parts_;
   const Options options_;
-  const std::shared_ptr<InferMessagePool> messages_;
   GrpcStreamCalls streams_;
+  GrpcHealth health_;
 };
 
 }  // namespace lagoon

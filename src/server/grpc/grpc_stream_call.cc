@@ -1,13 +1,10 @@
 #include "server/grpc/grpc_stream_call.h"
 
 #include <atomic>
-#include <boost/asio/bind_executor.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/guard.h"
-#include "base/log.h"
-#include "server/grpc/grpc_caller.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -59,68 +56,26 @@ class GrpcStreamCall::Answers final : public AnswerStream {
   std::atomic<bool> may_give_{false};
 };
 
-GrpcStreamCall::GrpcStreamCall(const Server& server, grpc::CallbackServerContext& context)
-    : server_(server),
-      context_(context),
-      hold_(server.pool.Hold()),
-      strand_(server.pool.NextStrand()),
-      slow_(server.pool.context()) {}
+GrpcStreamCall::GrpcStreamCall(const GrpcInferParts& parts, GrpcStreamCalls& calls,
+                               std::shared_ptr<GrpcCall> call)
+    : parts_(parts), calls_(calls), hold_(parts.pool.Hold()), call_(std::move(call)) {}
 
-GrpcStreamCall* GrpcStreamCall::Start(const Server& server, grpc::CallbackServerContext& context) {
+GrpcStreamCall::~GrpcStreamCall() { calls_.Remove(*this); }
+
+std::shared_ptr<GrpcStreamCall> GrpcStreamCall::Begin(const GrpcInferParts& parts,
+                                                      GrpcStreamCalls& calls,
+                                                      std::shared_ptr<GrpcCall> call) {
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the constructor is private
-  const std::shared_ptr<GrpcStreamCall> call(new GrpcStreamCall(server, context));
-  call->self_ = call;
-  if (!server.calls.Add(*call)) {
-    call->finished_ = true;
-    call->Finish({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
-  } else {
-    call->StartRead(&call->incoming_);
-  }
-  return call.get();
+  std::shared_ptr<GrpcStreamCall> made(new GrpcStreamCall(parts, calls, std::move(call)));
+  if (calls.Add(*made)) return made;
+  made->call_->Finish({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
+  return nullptr;
 }
 
-/// Runs `work` on the strand. An exception ends the call: the client must not wait for ever.
+/// Runs `work` on the strand. Any thread.
 template <typename Work>
 void GrpcStreamCall::Post(Work work) {
-  PostSurely(strand_, [self = shared_from_this(), work = std::move(work)]() mutable {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      spdlog::error("server: a stream failed: {}", error.what());
-      self->context_.TryCancel();
-    }
-  });
-}
-
-// ---- What gRPC calls
-
-void GrpcStreamCall::OnReadDone(bool ok) {
-  if (!ok) {
-    return Post([this] {
-      reading_ = false;
-      no_more_ = true;
-      MaybeFinish();
-    });
-  }
-  Post([this, arrived = Parse()]() mutable {
-    reading_ = false;
-    Submit(std::move(arrived));
-    Read();
-    MaybeFinish();
-  });
-}
-
-void GrpcStreamCall::OnWriteDone(bool ok) {
-  Post([this, ok] { Written(ok); });
-}
-
-void GrpcStreamCall::OnCancel() {
-  Post([this] { Cancelled(); });
-}
-
-void GrpcStreamCall::OnDone() {
-  server_.calls.Remove(*this);
-  const std::shared_ptr<GrpcStreamCall> self = std::move(self_);  // until the end of the function
+  GrpcCall::Post(call_, [self = shared_from_this(), work = std::move(work)]() mutable { work(); });
 }
 
 void GrpcStreamCall::EndSoon() {
@@ -132,23 +87,32 @@ void GrpcStreamCall::EndSoon() {
 
 // ---- Requests
 
-/// On gRPC's thread: one message at a time, before the next one is read.
-GrpcStreamCall::Arrived GrpcStreamCall::Parse() {
-  Arrived arrived{{}, GrpcInfer{}, Now()};
-  arrived.parsed = WithoutExceptions([&]() -> Result<GrpcInfer> {
-    std::shared_ptr<inference::ModelInferRequest> message = server_.messages.Acquire();
-    LAGOON_RETURN_IF_ERROR(ReadInferMessage(incoming_, *message));
-    arrived.id = message->id();
-    return ParseGrpcInfer(std::move(message), server_.regions);
-  });
-  return arrived;
+bool GrpcStreamCall::IsLong(std::span<const std::byte> message) const {
+  return message.size() > kLong && BytesToParse(message) > kLong;
 }
 
-void GrpcStreamCall::Read() {
-  if (reading_ || no_more_ || cancelled_ || finished_) return;
-  if (in_flight_.size() + outgoing_.size() >= kMostInFlight) return;
-  reading_ = true;
-  StartRead(&incoming_);
+std::function<void()> GrpcStreamCall::Read(GrpcArrived message) {
+  auto arrived = std::make_shared<Arrived>(Arrived{{}, GrpcInfer{}, message.received});
+  arrived->parsed = WithoutExceptions([&]() -> Result<GrpcInfer> {
+    return ReadInfer(message, call_->head(), parts_.regions, arrived->id);
+  });
+  return [this, arrived] {
+    Submit(std::move(*arrived));
+    PauseOrGo();
+    MaybeFinish();
+  };
+}
+
+void GrpcStreamCall::OnEnd() {
+  no_more_ = true;
+  MaybeFinish();
+}
+
+void GrpcStreamCall::PauseOrGo() {
+  const bool full = in_flight_.size() + unwritten_ >= kMostInFlight;
+  if (full == paused_) return;
+  paused_ = full;
+  full ? call_->Pause() : call_->Go();
 }
 
 void GrpcStreamCall::Submit(Arrived arrived) {
@@ -161,16 +125,14 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   request.empty_final = arrived.parsed->empty_final;
   request.regions = std::move(arrived.parsed->regions);
   request.stamps.first_byte = request.stamps.received = arrived.at;
-  if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(server_.core).off_core;
+  if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(parts_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
   asked.arrival = arrived.at;
-  asked.trace = TraceOf(context_);
-  asked.tenant_of_header = TenantOf(context_);
   request.answers = std::make_shared<Answers>(shared_from_this(), number);
   asked.stream = request.answers;
   request.stamps.submitted = Now();
   // The callback only posts, so that the entry is still there when Infer() returns.
-  request.handle = server_.core.Infer(
+  request.handle = parts_.core.Infer(
       std::move(asked), [self = shared_from_this(), number](Result<InferResponse> result) mutable {
         GrpcStreamCall& call = *self;
         call.Post([&call, number, result = std::move(result)]() mutable {
@@ -182,12 +144,10 @@ void GrpcStreamCall::Submit(Arrived arrived) {
 
 // ---- Answers
 
-Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse answer,
-                                                bool last) const {
+Result<GrpcBytes> GrpcStreamCall::Render(InFlight& request, InferResponse answer, bool last) const {
   const bool stages = last && request.stages;
   if (stages) {
-    request.stamps.off_core =
-        SchedulerStatisticsOf(server_.core).off_core - request.stamps.off_core;
+    request.stamps.off_core = SchedulerStatisticsOf(parts_.core).off_core - request.stamps.off_core;
   }
   // On a stream, each answer says whether it is the last one to its request.
   if (last) answer.part = AnswerPart::kEnd;
@@ -195,16 +155,16 @@ Result<grpc::ByteBuffer> GrpcStreamCall::Render(InFlight& request, InferResponse
   LAGOON_RETURN_IF_ERROR(RenderClasses(answer));
   LAGOON_RETURN_IF_ERROR(regions.Write(answer.outputs));
   LAGOON_ASSIGN_OR_RETURN(
-      const grpc::ByteBuffer rendered,
+      GrpcBytes rendered,
       RenderGrpcInfer(std::move(answer), stages ? &request.stamps : nullptr, regions));
-  return WrapForStream(rendered);
+  return WrapForStream(std::move(rendered));
 }
 
 /// An answer before the last one.
 void GrpcStreamCall::Give(std::uint64_t number, InferResponse answer, std::function<void()> taken) {
   const auto found = in_flight_.find(number);
   if (found == in_flight_.end() || cancelled_) return taken();
-  Result<grpc::ByteBuffer> rendered = Render(found->second, std::move(answer), false);
+  Result<GrpcBytes> rendered = Render(found->second, std::move(answer), false);
   if (!rendered) rendered = RenderStreamError(rendered.error(), found->second.id);
   Send({*std::move(rendered), 0, std::move(taken)});
 }
@@ -213,15 +173,15 @@ void GrpcStreamCall::End(std::uint64_t number, Result<InferResponse> result) {
   InFlight& request = in_flight_.at(number);
   if (cancelled_) {
     in_flight_.erase(number);
-    return MaybeFinish();
+    return;
   }
   if (result && result->part == AnswerPart::kEnd && !request.empty_final) {
     in_flight_.erase(number);
     SendInOrder();
-    Read();
+    PauseOrGo();
     return MaybeFinish();
   }
-  Result<grpc::ByteBuffer> rendered =
+  Result<GrpcBytes> rendered =
       result ? Render(request, *std::move(result), true) : tl::unexpected<Error>(result.error());
   if (!rendered) rendered = RenderStreamError(rendered.error(), request.id);
   request.last = Outgoing{*std::move(rendered), number, {}};
@@ -242,63 +202,39 @@ void GrpcStreamCall::SendInOrder() {
 }
 
 void GrpcStreamCall::Send(Outgoing outgoing) {
-  outgoing_.push_back(std::move(outgoing));
-  WriteNext();
+  ++unwritten_;
+  call_->Write(std::move(outgoing.message),
+               [self = shared_from_this(), request = outgoing.request,
+                taken = std::move(outgoing.taken)] { self->Written(request, taken); });
 }
 
-void GrpcStreamCall::WriteNext() {
-  if (writing_ || outgoing_.empty() || cancelled_ || finished_) return;
-  writing_ = true;
-  slow_.expires_after(kMostWriteTime);
-  slow_.async_wait(boost::asio::bind_executor(
-      strand_, [weak = weak_from_this()](boost::system::error_code error) {
-        const auto self = weak.lock();
-        if (error || self == nullptr || !self->writing_) return;
-        if (self->slow_.expiry() <= std::chrono::steady_clock::now()) self->context_.TryCancel();
-      }));
-  StartWrite(&outgoing_.front().message);
-}
-
-void GrpcStreamCall::Written(bool ok) {
-  writing_ = false;
-  slow_.cancel();
-  const Outgoing written = std::move(outgoing_.front());
-  outgoing_.pop_front();
-  if (written.request != 0) in_flight_.erase(written.request);
-  if (written.taken) written.taken();
-  if (!ok) return Cancelled();
-  WriteNext();
-  Read();
+void GrpcStreamCall::Written(std::uint64_t request, const std::function<void()>& taken) {
+  --unwritten_;
+  if (request != 0) in_flight_.erase(request);
+  if (taken) taken();
+  if (cancelled_) return;
+  PauseOrGo();
   MaybeFinish();
 }
 
 // ---- The end
 
-void GrpcStreamCall::Cancelled() {
-  if (!std::exchange(cancelled_, true)) {
-    const auto drop = [this](Outgoing& outgoing) {
-      if (outgoing.request != 0) in_flight_.erase(outgoing.request);
-      if (outgoing.taken) outgoing.taken();
-    };
-    while (outgoing_.size() > (writing_ ? 1 : 0)) {
-      drop(outgoing_.back());
-      outgoing_.pop_back();
-    }
-    std::erase_if(in_flight_, [](const auto& entry) { return entry.second.last.has_value(); });
+void GrpcStreamCall::OnGone() {
+  cancelled_ = finished_ = true;
+  for (const auto& [number, request] : in_flight_) {
     // The answers still come, and are dropped.
-    for (const auto& [number, request] : in_flight_) server_.core.Cancel(request.handle);
+    if (!request.last && !request.sent) parts_.core.Cancel(request.handle);
   }
-  MaybeFinish();
+  std::erase_if(in_flight_, [](const auto& entry) { return entry.second.last.has_value(); });
 }
 
 void GrpcStreamCall::MaybeFinish() {
-  if (finished_ || writing_ || !in_flight_.empty()) return;
-  if (!cancelled_ && !no_more_) return;
-  if (!cancelled_ && !outgoing_.empty()) return;
+  if (finished_ || !no_more_ || !in_flight_.empty() || unwritten_ > 0) return;
   finished_ = true;
-  if (cancelled_) return Finish({grpc::StatusCode::CANCELLED, "the client left"});
-  if (ending_) return Finish({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
-  Finish(grpc::Status::OK);
+  if (ending_) {
+    return call_->Finish({grpc::StatusCode::UNAVAILABLE, "the server is shutting down"});
+  }
+  call_->Finish(grpc::Status::OK);
 }
 
 }  // namespace lagoon

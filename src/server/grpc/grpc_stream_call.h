@@ -1,8 +1,6 @@
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,11 +8,7 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "server/grpc/grpc_codec.h"
-#include "server/grpc/grpc_message.h"
-#include "server/grpc/grpc_service.grpc.pb.h"
-#include "server/io_pool.h"
-#include "serving/core/inference.h"
+#include "server/grpc/grpc_infer_call.h"
 
 namespace lagoon {
 
@@ -37,40 +31,31 @@ class GrpcStreamCalls {
 
 /// One ModelStreamInfer call: any number of requests. Their answers leave in the order of the
 /// requests, as Triton's do; those of decoupled models leave as they come, and none waits for them.
-/// An answer with an error does not end the call. Keeps itself alive until gRPC is done
-/// with the call. All state belongs to a strand; what gRPC and the core call only posts to it.
+/// An answer with an error does not end the call.
 ///
 /// Bounds: while kMostInFlight requests are not answered, or answers are not written, the call
-/// reads no further request. A client that takes no answer for kMostWriteTime loses the call.
-class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+/// reads no further request.
+class GrpcStreamCall final : public GrpcMethod,
                              public std::enable_shared_from_this<GrpcStreamCall> {
  public:
   static constexpr std::size_t kMostInFlight = 64;
-  static constexpr std::chrono::seconds kMostWriteTime{60};
 
-  /// All are borrowed, and used until gRPC is done with the call.
-  struct Server {
-    Inference& core;
-    IoPool& pool;
-    InferMessagePool& messages;
-    GrpcStreamCalls& calls;
-    const SharedRegions& regions;
-  };
-
-  /// Begins to read. gRPC owns the result.
-  static GrpcStreamCall* Start(const Server& server, grpc::CallbackServerContext& context);
+  /// Null: the server stops, and the call is finished. `calls` is borrowed.
+  static std::shared_ptr<GrpcStreamCall> Begin(const GrpcInferParts& parts, GrpcStreamCalls& calls,
+                                               std::shared_ptr<GrpcCall> call);
+  ~GrpcStreamCall() override;
   /// Ends the call when its requests are answered. Any thread.
   void EndSoon();
 
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
+  bool IsLong(std::span<const std::byte> message) const override;
+  std::function<void()> Read(GrpcArrived message) override;
+  void OnEnd() override;
+  void OnGone() override;
 
  private:
   class Answers;
   struct Outgoing {
-    grpc::ByteBuffer message;
+    GrpcBytes message;
     std::uint64_t request = 0;    // that it ends; 0: none
     std::function<void()> taken;  // empty: nothing waits for it
   };
@@ -82,7 +67,7 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     OutputRegions regions;  // outputs that go to shared memory
     std::shared_ptr<Answers> answers;
     std::optional<Outgoing> last;  // waits for the answers to earlier requests
-    bool sent = false;             // `last` is in outgoing_, or was
+    bool sent = false;             // `last` was sent
   };
   /// A message that was read.
   struct Arrived {
@@ -91,36 +76,31 @@ class GrpcStreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     TimePoint at;
   };
 
-  GrpcStreamCall(const Server& server, grpc::CallbackServerContext& context);
+  GrpcStreamCall(const GrpcInferParts& parts, GrpcStreamCalls& calls,
+                 std::shared_ptr<GrpcCall> call);
 
   template <typename Work>
   void Post(Work work);
-  Arrived Parse();
   // On the strand:
   void Submit(Arrived arrived);
-  void Read();
+  void PauseOrGo();
   void Give(std::uint64_t request, InferResponse answer, std::function<void()> taken);
   void End(std::uint64_t request, Result<InferResponse> result);
   void Send(Outgoing outgoing);
   void SendInOrder();
-  Result<grpc::ByteBuffer> Render(InFlight& request, InferResponse answer, bool last) const;
-  void WriteNext();
-  void Written(bool ok);
-  void Cancelled();
+  Result<GrpcBytes> Render(InFlight& request, InferResponse answer, bool last) const;
+  void Written(std::uint64_t request, const std::function<void()>& taken);
   void MaybeFinish();
 
-  const Server server_;
-  grpc::CallbackServerContext& context_;
-  const std::shared_ptr<void> hold_;  // the pool outlives the call
-  const Strand strand_;
-  std::shared_ptr<GrpcStreamCall> self_;  // until OnDone()
-  grpc::ByteBuffer incoming_;             // gRPC's while reading_
+  const GrpcInferParts parts_;
+  GrpcStreamCalls& calls_;
+  const std::shared_ptr<void> hold_;  // the pool outlives the call, which is destroyed before
+  const std::shared_ptr<GrpcCall> call_;
 
-  boost::asio::steady_timer slow_;
   std::map<std::uint64_t, InFlight> in_flight_;
-  std::deque<Outgoing> outgoing_;  // the first one is being written if writing_
+  std::size_t unwritten_ = 0;  // messages
   std::uint64_t last_request_ = 0;
-  bool reading_ = true, writing_ = false;
+  bool paused_ = false;
   bool no_more_ = false;    // requests: the client has sent all, or the server stops
   bool cancelled_ = false;  // by the client, or because it takes no answers
   bool ending_ = false;     // the server stops

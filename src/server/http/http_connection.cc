@@ -222,7 +222,7 @@ void HttpConnection::OnHeader() {
 void HttpConnection::BeginBody() {
   unread_input_ = true;
   BeginTransfer(Phase::kBody);
-  body_ = std::make_shared<HttpBody>(context_.memory, weak_from_this(), transfer_began_);
+  body_ = std::make_shared<RequestBody>(context_.memory, weak_from_this(), transfer_began_);
   body_bytes_ = header_->chunked() ? 0 : *header_->content_length();
   if (!body_->Reserve(body_bytes_, 0)) return RefuseForRoom();
   const auto expect = header_->get()[http::field::expect];

@@ -17,30 +17,20 @@
 
 #include "base/compress/inflate.h"
 #include "base/log.h"
-#include "server/http/http_body.h"
+#include "server/edge/edge_listener.h"
+#include "server/edge/request_body.h"
 #include "server/http/http_message.h"
 #include "server/http/http_origin.h"
 #include "server/http/low_lane.h"
 
 namespace lagoon {
 
-/// Counts the connections that exist, and has the state of the server's shutdown. Any thread.
-class HttpConnectionOwner {
- public:
-  virtual ~HttpConnectionOwner() = default;
-  virtual void ConnectionBegan() = 0;
-  virtual void ConnectionEnded() = 0;
-  /// Whether every answer is the last one of its connection and announces that in its header.
-  virtual bool Draining() const = 0;
-  /// Whether idle connections must close.
-  virtual bool Closing() const = 0;
-};
-
 /// One client's connection. Serves its requests one after the other; requests that the client
 /// pipelines wait in a bounded buffer, then in the socket. Everything runs on the socket's strand
 /// unless said otherwise. Shared by its own asynchronous operations, and by the answer that is
 /// still to come.
 class HttpConnection final : public HttpReply,
+                             public EdgeConnection,
                              public MemoryHolder,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -49,22 +39,21 @@ class HttpConnection final : public HttpReply,
     const HttpLimits& limits;
     const HttpHosts& hosts;
     EdgeMemory memory;
-    std::shared_ptr<HttpConnectionOwner> owner;  // keeps the references above alive
-    LowLane* low = nullptr;                      // null: threads of the pool send all answers
+    std::shared_ptr<ConnectionOwner> owner;  // keeps the references above alive
+    LowLane* low = nullptr;                  // null: threads of the pool send all answers
   };
 
   HttpConnection(Socket socket, Context context);
   ~HttpConnection() override;
 
   // Any thread:
-  void Start();
-  /// Call it when the owner is Closing(). An idle connection closes after 100 ms, as a request may
-  /// be on its way; a busy one closes after the present answer.
-  void Drain();
-  /// Closes the connection now; a request in progress is cancelled.
-  void Abort();
+  void Start() override;
+  /// An idle connection closes after 100 ms, as a request may be on its way; a busy one closes
+  /// after the present answer.
+  void Drain() override;
+  void Abort() override;
   /// Ends the present phase if its deadline has passed.
-  void CheckDeadline(TimePoint now);
+  void CheckDeadline(TimePoint now) override;
   void OnRevoked() override;
 
   void Send(HttpResponse response) override;
@@ -163,11 +152,11 @@ class HttpConnection final : public HttpReply,
   bool line_ended_ = false;       // the last parsed byte of the header ended a line
   std::optional<ChunkParser> chunks_;
   std::size_t piece_bytes_ = 0;  // how many bytes the chunk parser may write next
-  std::shared_ptr<HttpBody> body_;
+  std::shared_ptr<RequestBody> body_;
   std::size_t max_body_bytes_ = 0;  // limit for this request
   std::size_t body_bytes_ = 0;      // bytes of the body: as declared, or arrived in chunks so far
   struct Inflating {
-    std::shared_ptr<HttpBody> body;  // as it arrived
+    std::shared_ptr<RequestBody> body;  // as it arrived
     std::span<const std::byte> rest;
     Inflater inflater;
   };

@@ -36,7 +36,7 @@ void HttpConnection::BeginInflating() {
   inflating_->body = std::move(body_);
   inflating_->rest = {inflating_->body->data(), body_bytes_};
   max_body_bytes_ = std::min(max_body_bytes_, kMostInflatedBytes);
-  body_ = std::make_shared<HttpBody>(context_.memory, weak_from_this(), Now());
+  body_ = std::make_shared<RequestBody>(context_.memory, weak_from_this(), Now());
   body_bytes_ = 0;
   InflateSome();
 }

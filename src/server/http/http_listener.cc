@@ -2,106 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/buffer.hpp>
 #include <utility>
 
-#include "base/guard.h"
-#include "base/log.h"
-
 namespace lagoon {
-namespace {
-
-namespace net = boost::asio;
-
-// The longest delay until a timeout is noticed.
-constexpr std::chrono::milliseconds kSweepPeriod{100};
-constexpr std::chrono::milliseconds kRetryPeriod{100};
-// Time between two warnings, so that a flood of connections is no flood of log lines.
-constexpr std::chrono::seconds kWarnPeriod{5};
-
-}  // namespace
 
 HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory, Options options)
-    : pool_(pool),
+    : EdgeListener(pool, options.port),
       handler_(handler),
       memory_(std::move(memory)),
-      options_(std::move(options)),
-      strand_(net::make_strand(pool.context())),
-      acceptor_(strand_),
-      retry_timer_(pool.context()),
-      sweep_timer_(pool.context()),
-      warning_(kWarnPeriod) {}
+      options_(std::move(options)) {}
 
 Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHandler& handler,
                                                            EdgeMemory memory, Options options) {
   std::shared_ptr<HttpListener> listener(
       new HttpListener(pool, handler, std::move(memory), std::move(options)));
-  LAGOON_RETURN_IF_ERROR(ListenOn(listener->acceptor_, listener->options_.port));
+  LAGOON_RETURN_IF_ERROR(listener->Bind());
   return listener;
 }
 
-void HttpListener::Start() {
-  PostSurely(strand_, [self = shared_from_this()] {
-    self->Accept();
-    self->Sweep();
-  });
-}
-
-void HttpListener::Accept() {
-  if (Closing() || accepting_) return;
-  accepting_ = true;
-  // Not async_accept(): it ends without a word where memory for the new socket runs out.
-  acceptor_.async_wait(Acceptor::wait_read,
-                       Patient([self = shared_from_this()](boost::system::error_code error) {
-                         self->OnWaiting(error);
-                       }));
-}
-
-void HttpListener::OnWaiting(boost::system::error_code error) {
-  accepting_ = false;
-  bool again = true;
-  try {
-    if (!error) again = AcceptOne();
-  } catch (const std::bad_alloc&) {  // that connection is closed
-    again = false;
-  }
-  if (Closing()) return ClosePort();
-  again ? Accept() : RetryAccept();
-}
-
-// Returns false where trying again at once would spin.
-bool HttpListener::AcceptOne() {
-  boost::system::error_code error;
-  Socket socket(pool_.NextStrand());
-  acceptor_.accept(socket, error);
-  if (!error) {
-    Admit(std::move(socket));
-    return true;
-  }
-  if (error == net::error::would_block || error == net::error::connection_aborted) return true;
-  if (warning_.Due(Now())) {
-    spdlog::warn(
-        "{}: cannot accept a connection: {}; the process may have {} files and sockets "
-        "(`ulimit -n`)",
-        options_.port.Text(), error.message(), DescriptorLimit());
-  }
-  return error == net::error::no_descriptors && TurnAwayWithoutDescriptor();
-}
-
-// Returns false if nothing was accepted; trying again at once would spin.
-bool HttpListener::TurnAwayWithoutDescriptor() {
-  if (!spare_.Take()) return false;
-  spare_.Give();
-  boost::system::error_code error;
-  Socket socket(pool_.NextStrand());
-  acceptor_.accept(socket, error);
-  if (!error) TurnAway(socket, "the server has no descriptor for another connection");
-  socket.close(error);
-  spare_.Take();
-  return !error;
-}
-
-void HttpListener::RetryAccept() {
-  WaitOn(retry_timer_, kRetryPeriod, strand_, [self = shared_from_this()] { self->Accept(); });
+std::optional<std::string> HttpListener::Full(const Socket& /*socket*/, std::size_t alive) {
+  const std::size_t most = options_.limits.max_connections;
+  if (alive < most) return std::nullopt;
+  return fmt::format("{} connections are open, the limit", most);
 }
 
 void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
@@ -110,124 +33,13 @@ void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
   const HttpResponse full = HttpResponse::Failure(503, reason);
   boost::system::error_code ignored;
   socket.non_blocking(true, ignored);
-  socket.write_some(net::buffer(RenderHead(full, false) + full.text), ignored);
+  socket.write_some(boost::asio::buffer(RenderHead(full, false) + full.text), ignored);
 }
 
-void HttpListener::Admit(Socket socket) {
-  bool full = false;
-  {
-    MutexLock lock(mutex_);
-    full = alive_ >= options_.limits.max_connections;
-  }
-  if (full) {
-    return TurnAway(
-        socket, fmt::format("{} connections are open, the limit", options_.limits.max_connections));
-  }
-  auto connection = std::make_shared<HttpConnection>(
+std::shared_ptr<EdgeConnection> HttpListener::Connect(Socket socket) {
+  return std::make_shared<HttpConnection>(
       std::move(socket), HttpConnection::Context{handler_, options_.limits, options_.hosts, memory_,
                                                  shared_from_this(), options_.low});
-  {
-    MutexLock lock(mutex_);
-    connections_.push_back(connection);
-  }
-  connection->Start();
-}
-
-void HttpListener::ConnectionBegan() {
-  MutexLock lock(mutex_);
-  ++alive_;
-}
-
-void HttpListener::ConnectionEnded() {
-  MutexLock lock(mutex_);
-  if (--alive_ == 0) idle_.NotifyAll();
-}
-
-std::vector<std::shared_ptr<HttpConnection>> HttpListener::Connections() {
-  std::vector<std::shared_ptr<HttpConnection>> alive;
-  MutexLock lock(mutex_);
-  std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
-  alive.reserve(connections_.size());
-  for (const std::weak_ptr<HttpConnection>& weak : connections_) {
-    if (auto connection = weak.lock()) alive.push_back(std::move(connection));
-  }
-  return alive;
-}
-
-void HttpListener::Sweep() {
-  if (!acceptor_.is_open() && WaitIdle(TimePoint::min())) return;
-  try {
-    const TimePoint now = Now();
-    for (const auto& connection : Connections()) connection->CheckDeadline(now);
-  } catch (const std::bad_alloc&) {
-    spdlog::debug("{}: no memory to look at the connections", options_.port.protocol);
-  }
-  WaitOn(sweep_timer_, kSweepPeriod, strand_, [self = shared_from_this()] { self->Sweep(); });
-}
-
-void HttpListener::AnnounceEnd() { draining_.store(true, std::memory_order_relaxed); }
-
-void HttpListener::Drain() {
-  AnnounceEnd();
-  closing_.store(true, std::memory_order_relaxed);
-  PostSurely(strand_, [self = shared_from_this()] {
-    boost::system::error_code ignored;
-    // If an accept has succeeded already, its connection is still admitted.
-    if (self->accepting_) self->acceptor_.cancel(ignored);
-    if (!self->accepting_) self->ClosePort();
-  });
-}
-
-void HttpListener::ClosePort() {
-  if (!acceptor_.is_open()) return;
-  try {
-    AcceptBacklog();
-  } catch (const std::bad_alloc&) {  // then the close resets those that are left
-    spdlog::warn("{}: memory ran out", options_.port.protocol);
-  }
-  const auto alive = UntilMemorySuffices([this] { return Connections(); });
-  for (const auto& connection : alive) connection->Drain();
-  boost::system::error_code ignored;
-  acceptor_.close(ignored);
-  MutexLock lock(mutex_);
-  open_ = false;
-  idle_.NotifyAll();
-}
-
-// Accepts the connections that the kernel has already made: closing the port would reset them.
-void HttpListener::AcceptBacklog() {
-  for (int i = 0; i < kBacklog; ++i) {
-    boost::system::error_code error;
-    Socket socket(pool_.NextStrand());
-    acceptor_.accept(socket, error);
-    if (error) return;
-    Admit(std::move(socket));
-  }
-}
-
-void HttpListener::Abort() {
-  const auto alive = UntilMemorySuffices([this] { return Connections(); });
-  for (const auto& connection : alive) connection->Abort();
-}
-
-void HttpListener::Close() {
-  PostSurely(strand_, [self = shared_from_this()] {
-    self->retry_timer_.cancel();
-    self->sweep_timer_.cancel();
-  });
-}
-
-bool HttpListener::WaitIdle(TimePoint until) {
-  MutexLock lock(mutex_);
-  while (open_ || alive_ > 0) {
-    if (Now() >= until) return false;
-    if (until == kNoDeadline) {
-      idle_.Wait(mutex_);
-    } else {
-      idle_.WaitUntil(mutex_, until);
-    }
-  }
-  return true;
 }
 
 }  // namespace lagoon

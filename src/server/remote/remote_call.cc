@@ -102,10 +102,7 @@ void RemoteCore::Call::OnEnd(LinkEnd end) {
   } else {
     counts_->recorder.RecordRefused(answer.error().code, Now() - arrival_);
   }
-  {
-    const LentThread lending;
-    callback_(std::move(answer), lost);
-  }
+  callback_(std::move(answer), lost);
   callback_ = nullptr;
   RemoteCore& owner = owner_;
   delete this;

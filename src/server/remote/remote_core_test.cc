@@ -89,25 +89,6 @@ TEST_F(RemoteCoreTest, AnswersAreThoseOfTheMember) {
   EXPECT_GE(result->job.finished, result->job.posted);
 }
 
-// A thread of the edge would have to wake up first.
-TEST_F(RemoteCoreTest, TheThreadThatReceivesAnAnswerMayGiveItToTheClient) {
-  std::promise<bool> lent;
-  remote_->Infer(Twice(), [&lent](const Result<InferResponse>& result) {
-    EXPECT_TRUE(result);
-    lent.set_value(LentThread::IsThis());
-  });
-  EXPECT_TRUE(lent.get_future().get());
-  // The refusal is given on this thread, which is not.
-  bool refused_on_lent = true;
-  InferRequest late = Twice();
-  late.timeout = std::chrono::nanoseconds(1);
-  remote_->Infer(std::move(late), [&refused_on_lent](const Result<InferResponse>& result) {
-    EXPECT_FALSE(result);
-    refused_on_lent = LentThread::IsThis();
-  });
-  EXPECT_FALSE(refused_on_lent);
-}
-
 TEST_F(RemoteCoreTest, TellsWhatTheMemberTold) {
   EXPECT_TRUE(remote_->ModelReady("twice", ""));
   EXPECT_TRUE(remote_->Serves("twice", "1"));

@@ -1,4 +1,4 @@
-#include "server/http/buffer_pool.h"
+#include "server/edge/buffer_pool.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "server/http/buffer_pool.h"
+#include "server/edge/buffer_pool.h"
 #include "server/memory_budget.h"
 
 namespace lagoon {
@@ -18,9 +18,9 @@ struct EdgeMemory {
 
 /// The bytes of one request's body. They are charged as they arrive: the size that a client
 /// declares reserves address space, but no memory. One thread at a time.
-class HttpBody {
+class RequestBody {
  public:
-  HttpBody(EdgeMemory memory, std::weak_ptr<MemoryHolder> holder, TimePoint now)
+  RequestBody(EdgeMemory memory, std::weak_ptr<MemoryHolder> holder, TimePoint now)
       : memory_(std::move(memory)), charge_(memory_.budget, std::move(holder), now) {}
 
   /// Makes room for `capacity` bytes at data() and keeps the first `used` bytes. False: memory is
