@@ -119,9 +119,18 @@ Status LowerNonMaxSuppression(ProgramBuilder& builder, const Node& node) {
                         Layout::kPlain, DataType::kInt32);
   const Tensor counts = builder.NewTensor(node.name + ".counts", {scores[0], scores[1]},
                                           Layout::kPlain, DataType::kInt64);
-  LAGOON_RETURN_IF_ERROR(
-      builder.Emit(node.name, [&](auto& make) { return make.NonMaxChoose(spec); },
-                   std::move(inputs), {builder.All(chosen), builder.All(counts)}));
+  const std::size_t rounds = NonMaxRounds(spec);
+  const auto state_bytes = static_cast<std::int64_t>(NonMaxStateBytes(spec));
+  for (; spec.round < rounds; ++spec.round) {
+    std::vector<Operand> outputs{builder.All(chosen), builder.All(counts)};
+    if (spec.round + 1 < rounds) {
+      outputs = {builder.All(builder.NewTensor(fmt::format("{}.{}", node.name, spec.round),
+                                               {state_bytes}, Layout::kPlain, DataType::kUInt8))};
+    }
+    LAGOON_RETURN_IF_ERROR(builder.Emit(
+        node.name, [&](auto& make) { return make.NonMaxChoose(spec); }, inputs, outputs));
+    inputs[1] = outputs[0];
+  }
   const Tensor y = OutputOf(builder, node, 0, DataType::kInt64, builder.dims(node.outputs[0]));
   const Tensor sizes = SizesOf(builder, node, 0, 2);
   return builder.Emit(node.name, [&](auto& make) { return make.NonMaxGather(spec); },
