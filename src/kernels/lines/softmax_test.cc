@@ -1,6 +1,7 @@
 #include "kernels/lines/softmax.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/testing/ops.h"
 
@@ -50,6 +51,23 @@ TEST(Softmax, ColumnsOfAnyWidth) {
 }
 
 TEST(Softmax, LargeInputsDoNotOverflow) { Check({.outer = 2, .axis = 50, .inner = 3}, 5000); }
+
+// exp(-95) is below the normal numbers, and products with such numbers are slow.
+TEST(Softmax, NothingIsBelowTheNormalNumbers) {
+  for (const SoftmaxSpec& spec : {SoftmaxSpec{.outer = 1, .axis = 40, .inner = 1},
+                                  SoftmaxSpec{.outer = 1, .axis = 2, .inner = 20}}) {
+    Floats x(40);
+    for (std::size_t i = 20; i < 40; ++i) x[i] = -80 - static_cast<float>(i) / 2;
+    for (const std::int64_t target : testing::Targets()) {
+      const testing::ScopedTarget use(target);
+      testing::BoundKernel bound(*MakeSoftmax(spec), {x}, x.size());
+      bound.RunAll();
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        EXPECT_NE(std::fpclassify(bound.y()[i]), FP_SUBNORMAL) << x[i];
+      }
+    }
+  }
+}
 
 TEST(Softmax, LongLinesAreCutAlongTheAxis) {
   for (const std::size_t inner : {1u, 3u}) {

@@ -202,6 +202,22 @@ TEST(Attention, WhatIsMaskedCountsForNothing) {
   Check(spec);
 }
 
+// exp(-95) is below the normal numbers, and products with such numbers are slow.
+TEST(Attention, NoScoreIsBelowTheNormalNumbers) {
+  AttentionSpec spec = DenseSpec(1, 1, 3, 40, 16, 16);
+  spec.mask = true;
+  spec.mask_view = {.batch = 0, .head = 0, .row = 0, .column = 1};
+  Operands o = Random(spec);
+  std::fill(o.q.begin(), o.q.end(), 0.0F);
+  std::fill(o.mask.begin(), o.mask.end(), 0.0F);
+  o.mask[7] = -95;
+  for (std::size_t c = 0; c < 16; ++c) o.v[At(spec.v, 0, 0, 7, c)] = 1e37F;  // 6e-5 of it counts
+  Operands without = o;
+  for (std::size_t c = 0; c < 16; ++c) without.v[At(spec.v, 0, 0, 7, c)] = 0;
+  testing::ExpectKernel([&] { return MakeAttention(spec); }, {o.q, o.k, o.v, o.mask},
+                        Reference(spec, without), 1e-6);
+}
+
 TEST(Attention, DoesNotReadKeysBehindTheLastOneThatIsKept) {
   // A buffer of keys of which the rows use 1 to 37; behind them lies what no one has written.
   AttentionSpec spec = DenseSpec(1, 2, 37, 90, 16, 16);

@@ -62,6 +62,10 @@ LAGOON_VECTOR_FUNCTION V SafeExp(V x) {
 }
 #endif
 
+/// An addend of a softmax. Zero where it would be below the normal numbers, because products with
+/// such numbers take fifty times as long: masks of -100 make them.
+HWY_INLINE V OrZero(V x, V exp_x) { return hn::IfThenZeroElse(hn::Lt(x, Const(-87)), exp_x); }
+
 LAGOON_VECTOR_FUNCTION V SafeLog(V x) {
   const V infinity = hn::Inf(D());
   const V finite =
