@@ -57,6 +57,7 @@ struct Job : ScheduledJob {
   JobClient* client = nullptr;
   bool callers = false;  // the caller owns it: nothing touches it once Finished() is called
   HelpTerms help = {};   // of its launches
+  bool beside = false;   // Mechanism::RunsBeside() when it was admitted
   /// If it is true when the job comes, the job ends as kCancelled. Null: the job runs.
   const std::atomic<bool>* cancelled = nullptr;
   std::vector<const void*> inputs;

@@ -184,6 +184,7 @@ void Mechanism::Admit(Job& job, FinishedJobs& finished) {
   if (job.cancelled != nullptr && job.cancelled->load()) {
     return Refuse(job, Outcome::kCancelled, finished);
   }
+  job.beside = RunsBeside(job);
   const std::uint32_t units = device_.info().units;
   job.costs->UseUnits(UnitsOf(*job.queue, units), units);
   job.weight = job.queue->options.weight;
@@ -335,7 +336,7 @@ void Mechanism::MindHold() {
 
 void Mechanism::Start(Job& job) {
   JobQueue& queue = *job.queue;
-  ready_.Update(job, false);
+  SetReady(job, false);
   queue.waiting.erase(queue.waiting.iterator_to(job));
   queue.pending.fetch_sub(1, std::memory_order_relaxed);
   job.slot = queue.free_slots.back();
@@ -359,13 +360,23 @@ void Mechanism::Start(Job& job) {
   job.outputs_left = static_cast<std::uint32_t>(
       job.outputs.size() - std::ranges::count(job.outputs, static_cast<void*>(nullptr)));
   if (job.outputs_left == 0) job.next_output = job.outputs.size();  // ends with the last kernel
-  if (!job.instance->plan().ops.empty()) ++computing_[ClassOf(job)];
+  if (!job.instance->plan().ops.empty()) BeginsComputing(job);
   if (job.job_class == JobClass::kRealTime && computing_[ClassOf(job)] > 1) RevokePadding();
   if (Continues(job)) ++continuing_;
   active_.push_back(job);
   TellAlmostFinished(job);
   UpdateReady(job);
   OfferNextWaiting(queue);
+}
+
+void Mechanism::BeginsComputing(const Job& job) {
+  ++computing_[ClassOf(job)];
+  if (job.beside) ++beside_computing_;
+}
+
+void Mechanism::EndsComputing(const Job& job) {
+  --computing_[ClassOf(job)];
+  if (job.beside) --beside_computing_;
 }
 
 void Mechanism::TellAlmostFinished(Job& job) const {
@@ -392,7 +403,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
   if (job.first_incomplete == ops) {
     job.remaining = Nanoseconds(0);  // the costs may have changed since the job came
     job.result.computed = at;
-    if (job.state == Job::State::kActive) --computing_[ClassOf(job)];
+    if (job.state == Job::State::kActive) EndsComputing(job);
   }
   TellAlmostFinished(job);
   UpdateReady(job);
@@ -401,7 +412,7 @@ void Mechanism::Advance(Job& job, TimePoint at) {
 void Mechanism::Leave(Job& job, Outcome outcome, FinishedJobs& finished) {
   if (job.state == Job::State::kWaiting) return Finish(job, outcome, finished);
   if (job.state != Job::State::kActive) return;
-  if (job.first_incomplete < job.instance->plan().ops.size()) --computing_[ClassOf(job)];
+  if (job.first_incomplete < job.instance->plan().ops.size()) EndsComputing(job);
   job.state = Job::State::kLeaving;
   job.result.outcome = outcome;
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
@@ -436,7 +447,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     TellHurry();
   }
   JobQueue& queue = *job.queue;
-  ready_.Update(job, false);
+  SetReady(job, false);
   policy_->OnFinished(job);
   if (job.state == Job::State::kWaiting) {
     queue.waiting.erase(queue.waiting.iterator_to(job));
@@ -568,7 +579,14 @@ void Mechanism::UpdateReady(Job& job) {
     }
     return config_.depth == 0 || job.next_op - job.first_incomplete < config_.depth;
   };
-  ready_.Update(job, ready());
+  SetReady(job, ready());
+}
+
+void Mechanism::SetReady(Job& job, bool ready) {
+  const bool was_ready = job.ready_hook.is_linked();
+  ready_.Update(job, ready);
+  if (job.beside && ready && !was_ready) ++beside_ready_;
+  if (job.beside && !ready && was_ready) --beside_ready_;
 }
 
 void Mechanism::OfferNextWaiting(JobQueue& queue) {

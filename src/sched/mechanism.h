@@ -109,6 +109,8 @@ class Mechanism {
   // Life of a job.
   void Start(Job& job);
   void Advance(Job& job, TimePoint at);
+  void BeginsComputing(const Job& job);
+  void EndsComputing(const Job& job);
   void TellAlmostFinished(Job& job) const;
   void TellHurry();
   void Leave(Job& job, Outcome outcome, FinishedJobs& finished);
@@ -127,6 +129,7 @@ class Mechanism {
   void MindHold();
   void SetNextOp(Job& job, std::size_t op);
   void UpdateReady(Job& job);
+  void SetReady(Job& job, bool ready);
   bool OutputsMayGo(const Job& job) const;
   void OfferNextWaiting(JobQueue& queue);
 
@@ -141,6 +144,7 @@ class Mechanism {
   bool InBackground(const Job& job) const;
 
   // Picking and submitting.
+  bool RunsBeside(const Job& job) const;
   bool RealTimeWork() const;
   bool RealTimeMode() const;
   bool TellsBlocks() const;
@@ -211,6 +215,8 @@ class Mechanism {
   std::uint32_t kernels_[2] = {0, 0};    // kernels in flight, by class
   UnitLedger ledger_;                    // of those kernels
   std::uint32_t computing_[2] = {0, 0};  // active jobs with incomplete kernels, by class
+  std::uint32_t beside_computing_ = 0;   // of computing_: jobs that run beside best-effort work
+  std::size_t beside_ready_ = 0;         // ready jobs that do
   std::uint32_t real_time_queues_ = 0;
   std::uint32_t hurrying_ = 0;          // jobs that hurry
   bool others_hurry_ = false;           // as Hurry() said last

@@ -27,9 +27,25 @@ std::uint32_t PlanNumber(const Job& job) { return job.plan != nullptr ? job.plan
 
 }  // namespace
 
+// Whether the job takes nothing from best-effort work but the core of the thread that waits for it.
+// That thread computes a short job alone, and the operating system gives it a core at once where
+// best-effort work runs in the background: background threads are of its idle class. To revoke the
+// blocks would throw away what they have done, on all units.
+bool Mechanism::RunsBeside(const Job& job) const {
+  return job.job_class == JobClass::kRealTime && job.help.alone && job.help.helper != kNoUnit &&
+         config_.preemption == SchedulerConfig::Preemption::kReset &&
+         device_.info().max_background_launches > 0;
+}
+
+// Whether there is real-time work that best-effort work leaves the device to.
 bool Mechanism::RealTimeWork() const {
-  return computing_[kRealTime] > 0 || continuing_ > 0 || held_until_ != kNoDeadline ||
-         ready_.Any(JobClass::kRealTime);
+  if (continuing_ > 0 || held_until_ != kNoDeadline) return true;
+  const std::size_t all = computing_[kRealTime] + ready_.Count(JobClass::kRealTime);
+  const std::size_t beside = beside_computing_ + beside_ready_;
+  if (all > beside) return true;
+  return beside > 0 && std::ranges::any_of(active_, [](const Job& job) {
+           return job.job_class == JobClass::kBestEffort && job.launches > 0 && !job.background;
+         });
 }
 
 bool Mechanism::RealTimeMode() const {

@@ -107,9 +107,10 @@ class ReadyIndex {
   }
   const QueueSet& jobs(QueueId queue) const { return queues_[Raw(queue)]; }
   const TenantSet& tenant(std::uint32_t number) const { return tenants_[number - 1]; }
-  bool Any(JobClass job_class) const {
-    return !jobs(job_class, true).empty() || !jobs(job_class, false).empty();
+  std::size_t Count(JobClass job_class) const {
+    return jobs(job_class, true).size() + jobs(job_class, false).size();
   }
+  bool Any(JobClass job_class) const { return Count(job_class) > 0; }
 
   static std::int64_t KeyOf(By order, const ScheduledJob& job) {
     switch (order) {

@@ -200,20 +200,24 @@ TEST_F(CallerRunTest, ARunThatIsPostedWhileItsFlagIsSetIsCancelled) {
 
 // ---- On threads
 
-// Its job ends when its guard is raised, if `stays`.
+// Its job ends when its guard is raised, if `stays`. Those on other threads than the caller's do so
+// if `others_stay`.
 struct BodyArgs {
-  std::atomic<bool> stays{false};
+  std::atomic<bool> stays{false}, others_stay{false};
+  std::atomic<int> staying{0};
   std::atomic<int> blocks{0}, by_caller{0};
   std::atomic<std::thread::id> caller{};
 };
 BodyArgs body;
 
 bool TheBody(const void*, std::uint32_t, BlockContext& context) {
-  while (body.stays.load()) {
+  const bool by_caller = std::this_thread::get_id() == body.caller.load();
+  while (body.stays.load() || (body.others_stay.load() && !by_caller)) {
+    body.staying.store(1);
     if (context.ShouldLeave()) return false;
   }
   body.blocks.fetch_add(1);
-  if (std::this_thread::get_id() == body.caller.load()) body.by_caller.fetch_add(1);
+  if (by_caller) body.by_caller.fetch_add(1);
   return true;
 }
 
@@ -248,8 +252,8 @@ class CallerThreads : public ::testing::Test {
                                              .preemption = SchedulerConfig::Preemption::kReset};
 
   CallerThreads() {
-    body.stays = false;
-    body.blocks = body.by_caller = 0;
+    body.stays = body.others_stay = false;
+    body.blocks = body.by_caller = body.staying = 0;
     body.caller = std::this_thread::get_id();
     Use(*CreateCpuDevice({.workers = 2}), Nanoseconds(0));
   }
@@ -280,6 +284,12 @@ class CallerThreads : public ::testing::Test {
           instances_.emplace_back(*Instance::Create(loaded_, *device_)).get());
     }
     return *dispatcher_->AddQueue(options);
+  }
+  /// Returns when a block of the run is in its body, and stays there.
+  void StartAndStay(CallerRun& run) {
+    body.others_stay = true;
+    ASSERT_TRUE(run.Start(kNoDeadline));
+    while (body.staying.load() == 0) std::this_thread::yield();
   }
   CallerRun& Prepared(QueueId queue) {
     CallerRun& run = *runs_.emplace_back(std::make_unique<CallerRun>(*dispatcher_));
@@ -315,6 +325,43 @@ TEST_F(CallerThreads, ASmallPlanRunsOnItsCallerAndWakesNoThread) {
   EXPECT_EQ(SwitchesOf("lagoon-cpu"), workers);
   EXPECT_EQ(SwitchesOf("lagoon-timer"), timer);
   EXPECT_EQ(SwitchesOf("lagoon-news"), news);
+}
+
+TEST_F(CallerThreads, AShortJobRunsBesideBackgroundWorkAndRevokesNothing) {
+  Use(*CreateCpuDevice({.workers = 2}), microseconds(1));
+  CallerRun& urgent = Prepared(AddQueue(JobClass::kRealTime));
+  CallerRun& background = Prepared(AddQueue(JobClass::kBestEffort));
+  StartAndStay(background);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(urgent.Run(kNoDeadline, kInline));
+    ASSERT_EQ(urgent.result().outcome, Outcome::kDone);
+  }
+  EXPECT_EQ(body.by_caller.load(), 20 * kBlocksOfARun);
+  EXPECT_EQ(dispatcher_->Stats().revocations, 0u);
+  EXPECT_FALSE(background.done());
+  // One that takes longer gets the device.
+  ASSERT_TRUE(urgent.Run(kNoDeadline, {.inline_below = Nanoseconds(0)}));
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);
+  body.others_stay = false;
+  EXPECT_TRUE(background.Wait(kNoDeadline));
+  EXPECT_EQ(background.result().outcome, Outcome::kDone);
+  EXPECT_EQ(background.result().revocations, 1u);
+}
+
+// Threads that are not in the background give no core away.
+TEST_F(CallerThreads, AShortJobRevokesBestEffortWorkThatBeganBeforeThereWasRealTimeWork) {
+  Use(*CreateCpuDevice({.workers = 2}), microseconds(1));
+  QueueOptions options;
+  options.units = {0, 1};
+  CallerRun& best_effort = Prepared(AddQueue(JobClass::kBestEffort, 1, options));
+  StartAndStay(best_effort);
+  CallerRun& urgent = Prepared(AddQueue(JobClass::kRealTime));
+  Settled("lagoon-cpu");  // unit 1 can be borrowed
+  ASSERT_TRUE(urgent.Run(kNoDeadline, kInline));
+  EXPECT_EQ(urgent.result().outcome, Outcome::kDone);
+  EXPECT_EQ(dispatcher_->Stats().revocations, 1u);
+  body.others_stay = false;
+  EXPECT_TRUE(best_effort.Wait(kNoDeadline));
 }
 
 TEST_F(CallerThreads, ACallerThatDoesNotWorkGetsItsResultFromWorkers) {
