@@ -326,7 +326,7 @@ MUTANTS = [
      "std::max(queue.served, least - kMostSaved)", "queue.served", ["share-schedulers"]),
     # Between two jobs of a real-time request.
     ("gap-not-held", "best-effort work begins between two parts of a real-time request", SUBMIT,
-     " || held_until_ != kNoDeadline ||", " ||", ["share-schedulers"]),
+     " || held_until_ != kNoDeadline) return true;", ") return true;", ["share-schedulers"]),
     ("hold-without-an-end", "best-effort work waits for a part that never comes", MECHANISM,
      "  ++stats_.holds_in_vain;\n", "  held_until_ = TimePoint::max() - PartGap::kMostHold;\n", ["share-schedulers"]),
     # Products of bytes.
@@ -680,6 +680,10 @@ MUTANTS = [
      ["share-schedulers"]),
     ("no-yield", "a better rank waits for the end of a running kernel", LOOP,
      "  return table_.HasBetter(work, worker.unit, LevelOf(worker));", "  return false;", ["conformance"]),
+    ("beside-not", "a short job that its caller computes revokes background work", SUBMIT,
+     "job.help.alone && job.help.helper != kNoUnit &&", "false &&", ["caller"]),
+    ("beside-front", "a short job runs beside best-effort work that is not in the background", SUBMIT,
+     "job.launches > 0 && !job.background;", "false;", ["caller"]),
     ("helper-takes-worse", "a thread that waits for a real-time job runs best-effort blocks", TABLE,
      "    if (entry.level > level) continue;\n", "", ["table", "conformance"]),
     ("helper-not-alone", "a small job wakes units although its caller runs it", TABLE,

@@ -71,7 +71,7 @@ Result<std::shared_ptr<EngineHost>> ChooseEngine(const std::string& choice);
 
 /// What to do about the lack of an engine, to end a message.
 inline constexpr const char* kHowToGetEngine =
-    "an engine could run it: `pip install onnxruntime` in .venv, or --engine PATH of its "
-    "libonnxruntime.so";
+    "an engine could run it: `pip install onnxruntime` in .venv, or the path of its "
+    "libonnxruntime.so as --engine, and in a program as the model's option `engine`";
 
 }  // namespace lagoon
