@@ -137,7 +137,7 @@ TEST_P(MemoryRunsOut, ClientsAreAnsweredOrCutOff) {
 
 /// Whether the call of `request` (stream 1) was answered or ended within ten seconds. Allocates
 /// nothing.
-bool EndsOverGrpc(int port, std::string_view request) {
+[[maybe_unused]] bool EndsOverGrpc(int port, std::string_view request) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   const timeval timeout{10, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
