@@ -423,6 +423,7 @@ void HttpConnection::RefuseTimeout() {
 
 void HttpConnection::Send(HttpResponse response) {
   OnStrand(std::move(response), [](HttpConnection& self, HttpResponse&& sent) {
+    if (self.phase_ == Phase::kStreaming) return self.ClientGone();
     if (self.phase_ != Phase::kHandling) return;  // the client is gone, or Handle failed
     self.Write(std::move(sent));
   });
