@@ -119,13 +119,12 @@ void InferHandler::ParseOnLane(Arrived arrived, std::size_t json_bytes) {
     AnswerErrors(keep, [&] {
       if (gone->load(std::memory_order_relaxed)) return;
       auto parsed = Parse(arrived, json_bytes);
-      const Strand strand = arrived.reply->executor();
       // Do not submit from this thread: it would do the dispatcher's rounds for all at low
       // priority.
-      PostSurely(strand,
-                 [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
-                   if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
-                 });
+      PostAnswering(
+          keep, [this, arrived = std::move(arrived), gone, parsed = std::move(parsed)]() mutable {
+            if (!gone->load(std::memory_order_relaxed)) Submit(arrived, std::move(parsed));
+          });
     });
   };
   if (!lane_.Post(received, json_bytes, std::move(work))) {
@@ -152,8 +151,8 @@ void InferHandler::Submit(const Arrived& arrived, Result<HttpInfer> parsed) {
                AnswerErrors(keep, [&] {
                  if (gone->load(std::memory_order_relaxed)) return;
                  auto bound = Bound(std::move(parsed));
-                 PostSurely(keep->executor(), [this, arrived = std::move(arrived), gone,
-                                               bound = std::move(bound)]() mutable {
+                 PostAnswering(keep, [this, arrived = std::move(arrived), gone,
+                                      bound = std::move(bound)]() mutable {
                    if (!gone->load(std::memory_order_relaxed)) {
                      SubmitBound(arrived, std::move(bound));
                    }
@@ -198,17 +197,15 @@ void InferHandler::SubmitBound(const Arrived& arrived, Result<HttpInfer> parsed)
 // Renders and writes on a thread of the edge, as the calling thread may be one of the device's.
 // When PostAnswer has returned, the calling thread holds no reference to the connection.
 void InferHandler::PostAnswer(Pending pending, Result<InferResponse> result) {
-  const std::shared_ptr<HttpReply> reply = pending.reply;
-  AnswerErrors(reply, [&] {
-    const Strand strand = reply->executor();
-    PostSurely(strand, [this, pending = std::move(pending), result = std::move(result)]() mutable {
-      const auto keep = pending.reply;
-      if (pending.format.stages) {
-        pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core - pending.stamps.off_core;
-      }
-      AnswerErrors(keep, [&] { Answer(std::move(pending), std::move(result)); });
-    });
-  });
+  auto reply = pending.reply;
+  PostAnswering(std::move(reply),
+                [this, pending = std::move(pending), result = std::move(result)]() mutable {
+                  if (pending.format.stages) {
+                    const Nanoseconds before = pending.stamps.off_core;
+                    pending.stamps.off_core = SchedulerStatisticsOf(core_).off_core - before;
+                  }
+                  Answer(std::move(pending), std::move(result));
+                });
 }
 
 void InferHandler::Answer(Pending pending, Result<InferResponse> result) {

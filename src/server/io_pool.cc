@@ -61,13 +61,14 @@ const Strand& IoPool::NextStrand() {
 }
 
 std::shared_ptr<void> IoPool::Hold() {
-  std::shared_ptr<void> hold(nullptr, [holds = holds_](std::nullptr_t) {
-    const MutexLock lock(holds->mutex);
-    if (--holds->count == 0) holds->released.NotifyAll();
-  });
-  const MutexLock lock(holds_->mutex);
-  ++holds_->count;
-  return hold;
+  {
+    const MutexLock lock(holds_->mutex);
+    ++holds_->count;  // first, because the constructor below also releases the hold where it throws
+  }
+  return {nullptr, [holds = holds_](std::nullptr_t) {
+            const MutexLock lock(holds->mutex);
+            if (--holds->count == 0) holds->released.NotifyAll();
+          }};
 }
 
 void IoPool::Join() {

@@ -14,12 +14,11 @@ namespace {
 namespace net = boost::asio;
 namespace http = boost::beast::http;
 
-// When this has returned, the calling thread holds no reference to the connection.
 void PostAnswer(std::shared_ptr<HttpReply> reply, const SchedulerConfig& config, Status status) {
-  const Strand strand = reply->executor();
-  PostSurely(strand, [reply = std::move(reply), config, status = std::move(status)] {
-    reply->Send(status ? HttpResponse::Json(SchedulerJson(config))
-                       : HttpResponse::Failure(status.error()));
+  HttpReply& to = *reply;
+  PostAnswering(std::move(reply), [&to, config, status = std::move(status)] {
+    to.Send(status ? HttpResponse::Json(SchedulerJson(config))
+                   : HttpResponse::Failure(status.error()));
   });
 }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace lagoon {
@@ -24,16 +25,17 @@ inline std::atomic<std::uint64_t> allocations{0};
 inline std::atomic<std::size_t> largest_allocation{0};  // in bytes; a test sets it to 0
 // FailingAllocation counts down: those from 1 down to `last_failure` + 1 fail.
 inline std::atomic<std::int64_t> allocations_until_failure{0}, last_failure{0};
-inline std::atomic<std::size_t> failing_least_bytes{0};
+inline std::atomic<std::size_t> failing_least_bytes{0}, failing_most_bytes{0};
 
 /// While it lives, the `nth` allocation of all threads since its creation throws std::bad_alloc,
-/// and the `times` - 1 after it. Those of fewer than `least_bytes` neither fail nor count. One at a
-/// time.
+/// and the `times` - 1 after it. Those of fewer than `least_bytes`, or of more than `most_bytes`,
+/// neither fail nor count. One at a time.
 class FailingAllocation {
  public:
-  explicit FailingAllocation(std::int64_t nth, std::int64_t times = 1,
-                             std::size_t least_bytes = 0) {
+  explicit FailingAllocation(std::int64_t nth, std::int64_t times = 1, std::size_t least_bytes = 0,
+                             std::size_t most_bytes = std::numeric_limits<std::size_t>::max()) {
     failing_least_bytes.store(least_bytes);
+    failing_most_bytes.store(most_bytes);
     allocations_until_failure.store(nth);  // before the other: else earlier ones would fail
     last_failure.store(1 - times);
   }
@@ -54,7 +56,8 @@ class FailingAllocation {
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   const std::int64_t last = lagoon::last_failure.load(std::memory_order_relaxed);
   if (lagoon::allocations_until_failure.load(std::memory_order_relaxed) > last &&
-      bytes >= lagoon::failing_least_bytes.load(std::memory_order_relaxed)) {
+      bytes >= lagoon::failing_least_bytes.load(std::memory_order_relaxed) &&
+      bytes <= lagoon::failing_most_bytes.load(std::memory_order_relaxed)) {
     const std::int64_t left = lagoon::allocations_until_failure.fetch_sub(1);
     if (left <= 1 && left > last) throw std::bad_alloc();
   }

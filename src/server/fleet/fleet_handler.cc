@@ -104,12 +104,11 @@ void FleetHandler::Change(const Route& route, const std::shared_ptr<HttpReply>& 
   // `reply = reply`: a captured copy that can be moved from, so that the connection is released
   // before the pool.
   auto done = [load, reply = reply, model = route.model, hold = pool_.Hold()](Status made) mutable {
-    const Strand strand = reply->executor();
-    PostSurely(
-        strand, [load, reply = std::move(reply), model = std::move(model), made = std::move(made)] {
-          const Status status = ForClients(load, model, made);
-          reply->Send(status ? HttpResponse::Json("{}") : HttpResponse::Failure(status.error()));
-        });
+    HttpReply& to = *reply;
+    PostAnswering(std::move(reply), [load, &to, model = std::move(model), made = std::move(made)] {
+      const Status status = ForClients(load, model, made);
+      to.Send(status ? HttpResponse::Json("{}") : HttpResponse::Failure(status.error()));
+    });
     hold.reset();  // this thread has left the pool's code
   };
   if (load) return repository->LoadModel(route.model, *std::move(with), done);

@@ -32,12 +32,14 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
       charge_ = reply_->NewCharge();
       if (charge_ != nullptr) request.room = std::make_shared<ChargedRoom>(charge_);
     }
-    handle_ = core_.Infer(
-        std::move(request), [self = shared_from_this()](Result<InferResponse> result) mutable {
-          Generation& generation = *self;
-          generation.Post([&generation, result = std::move(result)] { generation.End(result); });
-          self.reset();
-        });
+    handle_ = core_.Infer(std::move(request),
+                          [self = shared_from_this()](Result<InferResponse> result) mutable {
+                            Generation& generation = *self;
+                            generation.Post([&generation, result = std::move(result)] {
+                              AnswerErrors(generation.reply_, [&] { generation.End(result); });
+                            });
+                            self.reset();
+                          });
     reply_->OnClientGone([&core = core_, handle = handle_] { core.Cancel(handle); });
   }
 

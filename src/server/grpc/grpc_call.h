@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/guard.h"
 #include "base/time.h"
 #include "base/unfilled.h"
 #include "server/io_pool.h"
@@ -80,10 +82,18 @@ class GrpcCall {
   /// The same on the strand. Any thread, which holds no reference to the call afterwards.
   template <typename Work>
   static void Post(std::shared_ptr<GrpcCall> call, Work work) {
-    const Strand strand = call->strand();
-    PostSurely(strand, [call = std::move(call), work = std::move(work)]() mutable {
-      OrAbandon(*call, [&work] { work(); });
-    });
+    const Strand& strand = call->strand();
+    PostTo(strand, call,
+           [&to = *call, work = std::move(work)]() mutable { OrAbandon(to, [&work] { work(); }); });
+  }
+  /// Has a strand run `work`, or ends the call where there is no memory for that.
+  template <typename Work>
+  static void PostTo(const Strand& strand, std::shared_ptr<GrpcCall> call, Work work) {
+    try {
+      PostSurely(strand, [call, work = std::move(work)]() mutable { work(); });
+    } catch (const std::bad_alloc&) {
+      UntilMemorySuffices([&] { PostSurely(call->strand(), [call] { call->Abandon(); }); });
+    }
   }
 
  protected:

@@ -166,7 +166,6 @@ void GrpcConnection::Receive(std::span<const std::byte> data) {
     case Http2Session::Verdict::kBroken:
       return Close();
     case Http2Session::Verdict::kFlood:
-      if (oversized_) return Close();
       return Blame("it floods the connection with frames, or breaks the protocol");
     case Http2Session::Verdict::kGood:
       break;
@@ -194,7 +193,6 @@ void GrpcConnection::OnField(StreamId stream, std::string_view name, std::string
   if (first) exchange->OnField(name, value);
   // Each field takes time, also where it is a reference of one byte.
   if (exchange->header_bytes() > 4 * context_.limits.max_header_bytes) {
-    oversized_ = true;
     throw std::length_error("header");
   }
 }

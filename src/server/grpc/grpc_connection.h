@@ -134,7 +134,6 @@ class GrpcConnection final : public EdgeConnection,
   bool spoken_ = false;        // the client's first settings have come
   bool lingering_ = false;     // all is sent, the client has yet to close
   std::size_t discarded_ = 0;  // bytes that came meanwhile
-  bool oversized_ = false;     // a header is
   std::string_view fault_;     // why the connection must be cut off
 
   // The frame of data that is being received: its stream, and how many of its bytes are to come.

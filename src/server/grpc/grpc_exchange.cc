@@ -271,30 +271,32 @@ void GrpcExchange::Read(Whole whole, bool is_long) {
     return method_->Read({{whole.body->data(), whole.bytes}, whole.body, whole.received})();
   }
   reading_ = true;
-  PostSurely(connection_->context().slow, [self = shared_from_this(), method = method_,
-                                           whole = std::move(whole)]() mutable {
-    std::function<void()> next;
-    try {
-      Result<GrpcArrived> message = self->Inflated(whole);
-      if (message) {
-        next = method->Read(*std::move(message));
-      } else {
-        next = [self, error = std::move(message).error()] {
-          self->FailWith({GrpcCode(error.code), error.message});
-        };
-      }
-    } catch (const std::exception&) {
-      next = [self] { self->FailWith({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"}); };
-    }
-    whole = {};
-    method.reset();
-    Post(self, [call = self.get(), next = std::move(next)] {
-      call->reading_ = false;
-      if (call->closed_ || call->finished_) return;
-      next();
-      call->DeliverNext();
-    });
-  });
+  PostTo(connection_->context().slow, shared_from_this(),
+         [self = shared_from_this(), method = method_, whole = std::move(whole)]() mutable {
+           std::function<void()> next;
+           try {
+             Result<GrpcArrived> message = self->Inflated(whole);
+             if (message) {
+               next = method->Read(*std::move(message));
+             } else {
+               next = [self, error = std::move(message).error()] {
+                 self->FailWith({GrpcCode(error.code), error.message});
+               };
+             }
+           } catch (const std::exception&) {
+             next = [self] {
+               self->FailWith({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"});
+             };
+           }
+           whole = {};
+           method.reset();
+           Post(self, [call = self.get(), next = std::move(next)] {
+             call->reading_ = false;
+             if (call->closed_ || call->finished_) return;
+             next();
+             call->DeliverNext();
+           });
+         });
 }
 
 Result<GrpcArrived> GrpcExchange::Inflated(const Whole& whole) const {

@@ -53,15 +53,17 @@ void GrpcInferCall::Submit(Result<GrpcInfer> parsed, TimePoint received) {
             result && (result->job.background ||
                        call.regions_.BytesOf(result->outputs) > SharedRegions::kSmallCopy);
         if (waits) {
-          PostSurely(call.parts_.pool.one_by_one(), [self = std::move(self),
-                                                     result = std::move(result)]() mutable {
-            auto reply = self->call_;
-            auto answer = WithoutExceptions([&] { return self->Render(std::move(result)); });
-            GrpcCall::Post(std::move(reply),
-                           [self = std::move(self), answer = std::move(answer)]() mutable {
-                             self->Give(std::move(answer));
-                           });
-          });
+          auto reply = call.call_;
+          GrpcCall::PostTo(
+              call.parts_.pool.one_by_one(), std::move(reply),
+              [self = std::move(self), result = std::move(result)]() mutable {
+                auto then = self->call_;
+                auto answer = WithoutExceptions([&] { return self->Render(std::move(result)); });
+                GrpcCall::Post(std::move(then),
+                               [self = std::move(self), answer = std::move(answer)]() mutable {
+                                 self->Give(std::move(answer));
+                               });
+              });
         } else {
           auto reply = call.call_;
           GrpcCall::Post(

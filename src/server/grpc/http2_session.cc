@@ -224,7 +224,8 @@ Http2Session::Verdict Http2Session::Receive(std::span<const std::byte> data) {
   const ssize_t read = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(data.data()), data.size());
   if (read >= 0) return Verdict::kGood;
-  const bool broken = read == NGHTTP2_ERR_BAD_CLIENT_MAGIC || read == NGHTTP2_ERR_NOMEM;
+  const bool broken = read == NGHTTP2_ERR_BAD_CLIENT_MAGIC || read == NGHTTP2_ERR_NOMEM ||
+                      read == NGHTTP2_ERR_CALLBACK_FAILURE;
   return broken ? Verdict::kBroken : Verdict::kFlood;
 }
 

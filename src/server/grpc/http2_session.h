@@ -73,8 +73,8 @@ class Http2Session {
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;
 
-  /// kBroken: what has come is no HTTP/2, or memory has run out. kFlood: it is an attack, or an
-  /// event has thrown. Both: the connection must be closed at once.
+  /// kBroken: what has come is no HTTP/2, an event has thrown, or memory has run out. kFlood: it is
+  /// an attack. Both: the connection must be closed at once.
   enum class Verdict : std::uint8_t { kGood, kBroken, kFlood };
   /// Reads what the client has sent.
   Verdict Receive(std::span<const std::byte> data);

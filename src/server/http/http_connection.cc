@@ -40,6 +40,9 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;
 // memory only for the pages that were written to; copying the first two takes 0.1 ms.
 constexpr std::size_t kFirstChunks = std::size_t{64} << 10;
 constexpr std::size_t kMoreChunks = std::size_t{1} << 20;
+// How long a request takes before its client is watched: a watch takes some 20 us of the edges. The
+// sweep of deadlines adds up to its period.
+constexpr std::chrono::milliseconds kWatchDelay{10};
 // How long an idle connection stays open for a request that is on its way, when the server stops.
 constexpr std::chrono::milliseconds kLastRequestTime{100};
 
@@ -96,7 +99,7 @@ void HttpConnection::OnDeadline() {
     case Phase::kStreaming:
       return ClientGone();
     case Phase::kHandling:
-      return Beat();
+      return OnLongHandling();
     default:
       return Close();
   }
@@ -326,9 +329,7 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
 void HttpConnection::Handle() {
   const HttpRequestHeader& head = Head();
   beats_ = head.version() >= 11 && head.count({kBeatField.data(), kBeatField.size()}) > 0;
-  SetDeadline(Phase::kHandling, kBeatPeriod);
-  // The job's own deadline counts now.
-  if (!beats_) deadline_.store(kNoDeadline, std::memory_order_relaxed);
+  SetDeadline(Phase::kHandling, kWatchDelay);  // the job's own deadline counts now
   const std::string_view target = OriginForm({head.target().data(), head.target().size()});
   std::span<const std::byte> body;
   if (body_) body = {body_->data(), body_bytes_};
@@ -340,9 +341,12 @@ void HttpConnection::Handle() {
                             body_,
                             first_byte_,
                             received_};
+  in_handler_ = true;
   try {
     context_.handler.Handle(request, shared_from_this());
+    in_handler_ = false;
   } catch (const std::exception& e) {
+    in_handler_ = false;
     spdlog::error("server: handling a request failed: {}", e.what());
     // Refuse() closes the connection: if the handler still sends an answer, that must not become
     // the answer to the next request.
@@ -350,10 +354,24 @@ void HttpConnection::Handle() {
     if (phase_ == Phase::kStreaming) return ClientGone();
   }
   body_.reset();  // the handler holds the bytes as long as it needs them
-  if (phase_ == Phase::kHandling || phase_ == Phase::kStreaming) WatchClient();
+}
+
+/// The client is watched from now on, and told that the server works on the request.
+void HttpConnection::OnLongHandling() {
+  if (watching_) return Beat();
+  SetDeadline(Phase::kHandling, kBeatPeriod);
+  if (!beats_) deadline_.store(kNoDeadline, std::memory_order_relaxed);
+  WatchClient();
+}
+
+void HttpConnection::EndWatch() {
+  if (!std::exchange(watching_, false)) return;
+  ErrorCodeIo ignored;
+  socket_.cancel(ignored);
 }
 
 void HttpConnection::WatchClient() {
+  watching_ = true;
   socket_.async_wait(
       Socket::wait_read, [self = shared_from_this(), request = request_](ErrorCodeIo error) {
         if (error || self->request_ != request) return;
@@ -423,6 +441,7 @@ void HttpConnection::RefuseTimeout() {
 
 void HttpConnection::Send(HttpResponse response) {
   OnStrand(std::move(response), [](HttpConnection& self, HttpResponse&& sent) {
+    if (self.phase_ == Phase::kStreaming) return self.ClientGone();
     if (self.phase_ != Phase::kHandling) return;  // the client is gone, or Handle failed
     self.Write(std::move(sent));
   });
@@ -430,15 +449,14 @@ void HttpConnection::Send(HttpResponse response) {
 
 void HttpConnection::Write(HttpResponse response) {
   LAGOON_CHECK(phase_ == Phase::kHandling);
-  ErrorCodeIo ignored;
-  socket_.cancel(ignored);  // ends WatchClient()
+  EndWatch();
   response_ = std::move(response);
   BeginTransfer(Phase::kWriting);
   ChargeAnswer();
   if (context_.owner->Draining() || unread_input_) keep_alive_ = false;
   head_ = RenderHead(response_, keep_alive_);
   written_ = 0;
-  GoesLow() ? WriteLow() : WriteRest();
+  GoesLow() ? WriteLow() : WriteNow();
 }
 
 // Charges the answer until the client has received it. Without room, replaces it by a 503, or a 413

@@ -100,7 +100,9 @@ class HttpConnection final : public HttpReply,
   void InflateSome();
   void Handle();
   void WatchClient();
+  void EndWatch();
   void OnClientReadable();
+  void OnLongHandling();
   void Beat();
   void ClientGone();
   void Refuse(unsigned status, std::string_view message);  // answers, then closes
@@ -116,6 +118,7 @@ class HttpConnection final : public HttpReply,
   void OnPartWritten(ErrorCodeIo error);
   void DropParts();
   // http_connection_answer.cc:
+  void WriteNow();
   void WriteRest();
   std::vector<iovec> RestOfAnswer();
   bool GoesLow() const;
@@ -144,6 +147,8 @@ class HttpConnection final : public HttpReply,
   bool is_head_ = false;       // the method is HEAD
   bool unread_input_ = false;  // the request's body was not read to its end
   bool beats_ = false;         // kBeatField
+  bool in_handler_ = false;    // Handle() is under way
+  bool watching_ = false;      // WatchClient() was called for this request
 
   /// The header, and bytes that the client sent beyond the request in progress.
   boost::beast::flat_buffer input_;

@@ -1,5 +1,7 @@
 // How an HttpConnection writes an answer.
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
@@ -13,6 +15,7 @@ namespace {
 
 namespace net = boost::asio;
 
+constexpr std::size_t kMostParts = 64;
 // Most bytes that one call writes.
 constexpr std::size_t kMostWritten = std::size_t{1} << 20;
 // To hand an answer over to the LowLane and to take it back takes the edges 50 us, which is about
@@ -23,6 +26,20 @@ constexpr std::size_t kLowBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kMostLowWait{1};
 
 }  // namespace
+
+/// Writes at once what the socket takes, which is all of most answers: without the turns of the
+/// pool and the wakeups of its threads that an operation of Asio takes. Within Handle() the end of
+/// an answer must wait, because the handler may still read the request.
+void HttpConnection::WriteNow() {
+  if (in_handler_) return WriteRest();
+  std::vector<iovec> parts = RestOfAnswer();
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = std::min(parts.size(), kMostParts);
+  const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0) written_ = static_cast<std::size_t>(sent);
+  RestOfAnswer().empty() ? OnWritten({}) : WriteRest();  // which also meets an error of the socket
+}
 
 void HttpConnection::WriteRest() {
   std::vector<net::const_buffer> rest;

@@ -25,6 +25,7 @@ void HttpConnection::AddPart(HttpPart part) {
     chunked_ = Head().version() >= 11;
     if (!chunked_ || context_.owner->Draining()) keep_alive_ = false;
     head_ = RenderStreamHead(chunked_, keep_alive_);
+    if (!watching_) WatchClient();
   } else if (phase_ != Phase::kStreaming) {  // the client is gone
     if (part.written) part.written();
     return;
@@ -64,8 +65,7 @@ void HttpConnection::OnPartWritten(ErrorCodeIo error) {
     if (!parts_.empty()) WritePart();
     return;
   }
-  ErrorCodeIo ignored;
-  socket_.cancel(ignored);  // ends WatchClient()
+  EndWatch();
   client_gone_ = nullptr;
   if (keep_alive_) return NextRequest();
   Close();

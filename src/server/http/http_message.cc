@@ -84,15 +84,10 @@ std::string RenderStreamHead(bool chunked, bool keep_alive) {
       chunked ? "Transfer-Encoding: chunked\r\n" : "", keep_alive ? "keep-alive" : "close");
 }
 
-void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const std::exception& e) {
-    spdlog::error("server: handling a request failed: {}", e.what());
-    UntilMemorySuffices([&] {
-      reply->Send(HttpResponse::Failure(500, "the server could not handle the request"));
-    });
-  }
+void AnswerThrown(HttpReply& reply, const std::exception& thrown) {
+  spdlog::error("server: handling a request failed: {}", thrown.what());
+  UntilMemorySuffices(
+      [&] { reply.Send(HttpResponse::Failure(500, "the server could not handle the request")); });
 }
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 #include <boost/beast/http/verb.hpp>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -105,7 +107,7 @@ struct HttpPart {
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
-  /// Must be called exactly once per request, on any thread.
+  /// Call it exactly once per request, on any thread. After SendPart() it cuts the stream off.
   virtual void Send(HttpResponse response) = 0;
   /// Instead of Send(): a part of a text/event-stream. The first part begins the answer, the one
   /// that is `last` ends it. The caller bounds how many parts are not written. Any thread.
@@ -120,9 +122,29 @@ class HttpReply {
   virtual const Strand& executor() const = 0;
 };
 
+/// Answers a request whose handling has thrown. Waits for memory.
+void AnswerThrown(HttpReply& reply, const std::exception& thrown);
+
 /// Does `work`, and answers exceptions of a library (memory ran out): else the connection would
-/// wait for ever.
-void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const std::function<void()>& work);
+/// wait for ever. Takes no memory itself.
+template <typename Work>
+void AnswerErrors(const std::shared_ptr<HttpReply>& reply, const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& thrown) {
+    AnswerThrown(*reply, thrown);
+  }
+}
+
+/// AnswerErrors() on the strand of the connection. Any thread, which holds no reference to the
+/// connection afterwards.
+template <typename Work>
+void PostAnswering(std::shared_ptr<HttpReply> reply, Work work) {
+  AnswerErrors(reply, [&] {
+    PostSurely(reply->executor(),
+               [reply, work = std::move(work)]() mutable { AnswerErrors(reply, [&] { work(); }); });
+  });
+}
 
 /// Handles requests. Called on threads of the pool, for several connections at once.
 class HttpHandler {

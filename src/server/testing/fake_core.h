@@ -9,12 +9,15 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "base/guard.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "serving/config/model_config.pb.h"
 #include "serving/core/fleet_control.h"
@@ -451,24 +454,31 @@ class FakeCore final : public Inference,
     stages.request.ns += 5'000'000;
     ++stages.request.counts[6];  // up to 5 ms
     ++stages.queue.counts[0];
-    last_ = job.request;
+    last_ = UntilMemorySuffices([&] { return job.request; });
     for (InputTensor& input : last_.inputs) input.data = {};
     last_.payload.reset();
     last_.stream.reset();
   }
 
+  /// Answers although memory runs out, and drops what the callback throws, as the real core does.
   static void End(Job& job) {
-    if (job.error) {
-      job.request.payload.reset();
-      return job.callback(tl::unexpected<Error>(*job.error));
+    Result<InferResponse> result = UntilMemorySuffices([&] { return Answer(job); });
+    job.request.payload.reset();
+    try {
+      job.callback(std::move(result));
+    } catch (const std::exception& error) {
+      spdlog::error("the answer to a request is lost: {}", error.what());
     }
+  }
+
+  static Result<InferResponse> Answer(const Job& job) {
+    if (job.error) return tl::unexpected<Error>(*job.error);
     InferResponse response{job.request.model, "1", job.request.id, {Compute(job.request)}, {}};
     response.job.outcome = Outcome::kDone;
     response.job.background = job.request.priority > 1;
     response.job.posted = response.job.started = response.job.inputs_copied = job.posted;
     response.job.computed = response.job.finished = Now();
-    job.request.payload.reset();
-    job.callback(std::move(response));
+    return response;
   }
 
   static OutputTensor Compute(const InferRequest& request) {
