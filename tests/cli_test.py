@@ -6,6 +6,7 @@ import re
 import resource
 import socket
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from conftest import DIGITS, ROOT, relative_error
 from server_process import serving
 
+sys.path.insert(0, str(ROOT / "bench" / "comparators"))
 MODEL = DIGITS / "1" / "model.onnx"
 COMMANDS = ("serve", "infer", "inspect", "profile", "split", "train", "devices", "schedulers", "bench",
             "version")
@@ -272,6 +274,36 @@ def test_inspect_finds_the_group_in_an_access_trace(lagoon, tmp_path):
     result = lagoon.run("inspect", "--idempotence", trace)
     assert result.returncode == 0, result.stderr
     assert "operation 3 'K3' restarts from 1" in result.stdout
+
+
+def test_inspect_says_which_kernel_of_a_trace_lies(lagoon, tmp_path):
+    trace = tmp_path / "engine.json"
+    trace.write_text(json.dumps({"operations": [
+        {"name": "memset", "writes": [[0, 64]]},
+        {"name": "add in place", "reads": [[0, 128]], "writes": [[0, 64]], "restarts_from": 1}]}))
+    result = lagoon.run("inspect", "--idempotence", trace)
+    assert result.returncode == 1 and not result.stdout.count("restarts from")
+    for part in ("engine.json", "operation 1 'add in place'", "bytes 0 to 63", "restarts from operation 0"):
+        assert part in result.stderr
+
+
+def test_a_trace_of_pytorch_shows_the_kernel_that_overwrites_its_input(lagoon, tmp_path):
+    import torch
+    import torch_trace
+    network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(inplace=True), torch.nn.Linear(8, 2))
+    operations = torch_trace.trace(network, [torch.zeros(2, 4)])
+    first, relu, last = operations
+    assert (first["name"], relu["name"], last["name"]) == ("aten::addmm", "aten::relu_", "aten::addmm")
+    assert relu["reads"] == relu["writes"] == first["writes"] and first["writes"][0] in last["reads"]
+    assert [size for _, size in first["reads"]] == [32, 32, 128] and last["writes"][0][1] == 16
+    trace = tmp_path / "torch.json"
+    trace.write_text(json.dumps({"operations": operations}))
+    report, = json.loads(lagoon.run("inspect", "--idempotence", trace, "--json").stdout).values()
+    assert report["not_idempotent"] == [{"operation": 1, "name": "aten::relu_", "first": 0}] and report["largest_group"] == 2
+    relu["restarts_from"] = 1
+    trace.write_text(json.dumps({"operations": operations}))
+    result = lagoon.run("inspect", "--idempotence", trace)
+    assert result.returncode == 1 and "operation 1 'aten::relu_' says that it restarts from operation 1" in result.stderr
 
 
 def test_inspect_of_a_broken_trace_fails(lagoon, tmp_path):

@@ -56,10 +56,12 @@ GROUPS = {
     "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
                      "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("sim/device") + SCHEDULING,
-    "sim-device": ["sim/device/sim_device_test.cc", "src/device/conformance/suite.cc",
+    "sim-device": ["sim/device/sim_device_test.cc", "sim/device/slice_test.cc", "src/device/conformance/suite.cc",
                    "src/device/host/host_memory.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
                    "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
                   sources_of("sim/device"),
+    "access-trace": [f"apps/inspect/{name}.cc" for name in ("access_trace", "access_trace_test", "idempotence")] +
+                    [f"src/base/{name}.cc" for name in ("check", "json_fields", "status", "text")],
     "pages": ["src/plan/pages_test.cc", "src/plan/pages.cc"],
     "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
     "ort-partition": ["src/ort/partition_test.cc", "src/ort/partition.cc"],
@@ -103,7 +105,7 @@ GROUPS = {
     "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
     "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
                 sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/split_golden_test.cc", "src/policies/starvation_test.cc", "src/policies/tenants_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
+    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/kernel_slice_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/split_golden_test.cc", "src/policies/starvation_test.cc", "src/policies/tenants_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                         sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "tenants": [f"src/serving/request/tenants{end}.cc" for end in ("", "_test")] + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
@@ -309,6 +311,32 @@ MUTANTS = [
      "if (units.count == 1 && own.Has(units.first)) return false;", "", ["sim-dispatch"]),
     ("spared-on-all-units", "spared blocks take all units", SUBMIT,
      "    launch.max_claimants = 1;\n", "", ["sim-dispatch"]),
+    # Slices of best-effort kernels (Tally, Hummingbird, LithOS).
+    ("kernels-unsliced", "best-effort kernels go whole", SUBMIT,
+     "launch.most_blocks = room == nullptr && !spared ? SliceOf(job, left) : 0;", "launch.most_blocks = 0;", ["share-schedulers"]),
+    ("real-time-kernels-sliced", "real-time kernels go in slices too", SUBMIT,
+     "config_.kernel_slice > Nanoseconds(0) && job.job_class == JobClass::kBestEffort", "config_.kernel_slice > Nanoseconds(0)", ["share-schedulers"]),
+    ("slice-of-one-round", "a slice has one round of blocks, however short", SUBMIT,
+     "std::max(config_.kernel_slice / block, std::int64_t{1})", "std::int64_t{1}", ["share-schedulers"]),
+    ("slice-without-lent-units", "a slice leaves the units idle that others lend", SUBMIT,
+     "config_.lend_units ? all : UnitsOf(*job.queue, all)", "UnitsOf(*job.queue, all)", ["share-schedulers"]),
+    ("kernel-behind-a-slice", "the next kernel is submitted behind each slice again", MECHANISM,
+     "SlicesKernels(job) ? 1 : config_.depth", "config_.depth", ["share-schedulers"]),
+    ("slice-interrupts", "a group runs again after each slice", EVENTS,
+     "(!record.slice || Revoked(record))", "true", ["share-schedulers"]),
+    ("slice-resumes", "the rest of a sliced kernel counts as resumed", EVENTS,
+     "    if (record.slice) {", "    if (false) {", ["share-schedulers"]),
+    ("real-time-kernels-limited", "the limit of best-effort kernels holds for real-time ones", SUBMIT,
+     "(preempts || room(kRealTime))", "room(kRealTime)", ["share-schedulers"]),
+    ("slice-begins-all", "a slice begins more blocks than it may", "sim/device/engine_blocks.cc",
+     "std::min(at_once, launch.most_blocks - launch.placed)", "at_once", ["sim-device"]),
+    # Traces of engines that say from where their kernels restart.
+    ("claims-believed", "a kernel that overwrites its input may say that it runs again", "apps/inspect/access_trace.cc",
+     "  if (read) read = CheckClaims(sets);\n", "", ["access-trace"]),
+    ("claim-of-a-later-kernel", "a kernel may restart from one that comes after it", "apps/inspect/idempotence.cc",
+     "    if (claimed > last) {", "    if (false) {", ["access-trace"]),
+    ("claim-of-a-smaller-group", "a group counts as idempotent where a smaller one is", "apps/inspect/idempotence.cc",
+     "    if (group.Idempotent()) continue;", "    if (first) continue;", ["access-trace"]),
     # The minimum of best-effort work.
     ("no-minimum", "real-time work that takes all leaves nothing", MINIMUM,
      "if (both && minimum_.Due()) BeginSlice(now);", "", ["share-schedulers"]),

@@ -128,7 +128,7 @@ class Tree:
         self.objects = source.with_name(source.name + "-objects")
 
     def copy_sources(self):
-        for folder in ("src", "sim", "bench"):
+        for folder in ("src", "sim", "bench", "apps"):
             shutil.copytree(ROOT / folder, self.source / folder, ignore=shutil.ignore_patterns("results"))
 
     def compile(self, name, folder):

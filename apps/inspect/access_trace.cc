@@ -49,11 +49,16 @@ Result<std::vector<AccessSet>> ParseTrace(std::string_view text, const std::stri
                   fmt::format("more than {} operations", kMaxTraceOperations));
     }
     AccessSet& set = sets.emplace_back();
-    return ReadFields(value, {},
-                      {JsonField::Text("name", set.name, /*least=*/0),
-                       Ranges("reads", left, set.reads), Ranges("writes", left, set.writes)});
+    return ReadFields(
+        value, {},
+        {JsonField::Text("name", set.name, /*least=*/0), Ranges("reads", left, set.reads),
+         Ranges("writes", left, set.writes),
+         JsonField::Whole("restarts_from", 0, kMaxTraceOperations - 1, [&](std::uint64_t first) {
+           set.restarts_from = static_cast<std::uint32_t>(first);
+         })});
   };
-  const Status read = ReadJson(text, {JsonField::List("operations", "objects", operation)});
+  Status read = ReadJson(text, {JsonField::List("operations", "objects", operation)});
+  if (read) read = CheckClaims(sets);
   if (!read) return Annotate(name, read.error());
   return sets;
 }

@@ -14,7 +14,7 @@ inline constexpr std::size_t kMaxTraceRanges = 1 << 20;  // limit for all operat
 
 /// Parses the access trace of an engine whose kernels Lagoon did not compile (form:
 /// docs/design/idempotence.md). Errors begin with `name` and name the operation, the field and the
-/// value.
+/// value. What the trace says of restarts must be true (CheckClaims).
 Result<std::vector<AccessSet>> ParseTrace(std::string_view json, const std::string& name);
 
 /// The same from a file. kNotFound if the file cannot be read.

@@ -1,5 +1,7 @@
 #include "apps/inspect/idempotence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/icl/interval_set.hpp>
 
@@ -31,6 +33,12 @@ class Group {
     outputs_ += writes;
   }
   bool Idempotent() const { return !boost::icl::intersects(inputs_, outputs_); }
+  /// The first bytes that the group reads and then overwrites. The group must not be idempotent.
+  AddressRange Overwritten() const {
+    const auto range = *(inputs_ & outputs_).begin();
+    const std::uint64_t first = boost::icl::first(range);
+    return {first, boost::icl::last(range) - first + 1};
+  }
 
  private:
   Bytes inputs_;  // read before the group itself writes them
@@ -65,6 +73,38 @@ std::vector<std::uint32_t> FindIdempotentGroups(std::span<const AccessSet> opera
     }
   }
   return first;
+}
+
+Status CheckClaims(std::span<const AccessSet> operations) {
+  for (std::uint32_t last = 0; last < operations.size(); ++last) {
+    const AccessSet& operation = operations[last];
+    if (!operation.restarts_from) continue;
+    const std::uint32_t claimed = *operation.restarts_from;
+    const std::string says = fmt::format(
+        "operation {} '{}' says that it restarts from operation {}", last, operation.name, claimed);
+    if (claimed > last) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}, which comes after it: name one from 0 to {}", says, last));
+    }
+    Group group;
+    std::optional<std::uint32_t> first;  // of the smallest group
+    for (std::uint32_t i = last + 1; i-- > claimed;) {
+      group.Prepend(Union(operations[i].reads), Union(operations[i].writes));
+      if (!first && group.Idempotent()) first = i;
+    }
+    if (group.Idempotent()) continue;
+    const AddressRange bytes = group.Overwritten();
+    for (std::uint32_t i = claimed; i-- > 0 && !first;) {
+      group.Prepend(Union(operations[i].reads), Union(operations[i].writes));
+      if (group.Idempotent()) first = i;
+    }
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}, but these operations read bytes {} to {} and overwrite them: it "
+                            "restarts from {}",
+                            says, bytes.begin, bytes.begin + bytes.bytes - 1,
+                            first ? fmt::format("operation {}", *first) : "nowhere"));
+  }
+  return {};
 }
 
 std::vector<AccessSet> AccessSetsOf(const Plan& plan) {

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "plan/plan.h"
 
 namespace lagoon {
@@ -26,6 +28,9 @@ struct AccessSet {
   std::string name;
   std::vector<AddressRange> reads;
   std::vector<AddressRange> writes;
+  /// The operation from which an engine says that this one may restart: its own number if it may
+  /// simply run again. Empty: the engine says nothing.
+  std::optional<std::uint32_t> restarts_from = {};
 };
 
 /// No group restores the operation, because bytes that the very first operations read are
@@ -38,6 +43,12 @@ inline constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::ma
 /// and writes is written before it is first read. `result[i] == i`: operation i is idempotent by
 /// itself.
 std::vector<std::uint32_t> FindIdempotentGroups(std::span<const AccessSet> operations);
+
+/// Checks what operations say of themselves (AccessSet::restarts_from) against what they read and
+/// write. kInvalidArgument: running the operations from there to the one that says so again would
+/// read bytes that they have overwritten. The message names the first such operation, these bytes,
+/// and the operation from which it restarts.
+Status CheckClaims(std::span<const AccessSet> operations);
 
 /// The access sets of a plan's ops, in the order of the ops.
 std::vector<AccessSet> AccessSetsOf(const Plan& plan);

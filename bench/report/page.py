@@ -8,7 +8,7 @@ replaced, everything else is kept. Tables:
 - figure NAME [GLOB...]: the numbers of a figure beside the paper's (sim-figures.json), and the findings that fit a glob
 - counts [figures]: how many numbers of each paper, or of each figure, are reproduced, and how many are inputs
 - series NAME PANEL DIGITS: the lines of a panel of a figure
-- disb, cpu, cpu-check, sensitivity, split-jitter, split-systems, split-saved, placement-blocks, placement-loads: tables.py
+- disb, sharing, claims, cpu, cpu-check, sensitivity, split-jitter, split-systems, split-saved, placement-blocks, placement-loads: tables.py
 - grid NAME, fleet: grids.py
 - matters SECTION: matters.py
 - corpus FILE...: the models of the corpus, each from the last file that has it

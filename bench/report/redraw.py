@@ -33,6 +33,8 @@ RUNS = {
     "sim-figures-quick.json": ("figures", "--effort", "0.02"),
     "sim-disb-mi50.json": (*DISB, "--device", "sim:mi50"),
     "sim-disb-gv100.json": (*DISB, "--device", "sim:gv100"),
+    "sim-disb-sharing.json": ("disb", "--workload", "all", "--schedulers", "streams,wait,tally,hummingbird,lithos,reset", "--clients",
+                              "newest", "--device", "sim:gv100"),
     **{f"sim-disb-cpu{cores}.json": (*CPU_DISB, "--device", f"sim:cpu{cores}") for cores in (2, 4, 8)},
     "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
     "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),

@@ -1,6 +1,7 @@
 """Tables of docs/results that are neither figures nor grids. Each returns (head, rows); page.py writes them."""
 
 import collections
+import math
 import statistics
 import textwrap
 
@@ -31,6 +32,54 @@ def disb(results, _words):
 
 
 WORKLOADS = ("A", "B", "C", "D", "E", "REAL")
+SHARING = "sim-disb-sharing.json"
+TAIL = ("realtime_latency_vs_alone_p99", "realtime_latency_vs_alone_p90")  # a p90 of few requests
+
+
+def of_newest(metrics, system, workload, *names):
+    """The first of these metrics that there is, of clients that take the newest request where the workload has open loops."""
+    ends = [f"{name}.{system}{newest}.{workload}" for name in names for newest in (".newest", "")]
+    return next(metrics[end] for end in ends if end in metrics)
+
+
+def sharing(results, _words):
+    """Systems that share a GPU between real-time and best-effort work, and ours, on gv100."""
+    metrics, rows = results[SHARING]["metrics"], []
+    for workload in WORKLOADS:
+        for system in ("streams", "wait", "lithos", "tally", "hummingbird", "reset"):
+            rows.append([workload, f"`{system}`",
+                         *(f"{of_newest(metrics, system, workload, *names):.{digits}f}" for names, digits in (
+                             (("realtime_latency_vs_alone_mean",), 3), (TAIL, 3), (("best_effort_throughput_normalized",), 2),
+                             (("throughput_normalized",), 2)))])
+    return ["workload", "scheduler", "latency / alone, mean", "tail", "best-effort work", "throughput"], rows
+
+
+def verdict(paper, got):
+    """As lagoon bench figures judges a gain or a slow-down (docs/results/reproduction.md)."""
+    off = abs((got - 1) / (paper - 1) - 1)
+    if abs(got / paper - 1) <= 0.01:
+        return "reproduced within 1 %"
+    if off <= 0.25:
+        return f"reproduced within {math.ceil(100 * off)} %"
+    return "direction only" if (got - 1) * (paper - 1) > 0 and abs(got - 1) > 0.001 else "not reproduced"
+
+
+def claims(results, _words):
+    """What these systems' papers claim beside what their rows give: the mean over the workloads."""
+    metrics = results[SHARING]["metrics"]
+    of = lambda system, *names: [of_newest(metrics, system, workload, *names) for workload in WORKLOADS]
+    work = lambda system: sum(of(system, "best_effort_throughput_normalized"))
+    faster = [mps / ours for mps, ours in zip(of("streams", *TAIL), of("lithos", *TAIL))]
+    rows = [[name, claim, source, f"{paper:g}", f"{got:.3f}", verdict(paper, got)] for name, claim, source, paper, got in (
+        ("Tally", "real-time tail over alone", "arXiv 2410.07381, abstract", 1.072, statistics.mean(of("tally", *TAIL))),
+        ("LithOS", "real-time tail under MPS (`streams`) over its own", "arXiv 2504.15465, abstract", 4.7,
+         statistics.geometric_mean(faster)),
+        ("Hummingbird", "best-effort work over that under temporal sharing (`wait`)", "arXiv 2601.04071, abstract", 2.4,
+         work("hummingbird") / work("wait")))]
+    rows.append(["GPreempt", "preemption in us", "USENIX ATC '25, abstract", "40", "", "not built"])
+    return ["system", "claim", "source", "paper", "we", "verdict"], rows
+
+
 LIVE = "2026-11-26-epyc-2core-disb-os.json"
 
 
@@ -222,6 +271,6 @@ def notes(model):
     return "; ".join(said)
 
 
-TABLES = {"disb": disb, "cpu": cpu, "cpu-check": cpu_check, "sensitivity": sensitivity, "split-jitter": split_jitter,
+TABLES = {"disb": disb, "sharing": sharing, "claims": claims, "cpu": cpu, "cpu-check": cpu_check, "sensitivity": sensitivity, "split-jitter": split_jitter,
           "split-saved": split_saved, "split-systems": split_systems, "series": series,
           "placement-blocks": placement_blocks, "placement-loads": placement_loads}

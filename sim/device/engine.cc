@@ -127,8 +127,8 @@ void SimEngine::Look(std::uint32_t index) {
         launch.stream == kUnordered ||
         (queues_.head(launch.lane) == index && queues_.unfinished(launch.stream) == kNoIndex);
     if (first) TryReady(index, /*waited=*/true);
-  } else if (launch.state == State::kStarted && !launch.active && launch.MayBegin() &&
-             launch.progress->HasUnclaimed()) {
+  } else if (launch.state == State::kStarted && !launch.active && !launch.Spent() &&
+             launch.MayBegin() && launch.progress->HasUnclaimed()) {
     Activate(index);
   }
 }
@@ -152,7 +152,9 @@ void SimEngine::TryReady(std::uint32_t index, bool waited) {
   }
 }
 
-bool SimEngine::Retirable(const SimLaunch& launch) { return launch.running == 0 && launch.Over(); }
+bool SimEngine::Retirable(const SimLaunch& launch) {
+  return launch.running == 0 && (launch.Over() || launch.Spent());
+}
 
 void SimEngine::Retire(std::uint32_t index) {
   SimLaunch& launch = launches_[index];

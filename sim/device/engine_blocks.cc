@@ -80,7 +80,7 @@ void SimEngine::OnShareMoved() {
 bool SimEngine::Place(const Active& active) {
   SimLaunch& launch = launches_[active.launch];
   if (launch.no_room_since == gives_) return false;
-  if (RoomOf(launch) == 0) return !launch.progress->HasUnclaimed();
+  if (RoomOf(launch) == 0) return launch.Spent() || !launch.progress->HasUnclaimed();
   FindCandidates(launch);
   if (PlaceOnCandidates(active)) return true;
   // Where only the number of its blocks kept the launch from starting more, units had room.
@@ -135,7 +135,9 @@ void SimEngine::AddCandidate(std::uint32_t unit, const SimLaunch& launch) {
 }
 
 std::uint32_t SimEngine::RoomOf(const SimLaunch& launch) {
-  return launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
+  const std::uint32_t at_once =
+      launch.max_claimants == 0 ? ~0u : launch.max_claimants - launch.running;
+  return launch.most_blocks == 0 ? at_once : std::min(at_once, launch.most_blocks - launch.placed);
 }
 
 bool SimEngine::PlaceOnCandidates(const Active& active) {
@@ -157,7 +159,7 @@ bool SimEngine::PlaceOnCandidates(const Active& active) {
     });
   }
   CloseGroup();
-  return !left || !launch.progress->HasUnclaimed();
+  return !left || launch.Spent() || !launch.progress->HasUnclaimed();
 }
 
 bool SimEngine::PlaceOn(std::uint32_t unit, const Active& active) {

@@ -75,6 +75,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
   info_.max_shares = Shares::kMost;
   info_.lends_units = true;
   info_.tells_blocks = true;
+  info_.slices_kernels = true;
   info_.virtual_time = true;
   info_.computes = false;
 }

@@ -28,7 +28,7 @@ struct SimLaunch : InFlight {
   bool active = false;                 // may place blocks, or start a chunk
   bool killed = false;                 // happens only once
   std::uint32_t running = 0;           // number of blocks
-  std::uint32_t placed = 0, done = 0;  // blocks, where it tells of them (InFlight::step)
+  std::uint32_t placed = 0, done = 0;  // blocks that have begun and that are done
   std::uint32_t groups = kNoIndex;     // list of its running blocks (BlockGroups)
   std::uint64_t no_room_since = kNeverTried;  // number of gives when no block fitted
 
@@ -38,6 +38,9 @@ struct SimLaunch : InFlight {
   bool holds_queue = false;  // unordered, and occupies a queue: it has blocks to place
   std::uint32_t queue_before = kNoIndex, queue_after = kNoIndex;
   std::uint32_t front = kNoIndex;  // index among the Fronts
+
+  /// Launch::most_blocks have begun.
+  bool Spent() const { return most_blocks != 0 && placed >= most_blocks; }
 };
 
 using SimLaunches = InFlightSlots<SimLaunch>;

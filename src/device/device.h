@@ -44,6 +44,8 @@ struct DeviceInfo {
   bool lends_units = false;
   /// Launch::tell_every has an effect. False: the device ignores it.
   bool tells_blocks = false;
+  /// Launch::most_blocks has an effect. False: the device ignores it.
+  bool slices_kernels = false;
   /// Now() stands still between events, and the device calls its listener after every advance. Do
   /// not sleep until a time of this clock.
   bool virtual_time = false;
@@ -195,6 +197,9 @@ struct Launch {
   /// Above 0: the device reports kProgress whenever so many further blocks have begun, and so many
   /// further ones are done (see ProgressStep()). Not in the background. 0: it does not.
   std::uint32_t tell_every = 0;
+  /// Largest number of blocks that this launch begins. When they have ended, the launch retires,
+  /// and its kernel may be incomplete: a later launch does the rest. 0: no limit.
+  std::uint32_t most_blocks = 0;
   HelpTerms help = {};
   ShareId share = kAllUnits;  // its blocks start on units of this share only
   /// Its blocks may also start on units outside of the share, wherever no launch whose share has

@@ -52,6 +52,8 @@ TEST(SchedulerParameters, AnUnknownOneIsRefusedWithTheList) {
               AllOf(HasSubstr("'paella'"), HasSubstr("'dept'"),
                     HasSubstr("depth, extra_blocks, fairness_threshold")));
   EXPECT_THAT(ErrorOf("streams:depth=1").message, HasSubstr("it has: none"));
+  EXPECT_THAT(ErrorOf("wait:slice_us=100").message,
+              HasSubstr("'wait' has no parameter 'slice_us'"));
   EXPECT_EQ(ErrorOf("pella:depth=1").code, ErrorCode::kNotFound);
 }
 
@@ -62,6 +64,9 @@ TEST(SchedulerParameters, AValueOutOfBoundsIsRefusedWithTheBounds) {
   EXPECT_THAT(ErrorOf("reset:depth=1.5").message, HasSubstr("whole number"));
   EXPECT_THAT(ErrorOf("reset:depth=nan").message, HasSubstr("depth = nan"));
   EXPECT_THAT(ErrorOf("split:dense=1e9").message, HasSubstr("a number from 0.1 to 100"));
+  EXPECT_THAT(ErrorOf("tally:slice_us=-1").message,
+              AllOf(HasSubstr("slice_us = -1"), HasSubstr("a number from 0 to 1000000")));
+  EXPECT_THAT(ErrorOf("lithos:slice_us=nan").message, HasSubstr("slice_us = nan"));
 }
 
 // Every parameter of every scheduler: both bounds are taken, and the configuration has them.

@@ -108,6 +108,15 @@ constexpr SchedulerConfig Reef(std::string_view name, bool versions) {
                   .max_real_time_jobs = 1});
 }
 
+// Best-effort kernels go in slices, and a slice that has begun ends before real-time work starts.
+constexpr SchedulerConfig Slices(std::string_view name, std::uint32_t max_kernels,
+                                 std::chrono::microseconds slice) {
+  return Classes({.name = name,
+                  .preemption = Preemption::kWait,
+                  .max_kernels = max_kernels,
+                  .kernel_slice = slice});
+}
+
 constexpr SchedulerConfig Admits(SchedulerConfig config) {
   config.admit_by_deadline = true;
   return config;
@@ -120,7 +129,7 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events
                            kAhead = "padding_ahead", kPadding = "padding_kernels",
                            kVersions = "padding_versions", kPreempt = "preempt_by_rank",
                            kElastic = "elastic", kDense = "dense", kPatience = "patience",
-                           kQuantum = "quantum_us", kTogether = "together";
+                           kQuantum = "quantum_us", kSlice = "slice_us", kTogether = "together";
 
 // One entry per scheduler; docs/guide/schedulers.md describes each.
 constexpr Entry kSchedulers[] = {
@@ -154,6 +163,21 @@ constexpr Entry kSchedulers[] = {
      Classes({.name = "one-kernel", .max_kernels = 1}),
      Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost}},
+    // 100 us: the default bound in Tally's published source (src/tally/env.cpp).
+    {"As wait; best-effort kernels go in slices that end within a time (Tally)",
+     Slices("tally", /*max_kernels=*/0, std::chrono::microseconds(100)),
+     Make<OrderedPolicy>,
+     {kAdmit, kDepth, kMost, kSlice}},
+    // Hummingbird profiles the size of its slices: ours are as small as the units allow.
+    {"As tally, with one slice on the device at a time (Hummingbird)",
+     Slices("hummingbird", /*max_kernels=*/1, std::chrono::microseconds(1)),
+     Make<OrderedPolicy>,
+     {kAdmit, kDepth, kMost, kSlice}},
+    // 250 us: LithOS's atoms take 250 to 500 us.
+    {"Real-time kernels before slices of best-effort ones, on shares that are lent (LithOS)",
+     {.name = "lithos", .kernel_slice = std::chrono::microseconds(250), .lend_units = true},
+     Make<OrderedPolicy>,
+     {kDepth, kLend, kSlice}},
     {"Real-time jobs first; best-effort blocks that run leave (REEF without padding)",
      Classes({.name = "reset", .preemption = Preemption::kReset}),
      Make<OrderedPolicy>,

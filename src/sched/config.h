@@ -59,7 +59,15 @@ struct SchedulerConfig {
   Ranks ranks = Ranks::kClass;
   std::uint32_t max_active_jobs = 0;  // jobs with work on the device at once; 0: no limit
   std::uint32_t depth = 4;            // kernels of one job in the device's queue (REEF 4.2); 0: all
-  std::uint32_t max_kernels = 0;      // kernels of a class in the device's queue (Orion: 1); 0: all
+  /// Kernels of a class in the device's queue (Orion: 1), with a Preemption of the best-effort
+  /// class only. 0: all.
+  std::uint32_t max_kernels = 0;
+  /// A best-effort kernel is submitted in slices: as many blocks as end within this time, but at
+  /// least as many as the units hold at once (Tally 4, Hummingbird, LithOS). The next slice or
+  /// kernel of the job follows when the slice has ended. On a device that does not slice kernels
+  /// they go whole, one of a job at a time. Needs Streams::kPooled, and no Preemption::kReset.
+  /// 0: whole kernels, `depth` of them.
+  Nanoseconds kernel_slice{0};
   /// How many blocks may be submitted beyond those that the units hold at once, counted by the
   /// occupancy of their kernels (Paella's B, 4.1 and 6). Empty: no limit.
   std::optional<std::uint32_t> extra_blocks = std::nullopt;

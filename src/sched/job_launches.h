@@ -30,6 +30,7 @@ struct JobLaunch {
   bool padding = false;          // leaves with a real-time kernel instead of with the group
   bool spared = false;           // real-time work does not revoke it
   bool whole = false;            // runs all blocks and may use all units: its time is a cost
+  bool slice = false;            // begins a part of its blocks (SchedulerConfig::kernel_slice)
   TimePoint placed{};            // when its first block began
   std::uint32_t generation = 0;  // distinguishes successive launches in the same slot
 };

@@ -577,7 +577,8 @@ void Mechanism::UpdateReady(Job& job) {
     if (all[job.next_op].restart == Restart::kByGroup && job.instance->in_flight(job.next_op) > 0) {
       return false;
     }
-    return config_.depth == 0 || job.next_op - job.first_incomplete < config_.depth;
+    const std::size_t depth = SlicesKernels(job) ? 1 : config_.depth;
+    return depth == 0 || job.next_op - job.first_incomplete < depth;
   };
   SetReady(job, ready());
 }

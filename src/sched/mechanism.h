@@ -148,6 +148,8 @@ class Mechanism {
   bool RealTimeWork() const;
   bool RealTimeMode() const;
   bool TellsBlocks() const;
+  bool SlicesKernels(const Job& job) const;
+  std::uint32_t SliceOf(const Job& job, std::uint32_t blocks) const;
   bool Fits() const;
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();

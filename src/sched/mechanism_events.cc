@@ -117,7 +117,8 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   Advance(job, at);
   const bool begun = record.placed != TimePoint{};
   const bool complete = job.instance->progress(record.index).Complete();
-  if (begun && !complete && OpOf(job, record.index).restart == Restart::kByGroup) {
+  const bool interrupted = begun && !complete && (!record.slice || Revoked(record));
+  if (interrupted && OpOf(job, record.index).restart == Restart::kByGroup) {
     Interrupt(job, record.index);
     // Padding that left with its room was not revoked, and neither was what waits for it. The group
     // restarts when that has left too.
@@ -126,8 +127,12 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   }
   if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.
-  // The rest of the blocks is not submitted yet.
+  // The rest of the blocks is not submitted yet. After a slice no other kernel of the job is there.
   if (in_flight == 0 && record.index < job.next_op && !complete) {
+    if (record.slice) {
+      SetNextOp(job, record.index);
+      return UpdateReady(job);
+    }
     job.launches_wait = true;
     GoBack(job, record.index);
   }

@@ -204,6 +204,24 @@ bool Mechanism::TellsBlocks() const {
   return config_.block_events > 0 && config_.extra_blocks && device_.info().tells_blocks;
 }
 
+bool Mechanism::SlicesKernels(const Job& job) const {
+  return config_.kernel_slice > Nanoseconds(0) && job.job_class == JobClass::kBestEffort;
+}
+
+// How many of the `blocks` blocks of the job's next op a launch begins. 0: all of them.
+std::uint32_t Mechanism::SliceOf(const Job& job, std::uint32_t blocks) const {
+  if (!SlicesKernels(job) || !device_.info().slices_kernels) return 0;
+  const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const std::uint32_t all = device_.info().units;
+  const std::uint64_t at_once = std::uint64_t{config_.lend_units ? all : UnitsOf(*job.queue, all)} *
+                                std::max(OccupancyOf(op, job.instance->version(job.next_op)), 1U);
+  const Nanoseconds block = job.costs->block(job.next_op);
+  const std::int64_t rounds =
+      block > Nanoseconds(0) ? std::max(config_.kernel_slice / block, std::int64_t{1}) : 1;
+  const std::uint64_t slice = at_once * static_cast<std::uint64_t>(rounds);
+  return slice < blocks ? static_cast<std::uint32_t>(slice) : 0;
+}
+
 bool Mechanism::Fits() const {
   if (config_.one_part && kernels_[kRealTime] + kernels_[kBestEffort] > 0) return false;
   if (!config_.extra_blocks || ledger_.Fill(device_.info().units) < 1) return true;
@@ -217,7 +235,8 @@ ReadyView::Eligibility Mechanism::Eligible(bool best_effort) const {
   const auto room = [this](int job_class) {
     return config_.max_kernels == 0 || kernels_[job_class] < config_.max_kernels;
   };
-  return {.real_time = room(kRealTime) && !minimum_.in_slice(),
+  const bool preempts = config_.preemption != SchedulerConfig::Preemption::kNone;
+  return {.real_time = (preempts || room(kRealTime)) && !minimum_.in_slice(),
           .best_effort = best_effort && room(kBestEffort),
           .start_new = config_.max_active_jobs == 0 || active_.size() < config_.max_active_jobs,
           .start_real_time = config_.max_real_time_jobs == 0 ||
@@ -440,6 +459,9 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   const bool best_effort = job.job_class == JobClass::kBestEffort;
   const bool spared = room == nullptr && MaySpare(job);
   const std::uint32_t done = launch.progress->done();
+  const std::uint32_t left = launch.progress->blocks() - done;
+  launch.most_blocks = room == nullptr && !spared ? SliceOf(job, left) : 0;
+  const std::uint32_t blocks = launch.most_blocks > 0 ? launch.most_blocks : left;
   SetGuards(job, room, spared, launch);
   launch.tell_every = TellsBlocks() ? config_.block_events : 0;
   launch.share = job.queue->share;
@@ -451,11 +473,12 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
        .index = static_cast<std::uint32_t>(job.next_op),
        .limit = group_limit_,
        .revision = slot.revision,
-       .blocks = launch.progress->blocks() - done,
+       .blocks = blocks,
        .need = NeedOf(job.instance->plan().ops[job.next_op], job.instance->version(job.next_op)),
        .padding = room != nullptr,
        .spared = spared,
-       .whole = done == 0 && room == nullptr && !spared});
+       .whole = done == 0 && blocks == left && room == nullptr && !spared,
+       .slice = launch.most_blocks > 0});
   launch.stream = job.stream;
   launch.background = job.background;
   // In the background the cores are others' by intention.
@@ -469,7 +492,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   if (!Accepted(device_.Submit(launch), launch.id, job)) return false;
   ++kernels_[best_effort ? kBestEffort : kRealTime];
   ledger_.Add(launches_.Find(launch.id));
-  job.unit_time += UnitTimeOf(job, launch.progress->blocks() - done);
+  job.unit_time += UnitTimeOf(job, blocks);
   ++job.instance->in_flight(job.next_op);
   if (spared) {
     spared_ = {&job, job.next_op};

@@ -37,6 +37,7 @@ struct InFlight {
   std::span<const Dep> deps = {};
   std::array<Guard, kGuardsPerLaunch> guards = {};
   std::uint32_t max_claimants = 0;
+  std::uint32_t most_blocks = 0;
   Nanoseconds expected_block{0};  // of a kernel
   bool is_copy = false;
   Copy copy;  // only if is_copy
@@ -200,6 +201,7 @@ class InFlightSlots {
     slot.progress = launch.progress;
     slot.deps = launch.deps;
     slot.max_claimants = launch.max_claimants;
+    slot.most_blocks = launch.most_blocks;
     slot.expected_block = launch.expected_block;
     slot.share = launch.share;
     slot.help = launch.help;

@@ -35,6 +35,7 @@ struct SimTask {
   UnitRange units = {};  // QueueOptions::units
   double weight = 1;
   std::vector<std::uint32_t> cut_ops = {};  // Plan::cut_ops
+  Restart restart = Restart::kByClaims;     // of every kernel, each a group of its own
 };
 
 inline Nanoseconds FigureTime(double units) {
@@ -63,6 +64,8 @@ inline std::shared_ptr<const LoadedPlan> PlanOf(const SimTask& task, Device& dev
     op.kernel_name = "K" + std::to_string(i + 1);
     op.kernel = *device.Load({op.name, nullptr}, {0, {.time = block}});
     op.blocks = blocks;
+    op.restart = task.restart;
+    op.group_first = static_cast<std::uint32_t>(i);
     op.cost = {block * ((blocks + units - 1) / units), block};
     // What follows ops of cuts depends on what is before them too.
     const auto is_cut = [&](std::size_t index) {

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Writes the access trace of one request to a model in eager PyTorch, for `lagoon inspect --idempotence`.
+
+Usage: torch_trace.py MODEL --out FILE [--device cpu]
+
+The form is that of docs/design/idempotence.md: an operation for each call that PyTorch dispatches, without those that only
+make a view or allocate. An operation reads its tensors and writes its results and the arguments that its schema marks as
+written. Addresses are those of the tensors at the time, so that memory that PyTorch gives out again is seen as overwritten.
+"""
+
+import argparse
+import json
+import pathlib
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+
+def range_of(tensor):
+    """[address, bytes] from a tensor's first element to its last."""
+    elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return [tensor.data_ptr(), elements * tensor.element_size()]
+
+
+def ranges_of(values):
+    tensors = (value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor))
+    return [range_of(tensor) for tensor in tensors if tensor.numel() > 0]
+
+
+class Recorder(TorchDispatchMode):
+    """Records the operations of what runs inside of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        results = func(*args, **kwargs)
+        schema = func._schema
+        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in schema.returns)
+        if is_view or schema.name.startswith("aten::empty"):
+            return results
+        given = [args[i] if i < len(args) else kwargs.get(one.name) for i, one in enumerate(schema.arguments)]
+        written = [value for value, one in zip(given, schema.arguments)
+                   if one.alias_info is not None and one.alias_info.is_write]
+        writes = ranges_of([results, written])
+        self.operations.append({"name": schema.name, "reads": ranges_of(given),
+                                "writes": [one for i, one in enumerate(writes) if one not in writes[:i]]})
+        return results
+
+
+def trace(module, inputs):
+    """The operations of module(*inputs)."""
+    recorder = Recorder()
+    with torch.no_grad(), recorder:
+        module(*inputs)
+    return recorder.operations
+
+
+def main():
+    from torch_models import make, make_input  # pylint: disable=import-outside-toplevel
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    module = make(arguments.model).to(arguments.device)
+    operations = trace(module, [make_input(arguments.model, 1).to(arguments.device)])
+    arguments.out.write_text(json.dumps({"operations": operations}))
+
+
+if __name__ == "__main__":
+    main()
