@@ -16,6 +16,7 @@ namespace lagoon {
 void DivideQuantizedOps(Graph& graph);
 
 /// MatMulInteger with a constant matrix, Cast to fp32 and Mul by a scale become one IntegerLinear.
+/// ConvInteger with constant weights in the place of MatMulInteger: DequantizeLinear and Conv.
 void FuseIntegerProducts(Graph& graph);
 
 /// A QuantizeLinear to 8 bits and a DequantizeLinear behind it with the same parameters become a
