@@ -36,6 +36,10 @@ void FuseReshapedGemms(Graph& graph);
 /// node.
 void FuseBias(Graph& graph);
 
+/// A Mul by one finite constant, or by one per output channel, behind a Conv, Gemm or MatMul goes
+/// into the weights of that node, in double precision. Weights that come from integers stay.
+void FuseScales(Graph& graph);
+
 /// Splits a Gemm or MatMul into one node per part if its output is read only by a Split along the
 /// columns (queries, keys and values). Runs after FuseBias and before the steps that add residuals.
 void DivideSplitLinears(Graph& graph);
@@ -93,6 +97,12 @@ bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul, or an Intege
 
 /// Output channels of a linear node, from the shape of its weights; also the length of its bias.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);
+
+/// The axis of the output channels of a linear node whose output has `rank` axes, from the back.
+std::size_t ChannelAxis(const Node& node, std::size_t rank);
+/// Whether `constant`, the dims of an operand, has one number, or one per channel along an axis of
+/// an output of `dims`. `channel_axis` counts from the back.
+bool IsPerChannel(const Dims& constant, const Dims& dims, std::size_t channel_axis);
 
 /// The bias of a linear node, zeros if it has none.
 std::vector<double> BiasOf(const GraphEditor& editor, const Node& node);
