@@ -142,6 +142,131 @@ TEST(AttentionForms, AChoiceBeforeAMaskAndASummandOfZeros) {
       {Numbers(kBatch * kKeys, 4)});
 }
 
+/// Windows of images as the batch, as Swin transformers have them.
+struct Windows {
+  std::int64_t images = 1, windows = 1;
+  bool fused = true;  // whether all is one node
+};
+
+/// Computes "y" from "s", the scores [images * windows, kHeads, 5, 7]. `form` adds masks: "s5" and
+/// "s4" are the shapes with and without an axis of windows. Compares with the ops one by one.
+void CheckWindows(const Windows& of, const Form& form, const std::vector<Bytes>& more) {
+  SCOPED_TRACE(::testing::Message() << of.images << " images of " << of.windows << " windows");
+  const std::int64_t batch = of.images * of.windows;
+  const auto size = static_cast<std::size_t>(batch);
+  std::vector<Bytes> inputs{Numbers(size * kRows * kHeads * kDepth, 1),
+                            Numbers(size * kKeys * kHeads * kDepth, 2)};
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  std::vector<Floats> results;
+  for (const bool whole : {true, false}) {
+    ModelBuilder m;
+    m.Input("x", {batch, kRows, kHeads, kDepth}).Input("z", {batch, kKeys, kHeads, kDepth});
+    m.Ints("s4", {batch, kHeads, kRows, kKeys});
+    m.Ints("s5", {of.images, of.windows, kHeads, kRows, kKeys});
+    m.Add("Transpose", {"x"}, {"q"}).Ints("perm", {0, 2, 1, 3});
+    m.Add("Transpose", {"z"}, {"k"}).Ints("perm", {0, 2, 3, 1});
+    m.Add("Transpose", {"z"}, {"v"}).Ints("perm", {0, 2, 1, 3});
+    m.Add("MatMul", {"q", "k"}, {"s"});
+    form(m);
+    m.Add("Softmax", {"t"}, {"p"}).Int("axis", -1);
+    m.Add("MatMul", {"p", "v"}, {"o"});
+    m.Add("Transpose", {"o"}, {"y"}).Ints("perm", {0, 2, 1, 3});
+    m.Output("y");
+    if (!whole) m.Output("p");
+    const Result<Graph> graph = m.Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    const bool has = Ops(*graph).find("Attention") != std::string::npos;
+    ASSERT_EQ(has, whole && of.fused) << Ops(*graph);
+    results.push_back(testing::FromBytes<float>(RunModel(m, inputs)[0]));
+  }
+  ASSERT_EQ(results[0].size(), size * kRows * kHeads * kDepth);
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    ASSERT_NEAR(results[0][i], results[1][i], 2e-6) << "element " << i;
+  }
+}
+
+/// A bias of all windows, then a mask of the first dims `mask`, each row of keys its own.
+Form BiasAndMask(const std::vector<std::int64_t>& mask, bool bias_last = false) {
+  return [mask, bias_last](ModelBuilder& m) {
+    std::vector<std::int64_t> dims = mask;
+    dims.insert(dims.end(), {1, kRows, kKeys});
+    m.Input("bias", {1, kHeads, kRows, kKeys}).Input("mask", dims);
+    if (!bias_last) m.Add("Add", {"s", "bias"}, {"a"});
+    m.Add("Reshape", {bias_last ? "s" : "a", "s5"}, {"b"});
+    m.Add("Add", {"b", "mask"}, {"c"});
+    m.Add("Reshape", {"c", "s4"}, {bias_last ? "d" : "t"});
+    if (bias_last) m.Add("Add", {"bias", "d"}, {"t"});
+  };
+}
+
+TEST(AttentionForms, AMaskOfWindows) {
+  for (const std::int64_t images : {1, 2, 3}) {
+    for (const std::int64_t windows : {1, 2, 4}) {
+      const std::vector<Bytes> masks{Numbers(kHeads * kRows * kKeys, 3),
+                                     Numbers(static_cast<std::size_t>(windows) * kRows * kKeys, 4)};
+      CheckWindows({images, windows}, BiasAndMask({1, windows}), masks);
+      CheckWindows({images, windows}, BiasAndMask({windows}), masks);
+      CheckWindows({images, windows}, BiasAndMask({windows}, /*bias_last=*/true), masks);
+      const auto alone = [&](ModelBuilder& m) {
+        m.Input("mask", {windows, 1, kRows, kKeys});
+        m.Add("Reshape", {"s", "s5"}, {"a"});
+        m.Add("Add", {"mask", "a"}, {"b"});
+        m.Add("Reshape", {"b", "s4"}, {"t"});
+      };
+      CheckWindows({images, windows}, alone, {masks[1]});
+    }
+  }
+}
+
+TEST(AttentionForms, AMaskOfEachWindowOfEachImage) {
+  const std::vector<Bytes> masks{Numbers(kHeads * kRows * kKeys, 3), Numbers(6 * kRows * kKeys, 4)};
+  CheckWindows({2, 3}, BiasAndMask({2, 3}), masks);
+}
+
+/// All windows of an image share the mask: the batch neither repeats it nor divides it.
+TEST(AttentionForms, AMaskOfImagesIsAddedByItself) {
+  const std::vector<Bytes> masks{Numbers(kHeads * kRows * kKeys, 3), Numbers(2 * kRows * kKeys, 4)};
+  CheckWindows({2, 3, /*fused=*/false}, BiasAndMask({2, 1}), masks);
+  CheckWindows({2, 1}, BiasAndMask({2, 1}), masks);
+}
+
+/// The second mask has a batch that only its own tensor divides into images and windows.
+TEST(AttentionForms, MasksWhoseSumHasNoShapeAreAddedOneByOne) {
+  const auto form = [](ModelBuilder& m) {
+    m.Input("bias", {4, kHeads, kRows, 1}).Input("mask", {2, 1, 1, kKeys});
+    m.Add("Add", {"s", "bias"}, {"a"});
+    m.Add("Reshape", {"a", "s5"}, {"b"});
+    m.Add("Add", {"b", "mask"}, {"c"});
+    m.Add("Reshape", {"c", "s4"}, {"t"});
+  };
+  const std::vector<Bytes> masks{Numbers(4 * kHeads * kRows, 3), Numbers(2 * kKeys, 4)};
+  CheckWindows({2, 2, /*fused=*/false}, form, masks);
+}
+
+TEST(AttentionForms, AChoiceForEachWindow) {
+  const auto form = [](ModelBuilder& m) {
+    m.Input("mask", {2, 1, kRows, kKeys}).Floats("low", {}, {-3}).Floats("zero", {1}, {0});
+    m.Add("Reshape", {"s", "s5"}, {"a"});
+    m.Add("Greater", {"mask", "zero"}, {"keep"});
+    m.Add("Where", {"keep", "a", "low"}, {"b"});
+    m.Add("Reshape", {"b", "s4"}, {"t"});
+  };
+  const std::vector<Bytes> masks{Numbers(2 * kRows * kKeys, 3)};
+  CheckWindows({1, 2}, form, masks);
+  CheckWindows({2, 2, /*fused=*/false}, form, masks);
+}
+
+/// The axis of windows is one of heads: three heads of two windows are no two heads of three.
+TEST(AttentionForms, HeadsThatAReshapeDividesOtherwise) {
+  const auto form = [](ModelBuilder& m) {
+    m.Input("mask", {3, 1, kRows, kKeys}).Ints("other", {1, 3, 2, kRows, kKeys});
+    m.Add("Reshape", {"s", "other"}, {"a"});
+    m.Add("Add", {"a", "mask"}, {"b"});
+    m.Add("Reshape", {"b", "s4"}, {"t"});
+  };
+  CheckWindows({1, 2, /*fused=*/false}, form, {Numbers(3 * kRows * kKeys, 3)});
+}
+
 /// Heads of which each has two rows of the queries are no heads of the keys.
 TEST(AttentionForms, OperandsThatDivideOtherwiseAreReadMerged) {
   ModelBuilder m;

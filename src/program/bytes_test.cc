@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "kernels/conv/int8/byte_unit.h"
 #include "program/lower/builder.h"
@@ -345,6 +348,150 @@ TEST(Bytes, WhatNoByteStandsForIsComputedInFloats) {
   q.Round("c2", "y", 0.01F, 128);
   const auto kernels = ExpectAsInFloats(m, Image(8 * 36), 0.01F);
   EXPECT_EQ(kernels.count("byte_conv"), 0U);
+}
+
+float Rounded(float x, float scale, std::uint8_t zero) {
+  const float level = std::nearbyint(x / scale) + static_cast<float>(zero);
+  return (std::min(255.0F, std::max(0.0F, level)) - static_cast<float>(zero)) * scale;
+}
+
+/// Adds "y" = "x" * clip("x" + 3, 0, 6) / 6, with each result rounded as `Activation` does.
+void AddRoundedActivation(QuantisedModel& q) {
+  ModelBuilder& m = q.model();
+  m.Floats("three", {1}, {3}).Floats("none", {}, {0}).Floats("most", {}, {6});
+  m.Floats("six", {1, 1}, {6});
+  m.Add("Add", {"x", "three"}, {"a"});
+  m.Add("Clip", {"a", "none", "most"}, {"b"});
+  q.Round("b", "c", 0.023F, 0);
+  m.Add("Mul", {"c", "x"}, {"d"});
+  q.Round("d", "e", 0.07F, 40);
+  m.Add("Div", {"e", "six"}, {"f"});
+  q.Round("f", "y", 0.01F, 40);
+}
+
+/// e and y of one element.
+std::pair<float, float> Activation(float x) {
+  const float gate = Rounded(std::min(6.0F, std::max(0.0F, x + 3)), 0.023F, 0);
+  const float product = Rounded(gate * x, 0.07F, 40);
+  return {product, Rounded(product / 6, 0.01F, 40)};
+}
+
+TEST(Bytes, ElementwiseNodesBetweenBytesAreATable) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  for (const bool inner : {false, true}) {
+    QuantisedModel q;
+    q.model().Input("image", {1, 4, 9, 7}).Output("y");
+    if (inner) q.model().Output("e");
+    q.Round("image", "x", 0.01F, 120);
+    AddRoundedActivation(q);
+    const Result<Graph> graph = q.model().Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    const auto kernels = KernelsOf(*graph);
+    EXPECT_EQ(kernels.count("byte_table"), inner ? 2U : 1U);
+    EXPECT_EQ(kernels.count("binary") + kernels.count("unary"), 0U);
+    const Floats x = Image(4 * 9 * 7);
+    const std::vector<Bytes> y = RunTyped(*graph, {ToBytes(x)});
+    const Floats outer = FromBytes<float>(y[0]), within = FromBytes<float>(y.back());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto [e, expected] = Activation(Rounded(x[i], 0.01F, 120));
+      ASSERT_FLOAT_EQ(outer[i], expected) << x[i];
+      ASSERT_FLOAT_EQ(within[i], inner ? e : expected) << x[i];
+    }
+  }
+}
+
+TEST(Bytes, ATableBetweenConvolutions) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("image", {1, 8, 9, 7}).Output("z");
+  q.Round("image", "x1", 0.01F, 120);
+  q.Conv("x1", "c1", {8, 8, 3, 3});
+  q.Round("c1", "x", 0.02F, 100);
+  AddRoundedActivation(q);
+  q.Conv("y", "c2", {8, 8, 1, 1});
+  q.Round("c2", "z", 0.02F, 100);
+  const auto kernels = ExpectAsInFloats(m, Image(8 * 9 * 7), 0.02F);
+  const std::multiset<std::string> expected{"transpose", "quantize",   "byte_conv", "byte_table",
+                                            "byte_conv", "dequantize", "transpose"};
+  EXPECT_EQ(kernels, expected);
+}
+
+/// Adds nodes between "x", on a grid, and "y": expects as many tables, and the same result as if
+/// "x" was not on a grid.
+void ExpectTables(const std::function<void(QuantisedModel&)>& form, std::size_t tables) {
+  std::vector<Floats> results;
+  for (const bool rounds : {true, false}) {
+    QuantisedModel q;
+    ModelBuilder& m = q.model();
+    m.Input("image", {2, 3, 4, 5}).Output("y");
+    if (rounds) q.Round("image", "x", 1.0F / 64, 120);
+    if (!rounds) m.Add("Abs", {"image"}, {"x"});
+    form(q);
+    const Result<Graph> graph = m.Load();
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    const std::size_t found = KernelsOf(*graph).count("byte_table");
+    EXPECT_TRUE(!rounds || found == (Vectors() ? tables : 0U)) << found;
+    Floats x(120);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 64;
+    results.push_back(FromBytes<float>(RunTyped(*graph, {ToBytes(x)})[0]));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Bytes, WhatDependsOnMoreThanOneByteIsNoTable) {
+  const auto chain = [](QuantisedModel& q, const std::string& from, std::size_t nodes) {
+    q.model().Floats("most", {1}, {1.125F});
+    for (std::size_t i = 0; i < nodes; ++i) {
+      const std::string to = "n" + std::to_string(i);
+      q.model().Add(i % 2 == 0 ? "Mul" : "Div",
+                    {i == 0 ? from : "n" + std::to_string(i - 1), "most"}, {to});
+    }
+    q.Round("n" + std::to_string(nodes - 1), "y", 1.0F / 32, 0);
+  };
+  ExpectTables([&](QuantisedModel& q) { chain(q, "x", 8); }, 1);
+  // A factor for each channel.
+  ExpectTables(
+      [&](QuantisedModel& q) {
+        q.model().Floats("scales", {3, 1, 1}, {1, 2, 3});
+        q.model().Add("Mul", {"x", "scales"}, {"a"});
+        chain(q, "a", 8);
+      },
+      0);
+  // Another element of the same tensor.
+  ExpectTables(
+      [&](QuantisedModel& q) {
+        q.model().Add("ReduceMax", {"x"}, {"most_of"}).Ints("axes", {3}).Int("keepdims", 1);
+        q.model().Add("Mul", {"x", "most_of"}, {"a"});
+        chain(q, "a", 8);
+      },
+      0);
+  // A second value on a grid.
+  ExpectTables(
+      [&](QuantisedModel& q) {
+        q.model().Add("Transpose", {"x"}, {"t"}).Ints("perm", {0, 1, 3, 2});
+        q.model().Ints("dims", {2, 3, 4, 5}).Add("Reshape", {"t", "dims"}, {"u"});
+        q.model().Add("Mul", {"x", "u"}, {"a"});
+        chain(q, "a", 8);
+      },
+      0);
+}
+
+TEST(Bytes, ALongChainIsMoreThanOneTable) {
+  ExpectTables(
+      [&](QuantisedModel& q) {
+        ModelBuilder& m = q.model();
+        m.Floats("half", {1}, {0.5F});
+        std::string from = "x";
+        for (std::size_t i = 0; i < 50; ++i) {
+          const std::string n = std::to_string(i);
+          m.Add("Add", {from, "half"}, {"a" + n});
+          m.Add("Sub", {"a" + n, "half"}, {"s" + n});
+          q.Round("s" + n, i == 49 ? "y" : "r" + n, 1.0F / 64, static_cast<std::uint8_t>(i));
+          from = "r" + n;
+        }
+      },
+      2);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kRank = 4;  // batch, heads, rows, columns
+constexpr std::size_t kRank = 4;        // batch, heads, rows, columns
+constexpr std::size_t kWindowRank = 5;  // images, windows, heads, rows, columns
 
-bool MayHaveHeads(const Value& value) {
+bool MayHaveHeads(const Value& value, std::size_t most = kRank) {
   return value.type == DataType::kFloat32 && value.sizes == kNoValue &&
-         (value.dims.size() == kRank || value.dims.size() == kRank - 1);
+         value.dims.size() >= kRank - 1 && value.dims.size() <= most;
 }
 
 /// `dims` of an operand that broadcasts to `scores`, with leading axes of one; nothing if it does
@@ -35,6 +36,29 @@ bool IsZero(const GraphEditor& editor, ValueId id) {
   return std::all_of(numbers.begin(), numbers.end(), [](float x) { return x == 0; });
 }
 
+/// If `value` is a Reshape of scores that merges or splits images, windows and heads only: its
+/// operand.
+std::optional<ValueId> BehindScoreReshape(const GraphEditor& editor, ValueId value) {
+  if (const auto behind = BehindHeadReshape(editor, value)) return behind;
+  const Node* const reshape = ComputedBy(editor, value, "Reshape");
+  if (reshape == nullptr) return std::nullopt;
+  const Value &to = editor.value(value), &from = editor.value(reshape->inputs[0]);
+  if (!MayHaveHeads(to, kWindowRank) || !MayHaveHeads(from, kWindowRank)) return std::nullopt;
+  // Heads may be merged with windows, but not divided otherwise.
+  const std::ptrdiff_t same = std::min(to.dims.size(), from.dims.size()) < kRank ? 2 : 3;
+  const bool equal = std::equal(to.dims.end() - same, to.dims.end(), from.dims.end() - same);
+  return equal ? std::optional(reshape->inputs[0]) : std::nullopt;
+}
+
+/// The dims, of rank 5, of an operand that broadcasts as `whole` to scores of either rank. Nothing
+/// if it has a batch that must be split.
+std::optional<Dims> WithWindows(Dims whole, std::int64_t images) {
+  if (whole.size() == kWindowRank) return whole;
+  if (whole.size() != kRank || (whole[0] != 1 && images != 1)) return std::nullopt;
+  whole.insert(whole.begin(), 1);
+  return whole;
+}
+
 /// One walk backwards. Each step takes off the last op of the formula.
 class Reader {
  public:
@@ -49,10 +73,15 @@ class Reader {
     SkipZero();
     TakeScale();
     scores_.product = ComputedBy(editor_, value_, "MatMul");
-    if (scores_.product == nullptr || scores_.product->packed) return std::nullopt;
-    Place(mask_at_, scores_.mask_dims);
-    Place(keep_at_, scores_.keep_dims);
-    return scores_;
+    if (scores_.product == nullptr || scores_.product->packed || !one_split_) return std::nullopt;
+    scores_.sum_dims = scores_.mask_dims;
+    if (!Place(mask_at_, scores_.mask_dims) || !Place(keep_at_, scores_.keep_dims)) {
+      return std::nullopt;
+    }
+    // A mask may repeat for each image, a choice may not.
+    const Dims& keep = scores_.keep_dims;
+    const bool repeats = !keep.empty() && keep[0] != 1 && keep[0] != scores_.split->batch;
+    return repeats ? std::nullopt : std::optional(scores_);
   }
 
  private:
@@ -64,12 +93,16 @@ class Reader {
   }
 
   void NoteSplit() {
-    if (dims().size() == kRank && !scores_.split) scores_.split = {dims()[0], dims()[1]};
+    if (dims().size() < kRank) return;
+    HeadSplit here{dims()[0], dims()[1]};
+    if (dims().size() == kWindowRank) here = {dims()[0] * dims()[1], dims()[2]};
+    if (!scores_.split) scores_.split = here;
+    one_split_ = one_split_ && scores_.split->heads == here.heads;
   }
 
   void SkipReshapes() {
     NoteSplit();
-    while (const std::optional<ValueId> behind = BehindHeadReshape(editor_, value_)) {
+    while (const std::optional<ValueId> behind = BehindScoreReshape(editor_, value_)) {
       Move(*behind);
       NoteSplit();
     }
@@ -77,7 +110,7 @@ class Reader {
 
   /// True if the value is a product or a choice, perhaps behind other masks.
   bool IsScores(ValueId value, int depth) const {
-    while (const auto behind = BehindHeadReshape(editor_, value)) value = *behind;
+    while (const auto behind = BehindScoreReshape(editor_, value)) value = *behind;
     if (ComputedBy(editor_, ScaledOf(editor_, value).of, "MatMul") != nullptr) return true;
     if (depth == 0) return false;
     for (const char* op : {"Add", "Where"}) {
@@ -126,8 +159,20 @@ class Reader {
     return false;
   }
 
-  bool JoinMasks(ValueId mask, const Dims& whole) {
-    if (!outer_ || dims() != mask_at_ || dims().size() != kRank) return false;
+  /// The first mask may be added to scores that have an axis of windows, and the second one not, or
+  /// the other way round.
+  bool JoinMasks(ValueId mask, Dims whole) {
+    if (!outer_ || std::min(dims().size(), mask_at_.size()) < kRank) return false;
+    if (dims().size() == mask_at_.size()) {
+      if (dims() != mask_at_) return false;
+    } else {
+      if (mask_at_.size() == kRank) mask_at_ = dims();
+      const auto first = WithWindows(scores_.mask_dims, mask_at_[0]);
+      const auto second = WithWindows(std::move(whole), mask_at_[0]);
+      if (!first || !second) return false;
+      scores_.mask_dims = *first;
+      whole = *second;
+    }
     scores_.mask_sum = outer_;
     scores_.second_mask = mask;
     for (std::size_t axis = 0; axis < whole.size(); ++axis) {
@@ -173,18 +218,27 @@ class Reader {
   }
 
   /// Gives dims that broadcast to scores of the dims `at` a rank of 4. Where nothing says how the
-  /// axis of batch and heads divides, it is the batch.
-  void Place(const Dims& at, Dims& whole) {
-    if (at.empty() || at.size() == kRank) return;
+  /// axis of batch and heads divides, it is the batch. False for dims that differ between images but
+  /// not between the windows of an image.
+  bool Place(const Dims& at, Dims& whole) {
+    if (at.empty() || at.size() == kRank) return true;
+    if (at.size() == kWindowRank) {
+      if (whole[0] != 1 && whole[1] != at[1]) return false;
+      whole[1] *= whole[0];
+      whole.erase(whole.begin());
+      return true;
+    }
     const bool one = whole[0] == 1;
     if (!one && !scores_.split) scores_.split = {at[0], 1};
     whole.insert(whole.begin(), one ? 1 : scores_.split->batch);
     whole[1] = one ? 1 : scores_.split->heads;
+    return true;
   }
 
   const GraphEditor& editor_;
   ValueId value_;
-  bool sole_ = true;  // only this attention needs the values so far
+  bool sole_ = true;       // only this attention needs the values so far
+  bool one_split_ = true;  // tensors of rank 4 and 5 have the same number of heads
   AttentionScores scores_;
   Dims mask_at_, keep_at_;            // dims of the scores there
   std::optional<std::size_t> outer_;  // the Add of the last mask, if only this attention needs it

@@ -45,6 +45,8 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
   NormalizeGemms(graph);
   FuseReshapedGemms(graph);
   FuseBias(graph);  // before the batch-norms: MatMul, Add, BatchNormalization is one layer
+  FuseScales(graph);
+  FuseBias(graph);  // behind a scale
   LAGOON_RETURN_IF_ERROR(FuseBatchNorms(graph));
   LAGOON_RETURN_IF_ERROR(ExpandBatchNorms(graph));
   FuseJoins(graph);

@@ -16,6 +16,7 @@ namespace lagoon {
 void DivideQuantizedOps(Graph& graph);
 
 /// MatMulInteger with a constant matrix, Cast to fp32 and Mul by a scale become one IntegerLinear.
+/// ConvInteger with constant weights in the place of MatMulInteger: DequantizeLinear and Conv.
 void FuseIntegerProducts(Graph& graph);
 
 /// A QuantizeLinear to 8 bits and a DequantizeLinear behind it with the same parameters become a
@@ -34,6 +35,10 @@ void FuseReshapedGemms(Graph& graph);
 /// An Add of one constant per output channel behind a Conv, Gemm or MatMul becomes the bias of that
 /// node.
 void FuseBias(Graph& graph);
+
+/// A Mul by one finite constant, or by one per output channel, behind a Conv, Gemm or MatMul goes
+/// into the weights of that node, in double precision. Weights that come from integers stay.
+void FuseScales(Graph& graph);
 
 /// Splits a Gemm or MatMul into one node per part if its output is read only by a Split along the
 /// columns (queries, keys and values). Runs after FuseBias and before the steps that add residuals.
@@ -92,6 +97,12 @@ bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul, or an Intege
 
 /// Output channels of a linear node, from the shape of its weights; also the length of its bias.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);
+
+/// The axis of the output channels of a linear node whose output has `rank` axes, from the back.
+std::size_t ChannelAxis(const Node& node, std::size_t rank);
+/// Whether `constant`, the dims of an operand, has one number, or one per channel along an axis of
+/// an output of `dims`. `channel_axis` counts from the back.
+bool IsPerChannel(const Dims& constant, const Dims& dims, std::size_t channel_axis);
 
 /// The bias of a linear node, zeros if it has none.
 std::vector<double> BiasOf(const GraphEditor& editor, const Node& node);

@@ -163,7 +163,7 @@ ValueId MaskOf(Graph& graph, GraphEditor& editor, const AttentionScores& scores,
   const auto [known, is_new] = sums.emplace(both, add.outputs[0]);
   if (is_new) {
     add.inputs = {scores.mask, scores.second_mask};
-    graph.value(add.outputs[0]).dims = scores.mask_dims;
+    graph.value(add.outputs[0]).dims = scores.sum_dims;
   }
   return known->second;
 }

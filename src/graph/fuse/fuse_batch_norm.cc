@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -76,6 +77,34 @@ bool TakesScale(const GraphEditor& editor, const Node& node) {
   return node.op == "Conv" || editor.value(node.outputs[0]).dims.size() == 2;
 }
 
+/// Multiplies the node behind `mul` by input `side` of this Mul, if that is a constant.
+bool TryScale(GraphEditor& editor, std::size_t mul, std::size_t side) {
+  const ValueId other = editor.node(mul).inputs[1 - side];
+  const Value& constant = editor.value(editor.node(mul).inputs[side]);
+  const std::optional<std::size_t> producer = editor.SoleProducer(other);
+  if (!constant.constant || constant.type != DataType::kFloat32 || !producer) return false;
+  const Node& linear = editor.node(*producer);
+  if (!IsLinear(linear) || linear.op == "IntegerLinear") return false;
+  if (linear.fused.residual != kNoValue || linear.fused.activation != ActivationKind::kNone) {
+    return false;
+  }
+  const Dims& dims = editor.value(other).dims;
+  if (editor.value(linear.inputs[1]).quantized != nullptr ||
+      !IsPerChannel(constant.dims, dims, ChannelAxis(linear, dims.size()))) {
+    return false;
+  }
+  const std::span<const float> by = constant.constant->floats();
+  if (!std::all_of(by.begin(), by.end(), [](float x) { return std::isfinite(x); })) return false;
+  Affine affine;
+  affine.shift.resize(static_cast<std::size_t>(Channels(editor, linear)), 0);
+  for (std::size_t c = 0; c < affine.shift.size(); ++c) {
+    affine.scale.push_back(by[by.size() == 1 ? 0 : c]);
+  }
+  FoldInto(editor, *producer, affine);
+  editor.Absorb(*producer, mul);
+  return true;
+}
+
 ValueId AddConstant(Graph& graph, const Node& node, const char* suffix, Dims dims,
                     const std::vector<double>& values) {
   return AddFloatConstant(graph, node.name + suffix, std::move(dims),
@@ -127,6 +156,15 @@ Status FuseBatchNorms(Graph& graph) {
   }
   editor.Finish();
   return {};
+}
+
+void FuseScales(Graph& graph) {
+  GraphEditor editor(graph);
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    if (editor.node(i).op != "Mul" || editor.node(i).inputs.size() != 2) continue;
+    if (!TryScale(editor, i, 1)) TryScale(editor, i, 0);
+  }
+  editor.Finish();
 }
 
 Status ExpandBatchNorms(Graph& graph) {

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "graph/graph.h"
 #include "graph/testing/fused_model.h"
 
@@ -122,6 +124,48 @@ TEST(FuseBatchNorm, LeavesAnIntermediateThatIsReadTwiceOrIsAnOutput) {
   AddConv(output, "x", "c", 2, 2);
   AddBatchNorm(output, "c", "y", 2);
   EXPECT_EQ(Ops(Fused(output)), "Conv ChannelAffine");
+}
+
+TEST(FuseScale, TakesOneNumberAChannel) {
+  for (const Dims& dims : {Dims{4, 1, 1}, Dims{1, 4, 1, 1}, Dims{1}, Dims{}}) {
+    ModelBuilder model;
+    model.Input("x", {1, 2, 3, 3}).Output("y").Weights("k", dims).Weights("b", {1});
+    AddConv(model, "x", "c", 2, 4);
+    model.Add("Mul", {"k", "c"}, {"d"});
+    model.Add("Add", {"d", "b"}, {"y"});
+    EXPECT_EQ(Ops(Fused(model)), "Conv") << ToString(dims);
+  }
+  // Of the last axis, with a bias before it.
+  ModelBuilder matmul;
+  matmul.Input("x", {2, 5, 3}).Output("y").Weights("w", {3, 4}).Weights("b", {4});
+  matmul.Weights("k", {4});
+  matmul.Add("MatMul", {"x", "w"}, {"c"});
+  matmul.Add("Add", {"c", "b"}, {"d"});
+  matmul.Add("Mul", {"d", "k"}, {"y"});
+  EXPECT_EQ(Ops(Fused(matmul)), "MatMul");
+}
+
+TEST(FuseScale, LeavesOtherFactorsAlone) {
+  for (const Dims& dims : {Dims{3}, Dims{3, 1}, Dims{4, 3, 3}, Dims{2, 4, 1, 1}}) {
+    ModelBuilder model;
+    model.Input("x", {1, 2, 3, 3}).Output("y").Weights("k", dims);
+    AddConv(model, "x", "c", 2, 4);
+    model.Add("Mul", {"c", "k"}, {"y"});
+    EXPECT_EQ(Ops(Fused(model)), "Conv Mul") << ToString(dims);
+  }
+  // Zero times infinity is no number, whatever the weights are.
+  ModelBuilder infinite;
+  infinite.Input("x", {1, 2, 3, 3}).Output("y");
+  infinite.Floats("k", {}, {std::numeric_limits<float>::infinity()});
+  AddConv(infinite, "x", "c", 2, 4);
+  infinite.Add("Mul", {"c", "k"}, {"y"});
+  EXPECT_EQ(Ops(Fused(infinite)), "Conv Mul");
+  // The product before the factor is an output too.
+  ModelBuilder read;
+  read.Input("x", {1, 2, 3, 3}).Output("y").Output("c").Floats("k", {}, {2});
+  AddConv(read, "x", "c", 2, 4);
+  read.Add("Mul", {"c", "k"}, {"y"});
+  EXPECT_EQ(Ops(Fused(read)), "Conv Mul");
 }
 
 TEST(FuseBatchNorm, RefusesANegativeVariance) {

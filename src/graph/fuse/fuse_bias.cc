@@ -5,18 +5,6 @@
 namespace lagoon {
 namespace {
 
-// Whether `constant` holds one number, or one per channel along the channel axis of an output of
-// `dims`. `channel_axis` counts from the back.
-bool IsPerChannel(const Dims& constant, const Dims& dims, std::size_t channel_axis) {
-  if (constant.size() > dims.size()) return false;
-  for (std::size_t back = 0; back < constant.size(); ++back) {
-    const std::int64_t size = constant[constant.size() - 1 - back];
-    const bool channels = back == channel_axis && size == dims[dims.size() - 1 - back];
-    if (size != 1 && !channels) return false;
-  }
-  return true;
-}
-
 // Adds input `side` of the Add node `add` to the bias of the node that computes the other side.
 bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
   const Node& node = editor.node(add);
@@ -27,8 +15,7 @@ bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
   const Node& linear = editor.node(*producer);
   if (linear.fused.activation != ActivationKind::kNone) return false;
   const Dims& dims = editor.value(other).dims;
-  const std::size_t channel_axis = linear.op == "Conv" ? dims.size() - 2 : 0;
-  if (!IsPerChannel(constant.dims, dims, channel_axis)) return false;
+  if (!IsPerChannel(constant.dims, dims, ChannelAxis(linear, dims.size()))) return false;
   std::vector<double> bias = BiasOf(editor, linear);
   const std::span<const float> added = constant.constant->floats();
   for (std::size_t i = 0; i < bias.size(); ++i) bias[i] += added[added.size() == 1 ? 0 : i];
@@ -38,6 +25,20 @@ bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
 }
 
 }  // namespace
+
+std::size_t ChannelAxis(const Node& node, std::size_t rank) {
+  return node.op == "Conv" ? rank - 2 : 0;
+}
+
+bool IsPerChannel(const Dims& constant, const Dims& dims, std::size_t channel_axis) {
+  if (constant.size() > dims.size()) return false;
+  for (std::size_t back = 0; back < constant.size(); ++back) {
+    const std::int64_t size = constant[constant.size() - 1 - back];
+    const bool channels = back == channel_axis && size == dims[dims.size() - 1 - back];
+    if (size != 1 && !channels) return false;
+  }
+  return true;
+}
 
 void FuseBias(Graph& graph) {
   GraphEditor editor(graph);

@@ -163,6 +163,33 @@ TEST(FuseGated, HardSwishIsRecognisedByItsSlope) {
   }
 }
 
+/// x * clip(x + `shift`, 0, `most`) / 6, with the division behind the product or before it.
+std::string HardSwishOps(float shift, float most, bool division_last) {
+  ModelBuilder m;
+  m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");
+  m.Floats("shift", {}, {shift}).Floats("most", {}, {most}).Floats("none", {}, {0});
+  m.Floats("six", {1}, {6}).Floats("sixth", {}, {1.0F / 6});
+  m.Add("Conv", {"x", "w"}, {"c"});
+  m.Add("Add", {"shift", "c"}, {"a"});
+  m.Add("Clip", {"a", "none", "most"}, {"g"});
+  if (division_last) {
+    m.Add("Mul", {"c", "g"}, {"p"});
+    m.Add("Div", {"p", "six"}, {"y"});
+  } else {
+    m.Add("Mul", {"g", "sixth"}, {"h"});
+    m.Add("Mul", {"h", "c"}, {"y"});
+  }
+  return Ops(Loaded(m));
+}
+
+TEST(FuseGated, HardSwishIsRecognisedByItsClip) {
+  for (const bool last : {true, false}) {
+    EXPECT_EQ(HardSwishOps(3, 6, last), "Conv");
+    EXPECT_THAT(HardSwishOps(2, 6, last), ::testing::HasSubstr("Mul"));
+    EXPECT_THAT(HardSwishOps(3, 5, last), ::testing::HasSubstr("Mul"));
+  }
+}
+
 TEST(FuseResidual, FollowsTheActivationWhereTheFileSaysSo) {
   ModelBuilder m;
   m.Input("x", {1, 4, 5, 5}).Weights("w", {4, 4, 1, 1}).Output("y");

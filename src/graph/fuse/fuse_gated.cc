@@ -123,16 +123,34 @@ void TrySwish(GraphEditor& editor, std::size_t i) {
   }
 }
 
-/// x * HardSigmoid(x) with HardSwish's slope, as ONNX Runtime writes a HardSwish.
-void TryHardSwish(GraphEditor& editor, std::size_t i) {
+/// If `value` = factor * HardSigmoid(x) with HardSwish's slope, which is also clip(x + 3, 0, 6) / 6:
+/// x and the factor.
+std::optional<Scaled> HardGateOf(const GraphEditor& editor, ValueId value) {
   constexpr float kSlope = 1.0f / 6, kShift = 0.5f, kPrecision = 1e-6f;
+  const Scaled scaled = ScaledOf(editor, value);
+  if (const Node* const gate = ComputedBy(editor, scaled.of, "HardSigmoid")) {
+    if (std::abs(gate->Float("alpha", 0) - kSlope) > kPrecision) return std::nullopt;
+    if (std::abs(gate->Float("beta", 0) - kShift) > kPrecision) return std::nullopt;
+    return Scaled{gate->inputs[0], scaled.factor};
+  }
+  const Node* const clip = ComputedBy(editor, scaled.of, "Clip");
+  if (clip == nullptr || clip->inputs.size() != 1) return std::nullopt;
+  if (clip->Float("min", -1) != 0 || clip->Float("max", -1) != 6) return std::nullopt;
+  const std::optional<ValueId> x = OtherThan(editor, clip->inputs[0], "Add", 3);
+  return x ? std::optional(Scaled{*x, 6 * scaled.factor}) : std::nullopt;
+}
+
+/// x * HardSigmoid(x), as ONNX Runtime writes a HardSwish, or x * clip(x + 3, 0, 6) / 6, as other
+/// exporters do. The division may come before the product.
+void TryHardSwish(GraphEditor& editor, std::size_t i) {
+  constexpr double kPrecision = 1e-6;
   Node& node = editor.node(i);
-  for (std::size_t side = 0; side < 2; ++side) {
-    const Node* const gate = ComputedBy(editor, node.inputs[side], "HardSigmoid");
-    const ValueId x = node.inputs[1 - side];
-    if (gate == nullptr || gate->inputs[0] != x) continue;
-    if (std::abs(gate->Float("alpha", 0) - kSlope) > kPrecision) continue;
-    if (std::abs(gate->Float("beta", 0) - kShift) > kPrecision) continue;
+  const Scaled scaled = ScaledOf(editor, node.outputs[0]);
+  const Node* const product = ComputedBy(editor, scaled.of, "Mul");
+  for (std::size_t side = 0; product != nullptr && side < 2; ++side) {
+    const std::optional<Scaled> gate = HardGateOf(editor, product->inputs[side]);
+    const ValueId x = product->inputs[1 - side];
+    if (!gate || gate->of != x || std::abs(scaled.factor * gate->factor - 1) > kPrecision) continue;
     node.op = "HardSwish";
     node.inputs = {x};
     return;
@@ -145,11 +163,11 @@ void FuseGatedActivations(Graph& graph) {
   GraphEditor editor(graph);
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const Node& node = editor.node(i);
-    if (node.op != "Mul" || node.inputs.size() != 2) continue;
+    if ((node.op != "Mul" && node.op != "Div") || node.inputs.size() != 2) continue;
     if (editor.value(node.outputs[0]).type != DataType::kFloat32) continue;
-    TryGelu(editor, i);
+    if (node.op == "Mul") TryGelu(editor, i);
     if (node.op == "Mul") TrySwish(editor, i);
-    if (node.op == "Mul") TryHardSwish(editor, i);
+    if (node.op == "Mul" || node.op == "Div") TryHardSwish(editor, i);
   }
   editor.Finish();
 }

@@ -1,6 +1,7 @@
 // Linear ops on quantised tensors with constant weights. A product of 8-bit integers with its scale
-// becomes one IntegerLinear. A QLinearConv becomes a convolution of floats between a
-// DequantizeLinear and a QuantizeLinear, which later steps fuse.
+// becomes one IntegerLinear; a ConvInteger with its scale becomes a DequantizeLinear and a Conv of
+// floats. A QLinearConv becomes a convolution of floats between a DequantizeLinear and a
+// QuantizeLinear, which later steps fuse.
 
 #include <algorithm>
 #include <memory>
@@ -92,6 +93,91 @@ void TryFuse(const GraphEditor& editor, Graph& graph, std::size_t mul, std::size
   node.packed = true;
 }
 
+/// (w - zero) * scale as fp32; zero and scale are one number or one for each output channel. The
+/// sources: w, scale, [zero].
+ConstantData::Bytes DequantizedWeights(std::span<const Constant> sources) {
+  const std::vector<std::int64_t> w = sources[0].ToInt64();
+  const std::span<const float> scale = sources[1].floats();
+  const std::vector<std::int64_t> zero =
+      sources.size() > 2 ? sources[2].ToInt64() : std::vector<std::int64_t>{0};
+  const std::size_t per_channel = w.size() / static_cast<std::size_t>(sources[0].dims[0]);
+  std::vector<float> floats(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::size_t channel = i / per_channel;
+    const std::int64_t level = w[i] - zero[zero.size() == 1 ? 0 : channel];
+    floats[i] = static_cast<float>(level) * scale[scale.size() == 1 ? 0 : channel];
+  }
+  return BytesOf(floats);
+}
+
+/// The numbers of a factor behind a convolution, one for each of `channels` output channels, or one
+/// for all. Nothing if the factor differs along another axis of the output, which has `rank` axes.
+std::optional<Constant> ChannelScales(const Graph& graph, ValueId factor, std::size_t rank,
+                                      std::int64_t channels) {
+  if (factor == kNoValue) return std::nullopt;
+  const Value& value = graph.value(factor);
+  if (!value.constant || value.type != DataType::kFloat32) return std::nullopt;
+  if (IsOne(graph, factor)) return value.constant;
+  const bool reaches = value.dims.size() + 1 >= rank && value.dims.size() <= rank;
+  const bool per_channel = reaches && ElementCount(value.dims) == channels &&
+                           value.dims[value.dims.size() + 1 - rank] == channels;
+  return per_channel ? value.constant : std::nullopt;
+}
+
+/// Whether the weights of a ConvInteger and their zero point are constants, one zero point for all
+/// channels or one for each, and x has at most one zero point.
+bool IsStaticConv(const Graph& graph, const Node& conv) {
+  const Value &x = graph.value(conv.inputs[0]), &w = graph.value(conv.inputs[1]);
+  const ValueId x_zero = InputOr(conv, 2), w_zero = InputOr(conv, 3);
+  if ((x.dims.size() != 3 && x.dims.size() != 4) || w.dims.size() != x.dims.size()) return false;
+  if (!IsByte(x.type) || !IsByte(w.type) || !w.constant || x.sizes != kNoValue) return false;
+  if (ElementCount(w.dims) == 0 || (x_zero != kNoValue && !IsOne(graph, x_zero))) return false;
+  if (w_zero == kNoValue || (IsConstant(graph, w_zero) && IsOne(graph, w_zero))) return true;
+  return IsConstant(graph, w_zero) && graph.value(w_zero).dims == Dims{w.dims[0]};
+}
+
+/// A Mul of a factor with the Cast of a ConvInteger becomes a Conv, the Cast a DequantizeLinear
+/// before the Conv. The products are those of the integers, up to the rounding of fp32.
+void TryFuseConv(GraphEditor& editor, Graph& graph, std::size_t mul, std::size_t side) {
+  const std::optional<std::size_t> cast = editor.SoleProducer(graph.nodes[mul].inputs[side]);
+  if (!cast || editor.node(*cast).op != "Cast") return;
+  const std::optional<std::size_t> sum = editor.SoleProducer(editor.node(*cast).inputs[0]);
+  if (!sum || editor.node(*sum).op != "ConvInteger") return;
+  const Node conv = editor.node(*sum);
+  const Value& y = graph.value(graph.nodes[mul].outputs[0]);
+  const Dims x_dims = graph.value(conv.inputs[0]).dims;
+  if (y.type != DataType::kFloat32 || y.dims != graph.value(conv.outputs[0]).dims) return;
+  if (!IsStaticConv(graph, conv)) return;
+  Product product{.x = conv.inputs[0], .w = conv.inputs[1]};
+  SetScales(editor, graph, graph.nodes[mul].inputs[1 - side], product);
+  const Constant w = *graph.value(product.w).constant;
+  const auto scales = ChannelScales(graph, product.w_scale, y.dims.size(), w.dims[0]);
+  if (!scales) return;
+  // The scale of x must be known where the Cast is.
+  const std::optional<std::size_t> before =
+      product.x_scale == kNoValue ? std::nullopt : editor.Producer(product.x_scale);
+  if (before && *before >= *cast) return;
+  std::vector<Constant> sources{w, *scales};
+  if (const ValueId zero = InputOr(conv, 3); zero != kNoValue) {
+    sources.push_back(*graph.value(zero).constant);
+  }
+  const ValueId weights =
+      editor.AddConstant(conv, "_weights",
+                         DerivedConstant(DataType::kFloat32, w.dims, "dequantize by channel",
+                                         std::move(sources), DequantizedWeights));
+  if (product.x_scale == kNoValue) product.x_scale = editor.AddConstant(conv, "_scale", {}, {1});
+  Node& dequantize = graph.nodes[*cast];
+  dequantize.op = "DequantizeLinear";
+  dequantize.inputs = {product.x, product.x_scale, InputOr(conv, 2)};
+  dequantize.attributes = {{"axis", std::int64_t{-1}}};
+  graph.value(dequantize.outputs[0]).dims = x_dims;
+  Node& node = graph.nodes[mul];
+  node.op = "Conv";
+  node.inputs = {dequantize.outputs[0], weights};
+  node.attributes = conv.attributes;
+  node.packed = true;
+}
+
 ValueId AddLike(Graph& graph, const std::string& name, ValueId like) {
   Value value;
   value.name = name;
@@ -125,23 +211,6 @@ bool DivideMatMul(Graph& graph, const Node& node, std::vector<Node>& nodes) {
   nodes.push_back(std::move(linear));
   nodes.push_back(QuantizeOf(node, y));
   return true;
-}
-
-/// (w - zero) * scale as fp32; zero and scale are one number or one for each output channel. The
-/// sources: w, scale, [zero].
-ConstantData::Bytes DequantizedWeights(std::span<const Constant> sources) {
-  const std::vector<std::int64_t> w = sources[0].ToInt64();
-  const std::span<const float> scale = sources[1].floats();
-  const std::vector<std::int64_t> zero =
-      sources.size() > 2 ? sources[2].ToInt64() : std::vector<std::int64_t>{0};
-  const std::size_t per_channel = w.size() / static_cast<std::size_t>(sources[0].dims[0]);
-  std::vector<float> floats(w.size());
-  for (std::size_t i = 0; i < w.size(); ++i) {
-    const std::size_t channel = i / per_channel;
-    const std::int64_t level = w[i] - zero[zero.size() == 1 ? 0 : channel];
-    floats[i] = static_cast<float>(level) * scale[scale.size() == 1 ? 0 : channel];
-  }
-  return BytesOf(floats);
 }
 
 ValueId AddConstant(Graph& graph, std::string name, Constant constant) {
@@ -230,6 +299,7 @@ void FuseIntegerProducts(Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (std::size_t side = 0; side < 2 && graph.nodes[i].op == "Mul"; ++side) {
       TryFuse(editor, graph, i, side);
+      if (graph.nodes[i].op == "Mul") TryFuseConv(editor, graph, i, side);
     }
   }
   editor.Finish();

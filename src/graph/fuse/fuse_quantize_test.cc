@@ -180,6 +180,59 @@ TEST(FuseIntegerProducts, SumsThatAreReadStay) {
   EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("MatMulInteger Cast"));
 }
 
+/// y = relu(conv(x, w) * scales + bias), with x quantised at run time. `scales`: dims of those of w.
+ModelBuilder DynamicConv(const std::vector<std::int64_t>& scales) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}).Output("y").Weights("b", {3, 1, 1});
+  std::vector<float> numbers(static_cast<std::size_t>(ElementCount(scales)), 0.1F);
+  numbers.back() = 0.5F;
+  m.Floats("ws", scales, numbers);
+  Byte(m, "wz", 128);
+  std::vector<std::uint8_t> w(54, 130);
+  w.back() = 120;
+  *m.graph().add_initializer() =
+      RawTensor<std::uint8_t>("w", onnx::TensorProto::UINT8, {3, 2, 3, 3}, w);
+  m.Add("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"});
+  m.Add("ConvInteger", {"q", "w", "z", "wz"}, {"sum"}).Ints("pads", {1, 1, 1, 1});
+  m.Add("Cast", {"sum"}, {"f"}).Int("to", onnx::TensorProto::FLOAT);
+  m.Add("Mul", {"s", "ws"}, {"scale"});
+  m.Add("Mul", {"f", "scale"}, {"p"});
+  m.Add("Add", {"p", "b"}, {"t"});
+  m.Add("Relu", {"t"}, {"y"});
+  return m;
+}
+
+TEST(FuseIntegerProducts, ConvolutionsAreOfFloats) {
+  for (const std::vector<std::int64_t>& scales :
+       std::vector<std::vector<std::int64_t>>{{}, {1}, {3, 1, 1}, {1, 3, 1, 1}}) {
+    const Graph graph = Loaded(DynamicConv(scales));
+    ASSERT_EQ(Ops(graph), "DynamicQuantizeLinear DequantizeLinear Conv");
+    const Node &dequantize = graph.nodes[1], &conv = graph.nodes[2];
+    EXPECT_EQ(graph.value(dequantize.inputs[1]).name, "s");
+    EXPECT_EQ(graph.value(dequantize.inputs[2]).name, "z");
+    EXPECT_EQ(graph.value(conv.inputs[0]).dims, (Dims{1, 2, 5, 5}));
+    EXPECT_THAT(conv.Ints("pads", {}), ::testing::ElementsAre(1, 1, 1, 1));
+    EXPECT_EQ(conv.fused.activation, ActivationKind::kRelu);
+    const std::span<const float> w = graph.value(conv.inputs[1]).constant->floats();
+    EXPECT_FLOAT_EQ(w[0], scales.size() < 2 ? 1.0F : 0.2F);
+    EXPECT_FLOAT_EQ(w[53], -4.0F);
+  }
+}
+
+TEST(FuseIntegerProducts, ConvolutionsOfIntegersThatAreReadStay) {
+  ModelBuilder m = DynamicConv({});
+  m.Output("sum");
+  EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("ConvInteger Cast"));
+}
+
+/// One factor for each column is none for the channels.
+TEST(FuseIntegerProducts, ConvolutionsWithAFactorOfAnotherAxisStay) {
+  for (const std::vector<std::int64_t>& scales :
+       std::vector<std::vector<std::int64_t>>{{5}, {5, 1}, {1, 1, 5}}) {
+    EXPECT_THAT(Ops(Loaded(DynamicConv(scales))), ::testing::HasSubstr("ConvInteger Cast"));
+  }
+}
+
 TEST(DivideQuantizedOps, ConvolutionsNeedNoIntegersBetweenThem) {
   ModelBuilder m;
   m.Input("x", {1, 2, 5, 5}, onnx::TensorProto::UINT8).Output("y");

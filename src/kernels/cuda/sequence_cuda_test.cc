@@ -65,6 +65,17 @@ TEST(CudaAttention, MaskWhoseFirstKeysAreMinusInfinity) {
   CheckAttention(spec, {BytesOf(mask)});
 }
 
+TEST(CudaAttention, MaskThatRepeats) {
+  AttentionSpec spec = DenseAttention(9, 40, 8, 8);  // of a batch of 2
+  spec.mask = true;
+  spec.mask_view = {3 * 40, 40, 0, 1};
+  const Bytes mask = BytesOf(RandomFloats(2 * 3 * 40, -3, 3, 4));
+  for (const std::size_t windows : {0u, 1u, 2u}) {
+    spec.mask_batches = windows;
+    CheckAttention(spec, {mask});
+  }
+}
+
 TEST(CudaAttention, KeepAndSharedKeys) {
   AttentionSpec spec = DenseAttention(9, 40, 8, 8);
   spec.heads = 3;

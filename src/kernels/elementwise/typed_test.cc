@@ -227,6 +227,32 @@ TEST(Quantize, VectorsGiveTheBitsOfThePlainLoops) {
   EXPECT_EQ(made.back()[0][20], std::byte{0});
 }
 
+/// Casts at every level, to `type`, the type of T.
+template <typename T>
+void ExpectPlainCasts(const F32& x, DataType type) {
+  std::vector<T> expected;
+  for (const float number : x) expected.push_back(ConvertElement<T>(number));
+  for (const std::int64_t target : testing::Targets()) {
+    const testing::ScopedTarget scoped(target);
+    testing::TypedRun cast(*MakeCast(x.size(), DataType::kFloat32, type), {ToBytes(x)},
+                           {x.size() * sizeof(T)});
+    EXPECT_EQ(testing::FromBytes<T>(cast.Run()[0]), expected) << target;
+  }
+}
+
+TEST(Cast, VectorsGiveTheBitsOfThePlainLoops) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  F32 x{kNan,   -kNan,  kInfinity, -kInfinity,   1e20F,          -1e20F,
+        -0.0F,  -0.9F,  127.9F,    128,          -128.9F,        -129,
+        255.5F, 256,    -1e-40F,   2147483520.F, 2147483648.F,   -2147483648.F,
+        0.999F, -1.25F, 3e9F,      -3e9F,        16777217.0625F, -2147483520.F};
+  for (std::size_t i = 0; i < 13; ++i) x.push_back(3.75F * static_cast<float>(i) - 20);
+  ExpectPlainCasts<std::uint8_t>(x, DataType::kUInt8);
+  ExpectPlainCasts<std::int8_t>(x, DataType::kInt8);
+  ExpectPlainCasts<std::int32_t>(x, DataType::kInt32);
+}
+
 TEST(Quantize, RoundsHalvesToEvenAndSaturates) {
   const QuantizeSpec spec{1, 1, 5, DataType::kUInt8};
   ExpectTyped(MakeQuantize(spec),

@@ -118,6 +118,33 @@ void ToInt16(const RowOperand* x, std::byte* y, std::size_t count, const RowPara
   });
 }
 
+/// Cuts fractions off. What is beyond the integers becomes the nearest of them, not a number 0.
+template <typename To>
+void FromFloat(const RowOperand* x, std::byte* y, std::size_t count, const RowParams& params) {
+  if (!IsDenseByOne(x, 1, count)) {
+    return FindPlainCastRow(DataType::kFloat32, TypeOf<To>())(x, y, count, params);
+  }
+  const FloatTag d;
+  const float* const from = DataOf<float>(x[0]);
+  To* const to = reinterpret_cast<To*>(y);
+  const Floats low = hn::Set(d, static_cast<float>(hwy::LowestValue<To>()));
+  const Floats high = hn::Set(d, static_cast<float>(hwy::HighestValue<To>()));
+  ForVectors(count, [&](size_t i) HWY_ATTR {
+    const Floats number = hn::LoadU(d, from + i);
+    const Floats kept = hn::Max(hn::IfThenZeroElse(hn::IsNaN(number), number), low);
+    if constexpr (sizeof(To) == 1) {
+      const auto whole = hn::ConvertTo(IntTag(), hn::Min(kept, high));
+      hn::StoreU(hn::DemoteTo(TagOf<To>(), whole), TagOf<To>(), to + i);
+    } else {
+      // The greatest integer is no float: `high` is the number behind it.
+      const auto beyond = hn::RebindMask(IntTag(), hn::Ge(kept, high));
+      const auto whole = hn::ConvertTo(IntTag(), hn::IfThenZeroElse(hn::Ge(kept, high), kept));
+      const auto most = hn::Set(IntTag(), hwy::HighestValue<To>());
+      hn::StoreU(hn::IfThenElse(beyond, most, whole), IntTag(), to + i);
+    }
+  });
+}
+
 }  // namespace
 
 RowFunction PickQuantizeRow(DataType quantized) {
@@ -135,6 +162,11 @@ RowFunction PickCastRow(DataType from, DataType to) {
     if (from == DataType::kUInt8) return &ToFloat<std::uint8_t>;
     if (from == DataType::kInt8) return &ToFloat<std::int8_t>;
     if (from == DataType::kInt32) return &ToFloat<std::int32_t>;
+  }
+  if (from == DataType::kFloat32) {
+    if (to == DataType::kUInt8) return &FromFloat<std::uint8_t>;
+    if (to == DataType::kInt8) return &FromFloat<std::int8_t>;
+    if (to == DataType::kInt32) return &FromFloat<std::int32_t>;
   }
   if (to == DataType::kInt16) {
     if (from == DataType::kUInt8) return &ToInt16<std::uint8_t>;

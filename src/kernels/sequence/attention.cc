@@ -37,6 +37,7 @@ struct AttentionArgs {
   float* y = nullptr;
   AttentionView q_view, k_view, v_view, y_view, mask_view, keep_view;
   std::size_t heads = 1, rows = 1, keys = 1, depth = 1, value_depth = 1, sharing = 1;
+  std::size_t mask_batches = 1;
   std::size_t tile_rows = 1, row_tiles = 1, tasks = 1, blocks = 1;
   std::size_t score_pitch = 1, value_pitch = 1;  // in floats; multiples of whole panels
   float scale = 1, fill = 0, floor = 0;
@@ -244,7 +245,8 @@ class AttentionTile {
       }
     }
     if (args_.mask != nullptr) {
-      AddMask(args_.mask + Offset(args_.mask_view, batch_, head_, at), scores);
+      const size_t batch = batch_ % args_.mask_batches;
+      AddMask(args_.mask + Offset(args_.mask_view, batch, head_, at), scores);
     }
     if (args_.has_floor) {
       for (size_t j = 0; j < keys_; ++j) {
@@ -379,6 +381,10 @@ Status Check(const AttentionSpec& spec) {
     return Invalid(kName, fmt::format("{} keys, at most {}; {} heads that share by {}", spec.keys,
                                       kMaxAttentionKeys, spec.heads, spec.sharing));
   }
+  if (spec.mask_batches != 0 && spec.batch % spec.mask_batches != 0) {
+    return Invalid(kName, fmt::format("a mask that repeats after {} of a batch of {}",
+                                      spec.mask_batches, spec.batch));
+  }
   if (spec.v.column != 1 || spec.y.column != 1) {
     return Invalid(kName, fmt::format("v and y have columns {} and {} apart, must be 1",
                                       spec.v.column, spec.y.column));
@@ -409,6 +415,7 @@ AttentionArgs ArgsOf(const AttentionSpec& spec) {
   args.depth = spec.depth;
   args.value_depth = spec.value_depth;
   args.sharing = spec.sharing;
+  args.mask_batches = spec.mask_batches == 0 ? spec.batch : spec.mask_batches;
   args.scale = spec.scale;
   args.fill = spec.fill;
   args.kept = spec.kept;

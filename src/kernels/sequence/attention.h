@@ -28,6 +28,8 @@ struct AttentionSpec {
   /// Whether there is a mask: fp32 [batch, heads, rows, keys], added to the scaled scores.
   bool mask = false;
   AttentionView mask_view;
+  /// The mask repeats after so many of the batch; 0: it does not repeat.
+  std::size_t mask_batches = 0;
   /// Whether there is a keep tensor: kBool of the mask's shape. Where an element differs from
   /// `kept`, `fill` replaces the score, before the mask is added.
   bool keep = false;
@@ -39,8 +41,8 @@ struct AttentionSpec {
 };
 
 /// Inputs: q, k, v, then mask and keep if the spec has them. Output: y, which must not overlap an
-/// input. kInvalidArgument if a size is zero or too large, `sharing` does not divide the heads, or
-/// the rows of v or y are not dense.
+/// input. kInvalidArgument if a size is zero or too large, `sharing` does not divide the heads,
+/// `mask_batches` does not divide the batch, or the rows of v or y are not dense.
 Result<Kernel> MakeAttention(const AttentionSpec& spec);
 
 }  // namespace lagoon

@@ -83,7 +83,8 @@ std::vector<double> ScoresOf(const AttentionSpec& s, const Operands& o, std::siz
     }
     score *= s.scale;
     if (s.keep && (o.keep[At(s.keep_view, batch, head, row, key)] != 0) != s.kept) score = s.fill;
-    if (s.mask) score += o.mask[At(s.mask_view, batch, head, row, key)];
+    const std::size_t of_mask = s.mask_batches == 0 ? batch : batch % s.mask_batches;
+    if (s.mask) score += o.mask[At(s.mask_view, of_mask, head, row, key)];
     score = std::max(score, double{s.floor});
     scores.push_back(score);
   }
@@ -172,6 +173,16 @@ TEST(Attention, AddsAMaskAndKeepsScores) {
   Check(spec);
   spec.kept = false;
   Check(spec);
+}
+
+TEST(Attention, AMaskOfWindowsRepeatsForEachImage) {
+  AttentionSpec spec = DenseSpec(6, 2, 9, 21, 16, 16);
+  spec.mask = true;
+  spec.mask_view = Dense(2, 9, 21);
+  for (const std::size_t windows : {0u, 1u, 2u, 3u, 6u}) {
+    spec.mask_batches = windows;
+    Check(spec);
+  }
 }
 
 TEST(Attention, FewRowsReadTheKeysAsTheyLie) {
@@ -265,6 +276,9 @@ TEST(Attention, RefusesWhatItCannotCompute) {
   spec = DenseSpec(1, 3, 4, 8, 16, 16);
   spec.v.column = 2;
   EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("columns 2"));
+  spec = DenseSpec(4, 3, 4, 8, 16, 16);
+  spec.mask_batches = 3;
+  EXPECT_THAT(MakeAttention(spec).error().message, HasSubstr("repeats after 3 of a batch of 4"));
 }
 
 }  // namespace

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "kernels/conv/int8/byte_conv.h"
+#include "plan/elementwise_ops.h"
 
 namespace lagoon {
 namespace {
@@ -32,6 +35,29 @@ bool HasScales(const QuantizedConstant& weights, std::int64_t axis, std::int64_t
   if (count != 1 && (weights.axis != axis || count != columns)) return false;
   return std::ranges::all_of(
       scales, [](float s) { return s > 0 && s <= std::numeric_limits<float>::max(); });
+}
+
+/// Longer chains of nodes become several tables.
+constexpr std::size_t kMostTableNodes = 64;
+
+/// Whether each element of the output depends on the same element of the inputs, and on numbers.
+bool IsFunctionOfOne(const Graph& graph, const Node& node) {
+  const bool elementwise =
+      elementwise::FindUnary(node.op) != nullptr || elementwise::FindBinary(node.op) != nullptr;
+  if (!elementwise || node.outputs.size() != 1 || node.outputs[0] == kNoValue ||
+      node.fused.residual != kNoValue || node.opaque != nullptr) {
+    return false;
+  }
+  const Value& y = graph.value(node.outputs[0]);
+  const bool plain = y.type == DataType::kFloat32 && y.sizes == kNoValue && y.shape_known;
+  if (!plain || y.dims.empty() || ElementCount(y.dims) == 0) return false;
+  return std::ranges::all_of(node.inputs, [&](ValueId id) {
+    if (id == kNoValue) return true;
+    const Value& x = graph.value(id);
+    if (x.type != DataType::kFloat32) return false;
+    if (x.constant) return ElementCount(x.dims) == 1 && x.dims.size() <= y.dims.size();
+    return x.dims == y.dims && x.sizes == kNoValue;
+  });
 }
 
 /// Whether a convolution in groups is worth a panel for each: with fewer columns than this most of
@@ -98,7 +124,93 @@ ByteFlow::ByteFlow(const Graph& graph, std::span<const Node> nodes) {
   }
   // An output of the graph has one more reader.
   for (const ValueId output : graph.outputs) readers_[output].push_back(nullptr);
-  FindWanted(graph, nodes);
+  FindOrigins(graph, nodes);
+  FindNeeded(graph, nodes);
+}
+
+void ByteFlow::FindOrigins(const Graph& graph, std::span<const Node> nodes) {
+  for (const Node& node : nodes) {
+    for (const ValueId output : node.outputs) {
+      if (output != kNoValue) makers_[output] = &node;
+    }
+    if (!IsFunctionOfOne(graph, node)) continue;
+    std::optional<Origin> origin = OriginOf(graph, node, /*far=*/true);
+    if (!origin || origin->nodes > kMostTableNodes) origin = OriginOf(graph, node, /*far=*/false);
+    if (origin) origins_[node.outputs[0]] = *origin;
+  }
+}
+
+std::optional<ByteFlow::Origin> ByteFlow::OriginOf(const Graph& graph, const Node& node,
+                                                   bool far) const {
+  Origin origin{.nodes = 1};
+  for (const ValueId input : node.inputs) {
+    if (input == kNoValue || graph.value(input).constant) continue;
+    const auto found = far ? origins_.find(input) : origins_.end();
+    if (found == origins_.end() && !GridAt(input)) return std::nullopt;
+    const Origin from = found == origins_.end() ? Origin{input, 0} : found->second;
+    if (origin.of != kNoValue && origin.of != from.of) return std::nullopt;
+    origin.of = from.of;
+    origin.nodes += from.nodes;
+  }
+  return origin.of == kNoValue ? std::nullopt : std::optional(origin);
+}
+
+/// The time of the nodes and of the table, in passes over the elements: those that convert between
+/// bytes and floats count too.
+bool ByteFlow::PrefersTable(const Graph& graph, const Node& node) const {
+  const ValueId y = node.outputs[0];
+  const auto origin = origins_.find(y);
+  if (origin == origins_.end() || !GridAt(y)) return false;
+  const ValueId x = origin->second.of;
+  const auto maker = makers_.find(x);
+  const bool has_bytes =
+      WantsBytes(x) || (maker != makers_.end() && LinearOf(graph, *maker->second));
+  const bool wants_bytes = WantsBytes(y), rounds = node.op != "FakeQuantize";
+  const double passes = static_cast<double>(origin->second.nodes) + (has_bytes ? 1 : 0) +
+                        (wants_bytes && rounds ? 1 : 0);
+  return 0.5 + (has_bytes ? 0 : 1) + (wants_bytes ? 0 : 1) < passes;
+}
+
+ByteFunction ByteFlow::FunctionBehind(ValueId value) const {
+  ByteFunction function{origins_.at(value).of, {}};
+  std::set<const Node*, std::less<>> nodes;  // one array: by address is by time
+  std::vector<ValueId> open{value};
+  while (!open.empty()) {
+    const Node* const node = makers_.at(open.back());
+    open.pop_back();
+    if (!nodes.insert(node).second) continue;
+    for (const ValueId input : node->inputs) {
+      if (input != function.of && origins_.contains(input)) open.push_back(input);
+    }
+  }
+  function.nodes.assign(nodes.begin(), nodes.end());
+  return function;
+}
+
+/// Walks backwards, so that what reads a value is known before the node that makes it.
+void ByteFlow::FindNeeded(const Graph& graph, std::span<const Node> nodes) {
+  std::set<ValueId> needed(graph.outputs.begin(), graph.outputs.end());
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const Node& node = nodes[i];
+    const bool makes = !node.outputs.empty();
+    if (makes && origins_.contains(node.outputs[0]) && !needed.contains(node.outputs[0])) {
+      in_tables_.insert(&node);
+    } else if (makes && PrefersTable(graph, node)) {
+      ByteFunction function = FunctionBehind(node.outputs[0]);
+      needed.insert(function.of);
+      wanted_.insert(function.of);
+      functions_.emplace(node.outputs[0], std::move(function));
+    } else {
+      needed.insert(node.inputs.begin(), node.inputs.end());
+      needed.insert(node.fused.residual);
+      if (makes && !node.inputs.empty()) FindWanted(graph, node);
+    }
+  }
+}
+
+const ByteFunction* ByteFlow::FunctionOf(ValueId value) const {
+  const auto found = functions_.find(value);
+  return found == functions_.end() ? nullptr : &found->second;
 }
 
 std::optional<ByteGrid> ByteFlow::GridAt(ValueId value) const {
@@ -169,23 +281,19 @@ std::optional<ByteLinear> ByteFlow::LinearOf(const Graph& graph, const Node& nod
   return linear;
 }
 
-void ByteFlow::FindWanted(const Graph& graph, std::span<const Node> nodes) {
-  for (std::size_t i = nodes.size(); i-- > 0;) {
-    const Node& node = nodes[i];
-    if (node.inputs.empty() || node.outputs.empty()) continue;
-    const bool linear = LinearOf(graph, node).has_value();
-    if (linear) wanted_.insert(node.inputs[0]);
-    if (linear && node.fused.residual_last) wanted_.insert(node.fused.residual);
-    const bool all = std::ranges::all_of(
-        node.inputs, [&](ValueId id) { return id != kNoValue && GridAt(id).has_value(); });
-    const bool rounded = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
-    const bool sum = node.op == "Add" && all && rounded;
-    const bool moves = MovesBytes(node) && WantsBytes(node.outputs[0]);
-    if (sum || (moves && all && node.op == "Concat")) {
-      wanted_.insert(node.inputs.begin(), node.inputs.end());
-    } else if (moves && node.op != "Concat") {
-      wanted_.insert(node.inputs[0]);
-    }
+void ByteFlow::FindWanted(const Graph& graph, const Node& node) {
+  const bool linear = LinearOf(graph, node).has_value();
+  if (linear) wanted_.insert(node.inputs[0]);
+  if (linear && node.fused.residual_last) wanted_.insert(node.fused.residual);
+  const bool all = std::ranges::all_of(
+      node.inputs, [&](ValueId id) { return id != kNoValue && GridAt(id).has_value(); });
+  const bool rounded = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
+  const bool sum = node.op == "Add" && all && rounded;
+  const bool moves = MovesBytes(node) && WantsBytes(node.outputs[0]);
+  if (sum || (moves && all && node.op == "Concat")) {
+    wanted_.insert(node.inputs.begin(), node.inputs.end());
+  } else if (moves && node.op != "Concat") {
+    wanted_.insert(node.inputs[0]);
   }
 }
 

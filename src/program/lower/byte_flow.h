@@ -37,6 +37,12 @@ struct ByteLinear {
   ByteGrid x;
 };
 
+/// A value that elementwise nodes compute from the bytes of one other value: a table of 256 bytes.
+struct ByteFunction {
+  ValueId of = kNoValue;
+  std::vector<const Node*> nodes;  // in the order in which they run
+};
+
 /// The graph's nodes in the order in which they are lowered. Keeps references to both.
 class ByteFlow {
  public:
@@ -48,18 +54,40 @@ class ByteFlow {
   std::optional<ByteLinear> LinearOf(const Graph& graph, const Node& node) const;
   /// Whether a reader of the value computes on bytes.
   bool WantsBytes(ValueId value) const { return wanted_.contains(value); }
+  /// How to compute the value from a table; null if it is computed in another way.
+  const ByteFunction* FunctionOf(ValueId value) const;
+  /// Whether only tables need what the node computes, so that it need not run.
+  bool IsInTables(const Node& node) const { return in_tables_.contains(&node); }
   /// Whether a convolution reads the value.
   bool IsReadAsImage(ValueId value) const;
   /// The FakeQuantize that is the only reader of the value.
   const Node* OnlyFake(ValueId value) const;
 
  private:
+  /// The value that elementwise nodes compute a value from, and how many nodes these are at most.
+  struct Origin {
+    ValueId of = kNoValue;
+    std::size_t nodes = 0;
+  };
+
   /// Whether the kernels on bytes can do what is fused into a linear node.
   bool KeepsFused(const Node& node) const;
-  void FindWanted(const Graph& graph, std::span<const Node> nodes);
+  void FindOrigins(const Graph& graph, std::span<const Node> nodes);
+  /// Of the output of an elementwise node. `far`: behind the nodes before it.
+  std::optional<Origin> OriginOf(const Graph& graph, const Node& node, bool far) const;
+  void FindNeeded(const Graph& graph, std::span<const Node> nodes);
+  /// Adds the inputs that the node reads as bytes; it has inputs and outputs.
+  void FindWanted(const Graph& graph, const Node& node);
+  /// Whether a table for the value is faster than the nodes.
+  bool PrefersTable(const Graph& graph, const Node& node) const;
+  ByteFunction FunctionBehind(ValueId value) const;
 
   std::map<ValueId, ByteGrid> grids_;
   std::map<ValueId, std::vector<const Node*>> readers_;  // null: an output of the graph
+  std::map<ValueId, const Node*> makers_;
+  std::map<ValueId, Origin> origins_;
+  std::map<ValueId, ByteFunction> functions_;
+  std::set<const Node*> in_tables_;
   std::set<ValueId> wanted_;
 };
 

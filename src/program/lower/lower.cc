@@ -172,6 +172,9 @@ Result<bool> TryLowerBytes(ProgramBuilder& builder, const Node& node) {
       builder.graph().value(node.outputs[0]).sizes != kNoValue) {
     return false;
   }
+  if (builder.flow()->IsInTables(node)) return true;
+  LAGOON_ASSIGN_OR_RETURN(const bool table, TryLowerByteTable(builder, node, LowerWithElements));
+  if (table) return true;
   if (node.op == "FakeQuantize") return TryLowerByteFake(builder, node);
   if (node.op == "Add") return TryLowerByteSum(builder, node);
   if (node.op == "Relu" || node.op == "Clip") return TryLowerByteLimit(builder, node);

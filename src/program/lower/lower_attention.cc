@@ -39,10 +39,10 @@ Result<Heads> HeadsOf(const Dims& dims, const std::vector<std::int64_t>& order) 
   return heads;
 }
 
-/// The view of an operand of these dims that broadcasts to the scores.
-AttentionView MaskView(const Dims& dims, const AttentionSpec& spec) {
+/// The view of an operand of these dims that broadcasts to the scores of so many of the batch.
+AttentionView MaskView(const Dims& dims, std::size_t batch, const AttentionSpec& spec) {
   const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-  const Dims scores{size(spec.batch), size(spec.heads), size(spec.rows), size(spec.keys)};
+  const Dims scores{size(batch), size(spec.heads), size(spec.rows), size(spec.keys)};
   const std::vector<std::int64_t> strides = BroadcastView(dims, scores, 1).strides;
   const auto at = [&](std::size_t axis) { return static_cast<std::size_t>(strides[axis]); };
   return {at(0), at(1), at(2), at(3)};
@@ -81,13 +81,15 @@ Status LowerAttention(ProgramBuilder& builder, const Node& node) {
   if (node.inputs[3] != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor mask, builder.Use(node.inputs[3], Layout::kPlain));
     spec.mask = true;
-    spec.mask_view = MaskView(node.Ints("mask_dims", {}), spec);
+    const Dims dims = node.Ints("mask_dims", {});
+    spec.mask_batches = static_cast<std::size_t>(dims[0]);
+    spec.mask_view = MaskView(dims, spec.mask_batches, spec);
     operands.push_back(builder.All(mask));
   }
   if (node.inputs[4] != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor keep, builder.Use(node.inputs[4], Layout::kPlain));
     spec.keep = true;
-    spec.keep_view = MaskView(node.Ints("keep_dims", {}), spec);
+    spec.keep_view = MaskView(node.Ints("keep_dims", {}), spec.batch, spec);
     operands.push_back(builder.All(keep));
   }
   builder.Define(node.outputs[0], y);

@@ -38,16 +38,6 @@ std::vector<Operand> WithGrid(ProgramBuilder& builder, const Tensor& x, const By
   return {builder.All(x), builder.All(scale), builder.All(zero)};
 }
 
-/// x (fp32) rounded to a grid.
-Result<ByteTensor> EmitBytes(ProgramBuilder& builder, const std::string& name, const Tensor& x,
-                             const ByteGrid& grid) {
-  const Tensor y = builder.NewTensor(name + ".bytes", x.dims, x.layout, DataType::kUInt8);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name + ".bytes",
-                                      [&](auto& make) { return make.Quantize(WholeSpec(x)); },
-                                      WithGrid(builder, x, grid), {builder.All(y)}));
-  return ByteTensor{y, grid};
-}
-
 /// What becomes of the sums of a node, and which value that is.
 struct ByteResult {
   std::optional<ByteGrid> grid;  // none: fp32
@@ -89,24 +79,6 @@ Result<ByteTensor> EmitSum(ProgramBuilder& builder, const std::string& name,
       name, std::move(kernel), {builder.All(a.tensor), builder.All(b.tensor), builder.All(by)},
       {builder.All(y)}));
   return ByteTensor{y, grid};
-}
-
-/// A value on a grid as bytes in `layout`.
-Result<ByteTensor> UseBytes(ProgramBuilder& builder, ValueId value, Layout layout) {
-  if (const std::span<const ByteTensor> terms = builder.TermsOf(value); terms.size() == 1) {
-    ByteTensor bytes = terms[0];
-    LAGOON_ASSIGN_OR_RETURN(bytes.tensor, builder.Convert(bytes.tensor, layout));
-    return bytes;
-  }
-  const std::optional<ByteGrid> grid = builder.flow()->GridAt(value);
-  if (!grid) return Fail(ErrorCode::kInternal, "a value without a grid is used as bytes");
-  const std::array<ValueId, 1> one{value};
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, builder.CheapestLayout(one)));
-  const std::string name = builder.graph().value(value).name;
-  LAGOON_ASSIGN_OR_RETURN(ByteTensor bytes, EmitBytes(builder, name, x, *grid));
-  builder.DefineBytes(value, {bytes});
-  LAGOON_ASSIGN_OR_RETURN(bytes.tensor, builder.Convert(bytes.tensor, layout));
-  return bytes;
 }
 
 bool HasGrid(const ProgramBuilder& builder, ValueId value) {
@@ -284,6 +256,32 @@ bool DimsFit(const ProgramBuilder& builder, const Node& node, const ByteLinear& 
 bool ComputesOnBytes(const LowerOptions& options) {
   const bool cpu = options.kernels == nullptr || options.kernels == &CpuKernels();
   return cpu && ByteUnits().size() > 1;
+}
+
+Result<ByteTensor> EmitBytes(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                             const ByteGrid& grid) {
+  const Tensor y = builder.NewTensor(name + ".bytes", x.dims, x.layout, DataType::kUInt8);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name + ".bytes",
+                                      [&](auto& make) { return make.Quantize(WholeSpec(x)); },
+                                      WithGrid(builder, x, grid), {builder.All(y)}));
+  return ByteTensor{y, grid};
+}
+
+Result<ByteTensor> UseBytes(ProgramBuilder& builder, ValueId value, Layout layout) {
+  if (const std::span<const ByteTensor> terms = builder.TermsOf(value); terms.size() == 1) {
+    ByteTensor bytes = terms[0];
+    LAGOON_ASSIGN_OR_RETURN(bytes.tensor, builder.Convert(bytes.tensor, layout));
+    return bytes;
+  }
+  const std::optional<ByteGrid> grid = builder.flow()->GridAt(value);
+  if (!grid) return Fail(ErrorCode::kInternal, "a value without a grid is used as bytes");
+  const std::array<ValueId, 1> one{value};
+  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(value, builder.CheapestLayout(one)));
+  const std::string name = builder.graph().value(value).name;
+  LAGOON_ASSIGN_OR_RETURN(ByteTensor bytes, EmitBytes(builder, name, x, *grid));
+  builder.DefineBytes(value, {bytes});
+  LAGOON_ASSIGN_OR_RETURN(bytes.tensor, builder.Convert(bytes.tensor, layout));
+  return bytes;
 }
 
 Result<Tensor> EmitFloats(ProgramBuilder& builder, const std::string& name,

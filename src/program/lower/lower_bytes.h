@@ -18,6 +18,15 @@ bool ComputesOnBytes(const LowerOptions& options);
 Result<Tensor> EmitFloats(ProgramBuilder& builder, const std::string& name,
                           std::span<const ByteTensor> terms, Layout layout);
 
+/// x (fp32) rounded to a grid.
+Result<ByteTensor> EmitBytes(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                             const ByteGrid& grid);
+/// A value on a grid as bytes in `layout`.
+Result<ByteTensor> UseBytes(ProgramBuilder& builder, ValueId value, Layout layout);
+
+/// lower_table.cc: a node whose result is a table of bytes (ByteFlow::FunctionOf()). `lower` lowers
+/// the nodes of the function for the 256 bytes.
+Result<bool> TryLowerByteTable(ProgramBuilder& builder, const Node& node, LowerFunction lower);
 /// Conv, Gemm and MatMul with constant weights.
 Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node);
 /// FakeQuantize.

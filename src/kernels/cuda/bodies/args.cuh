@@ -383,6 +383,7 @@ struct AttentionArgs {
   float* y;
   AttentionOperand q_view, k_view, v_view, y_view, mask_view, keep_view;
   u32 heads, rows, keys, depth, value_depth, sharing;
+  u32 mask_batches;  // after so many of the batch the mask repeats
   u32 row_tiles;
   u32 pitch;  // of rows in shared memory, in floats: AttentionPitch()
   u32 kept;

@@ -17,6 +17,7 @@ class AttentionWalk {
   LAGOON_DEVICE AttentionWalk(const AttentionArgs& args, u32 tile, unsigned char* shared)
       : args_(args),
         batch_(tile / args.row_tiles / args.heads),
+        mask_batch_(batch_ % args.mask_batches),
         head_(tile / args.row_tiles % args.heads),
         row0_(tile % args.row_tiles * kAttentionRows),
         queries_(reinterpret_cast<float*>(shared)),
@@ -153,15 +154,17 @@ class AttentionWalk {
     const u32 row = row0_ + Query();
     if (key >= args_.keys || row >= args_.rows) return -Infinity();
     if (args_.keep != nullptr &&
-        (args_.keep[PlaceOf(args_.keep_view, row, key)] != 0) != (args_.kept != 0)) {
+        (args_.keep[PlaceOf(args_.keep_view, batch_, row, key)] != 0) != (args_.kept != 0)) {
       score = args_.fill;
     }
-    if (args_.mask != nullptr) score += args_.mask[PlaceOf(args_.mask_view, row, key)];
+    if (args_.mask != nullptr) {
+      score += args_.mask[PlaceOf(args_.mask_view, mask_batch_, row, key)];
+    }
     return score < args_.floor ? args_.floor : score;
   }
 
-  LAGOON_DEVICE i64 PlaceOf(const AttentionOperand& view, u32 row, u32 key) const {
-    return batch_ * view.batch + head_ * view.head + row * view.row + key * view.column;
+  LAGOON_DEVICE i64 PlaceOf(const AttentionOperand& view, u32 batch, u32 row, u32 key) const {
+    return batch * view.batch + head_ * view.head + row * view.row + key * view.column;
   }
 
   LAGOON_DEVICE void AddValues(const float* values, float correction) {
@@ -188,7 +191,7 @@ class AttentionWalk {
   }
 
   const AttentionArgs& args_;
-  u32 batch_, head_, row0_;
+  u32 batch_, mask_batch_, head_, row0_;
   float* queries_;
   float* stages_;  // two of keys and values
   float* weights_;

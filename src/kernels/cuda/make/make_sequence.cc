@@ -58,6 +58,7 @@ Result<CudaKernel> MakeCudaAttention(const AttentionSpec& spec) {
   args.depth = U32(spec.depth);
   args.value_depth = U32(spec.value_depth);
   args.sharing = U32(spec.sharing);
+  args.mask_batches = U32(spec.mask_batches == 0 ? spec.batch : spec.mask_batches);
   args.row_tiles = TilesOf(spec.rows, kAttentionRows);
   args.pitch = AttentionPitch(U32(std::max(spec.depth, spec.value_depth)));
   args.kept = spec.kept ? 1 : 0;
