@@ -118,11 +118,11 @@ HWY_EXPORT(PickOverlapsOne);
 
 constexpr double kNsPerRow = 2;
 
-// Of a step in the heap, and of the comparison with kBoxesAtOnce boxes. MEASURED
+// Estimates, of a step in the heap and of the comparison with kBoxesAtOnce boxes.
 constexpr std::size_t kStepNs = 4, kCompareNs = 6, kBoxesAtOnce = 16;
 constexpr std::size_t kNsPerCheck = 4'000, kBoxesPerCheck = 1'024;
-/// A round is planned for this time, if there are not too many rounds and if what they leave to each
-/// other is not too large. The next round costs a few microseconds.
+/// A round is planned for this time, if there are not too many rounds and if what they leave to
+/// each other is not too large. The next round costs a few microseconds.
 constexpr double kRoundNs = 100'000;
 constexpr std::size_t kMostRounds = 32, kMostStateBytes = std::size_t{16} << 20;
 constexpr std::size_t kAlignment = 64;  // classes share no cache line
@@ -168,7 +168,7 @@ Corners CornersOf(const float* box, bool center) {
 }
 
 /// What one class of one image has so far: the candidates that are left, and the boxes that are
-/// chosen. Lies in one piece of memory, the unit's scratch memory or what rounds leave to each other.
+/// chosen. Lies in one piece of memory: the unit's scratch memory, or what a round leaves.
 struct ChooseState {
   struct Sizes {
     std::size_t left = 0, chosen = 0;
