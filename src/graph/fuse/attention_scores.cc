@@ -218,8 +218,8 @@ class Reader {
   }
 
   /// Gives dims that broadcast to scores of the dims `at` a rank of 4. Where nothing says how the
-  /// axis of batch and heads divides, it is the batch. False for dims that differ between images but
-  /// not between the windows of an image.
+  /// axis of batch and heads divides, it is the batch. False for dims that differ between images
+  /// but not between the windows of an image.
   bool Place(const Dims& at, Dims& whole) {
     if (at.empty() || at.size() == kRank) return true;
     if (at.size() == kWindowRank) {

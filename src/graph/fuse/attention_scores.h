@@ -2,8 +2,8 @@
 
 // Reads the scores of an attention backwards, from the operand of the Softmax to the product of
 // queries and keys. Exporters merge batch and heads into one axis for the products, and split the
-// axis where a mask is added. Where the batch consists of windows of images, exporters split it into
-// images and windows, to add a mask per window. These Reshapes are looked through.
+// axis where a mask is added. Where the batch consists of windows of images, exporters split it
+// into images and windows, to add a mask per window. These Reshapes are looked through.
 
 #include <optional>
 

@@ -123,8 +123,8 @@ void TrySwish(GraphEditor& editor, std::size_t i) {
   }
 }
 
-/// If `value` = factor * HardSigmoid(x) with HardSwish's slope, which is also clip(x + 3, 0, 6) / 6:
-/// x and the factor.
+/// If `value` = factor * HardSigmoid(x) with HardSwish's slope, which is also
+/// clip(x + 3, 0, 6) / 6: x and the factor.
 std::optional<Scaled> HardGateOf(const GraphEditor& editor, ValueId value) {
   constexpr float kSlope = 1.0f / 6, kShift = 0.5f, kPrecision = 1e-6f;
   const Scaled scaled = ScaledOf(editor, value);

@@ -180,7 +180,7 @@ TEST(FuseIntegerProducts, SumsThatAreReadStay) {
   EXPECT_THAT(Ops(Loaded(m)), ::testing::HasSubstr("MatMulInteger Cast"));
 }
 
-/// y = relu(conv(x, w) * scales + bias), with x quantised at run time. `scales`: dims of those of w.
+/// y = relu(conv(x, w) * scales + bias), with x quantised at run time. `scales`: their dims.
 ModelBuilder DynamicConv(const std::vector<std::int64_t>& scales) {
   ModelBuilder m;
   m.Input("x", {1, 2, 5, 5}).Output("y").Weights("b", {3, 1, 1});

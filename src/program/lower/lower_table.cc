@@ -1,6 +1,6 @@
 // Elementwise nodes between bytes, as a table of what they make of each byte. The kernels of the
-// nodes compute the table when the model is loaded, so that its bytes are those that the nodes would
-// have made of every element.
+// nodes compute the table when the model is loaded, so that its bytes are those that the nodes
+// would have made of every element.
 
 #include <fmt/format.h>
 
