@@ -44,6 +44,15 @@ Http2Session::Limits SessionLimits(const GrpcLimits& limits) {
   return session;
 }
 
+void EndSurely(GrpcExchange& exchange) {
+  exchange.OnClosed();
+  try {
+    exchange.End();
+  } catch (const std::exception& error) {
+    spdlog::error("server: a call was dropped: {}", error.what());
+  }
+}
+
 }  // namespace
 
 GrpcConnection::GrpcConnection(Socket socket, Context context)
@@ -269,28 +278,45 @@ bool GrpcConnection::RunQueued() {
   const auto ready = std::exchange(ready_, {});
   const auto after = std::exchange(after_, {});
   const auto ended = std::exchange(ended_, {});
-  for (const auto& exchange : ready) exchange->Deliver();
-  for (const auto& work : after) work();
-  for (const auto& exchange : ended) exchange->End();
+  try {
+    for (const auto& exchange : ready) exchange->Deliver();
+    for (const auto& work : after) work();
+    for (const auto& exchange : ended) exchange->End();
+  } catch (const std::exception&) {
+    for (const auto& exchange : ended) EndSurely(*exchange);
+    throw;
+  }
   return !ready.empty() || !after.empty() || !ended.empty();
 }
 
+/// Does all that there is to do. Where memory runs out on the way, the connection ends: work of
+/// other calls may be lost.
 void GrpcConnection::Settle() {
-  for (;;) {
-    if (RunQueued()) continue;
-    if (!socket_.is_open() || awaits_writable_ || lingering_) break;
-    if (!session_->Produce(output_, kMostOutput)) {
-      Close();
-      continue;
+  try {
+    while (SettleOnce()) {
     }
-    if (!output_.empty()) {
-      SendOutput();
-    } else if (ready_.empty() && after_.empty() && ended_.empty()) {
-      break;
-    }
+  } catch (const std::exception& error) {
+    spdlog::error("server: a connection of gRPC was dropped: {}", error.what());
+    Close();
+    after_.clear();
   }
   working_ = false;
   if (socket_.is_open() && !lingering_ && output_.empty() && session_->Done()) Linger();
+}
+
+/// Returns false if there was nothing to do.
+bool GrpcConnection::SettleOnce() {
+  if (RunQueued()) return true;
+  if (!socket_.is_open() || awaits_writable_ || lingering_) return false;
+  if (!session_->Produce(output_, kMostOutput)) {
+    Close();
+    return true;
+  }
+  if (!output_.empty()) {
+    SendOutput();
+    return true;
+  }
+  return !ready_.empty() || !after_.empty() || !ended_.empty();
 }
 
 Http2Session::Offer GrpcConnection::OnOffer(StreamId stream, std::size_t most) {
@@ -413,18 +439,10 @@ void GrpcConnection::Close() {
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);
   socket_.close(ignored);
-  const auto end = [](GrpcExchange& exchange) {
-    exchange.OnClosed();
-    try {
-      exchange.End();
-    } catch (const std::exception& error) {
-      spdlog::error("server: a call was dropped: {}", error.what());
-    }
-  };
   const bool works = std::exchange(working_, true);
   ready_.clear();
-  for (const auto& [stream, exchange] : std::exchange(exchanges_, {})) end(*exchange);
-  for (const auto& exchange : std::exchange(ended_, {})) end(*exchange);
+  for (const auto& [stream, exchange] : std::exchange(exchanges_, {})) EndSurely(*exchange);
+  for (const auto& exchange : std::exchange(ended_, {})) EndSurely(*exchange);
   output_ = {};
   working_ = works;
   Flush();

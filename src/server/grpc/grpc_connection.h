@@ -109,6 +109,7 @@ class GrpcConnection final : public EdgeConnection,
   bool ReadSome();
   void Receive(std::span<const std::byte> data);
   void Settle();
+  bool SettleOnce();
   bool RunQueued();
   void SendOutput();
   void AwaitWritable();

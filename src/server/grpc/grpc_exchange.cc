@@ -422,15 +422,26 @@ void GrpcExchange::Abandon() {
 
 // ---- The end
 
+/// Frees everything also where memory runs out: the method holds the call, so that nothing else
+/// would ever free the two.
 void GrpcExchange::End() {
-  for (Outgoing& outgoing : std::exchange(outgoing_, {})) {
-    if (outgoing.taken) outgoing.taken();
-  }
+  const std::shared_ptr<GrpcMethod> method = std::exchange(method_, nullptr);
   body_.reset();
   wholes_.clear();
   held_ = {};
   held_charge_.reset();
-  if (const auto method = std::exchange(method_, nullptr)) method->OnGone();
+  try {
+    while (!outgoing_.empty()) {
+      const std::function<void()> taken = std::move(outgoing_.front().taken);
+      outgoing_.pop_front();
+      if (taken) taken();
+    }
+  } catch (const std::exception&) {
+    outgoing_.clear();
+    if (method) method->OnGone();
+    throw;
+  }
+  if (method) method->OnGone();
 }
 
 void GrpcExchange::CheckDeadline(TimePoint now) {
