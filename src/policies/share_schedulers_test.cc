@@ -68,7 +68,7 @@ TEST(Shares, AShareHoldsUnderEverySchedulerThatDoesNotLendUnits) {
     const std::vector<SimTask> tasks = {Task("A", {{4, 1}, {2, 1}}, {1, 1})};
     EXPECT_EQ(Ends(name, 4, tasks), Times{lends ? 2.0 : 6.0}) << name;
   }
-  EXPECT_EQ(lending, 2);
+  EXPECT_EQ(lending, 3);
   const std::vector<SimTask> tasks = {Task("A", {{4, 1}, {2, 1}}, {1, 1})};
   EXPECT_EQ(Ends("lagoon:lend_units=0", 4, tasks), Times{6});
   EXPECT_EQ(Ends("shares:lend_units=1", 4, tasks), Times{2});
