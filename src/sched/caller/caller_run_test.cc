@@ -201,7 +201,7 @@ TEST_F(CallerRunTest, ARunThatIsPostedWhileItsFlagIsSetIsCancelled) {
 // ---- On threads
 
 // Its job ends when its guard is raised, if `stays`. Those on other threads than the caller's do so
-// if `others_stay`.
+// if `others_stay`, until one has left.
 struct BodyArgs {
   std::atomic<bool> stays{false}, others_stay{false};
   std::atomic<int> staying{0};
@@ -214,7 +214,9 @@ bool TheBody(const void*, std::uint32_t, BlockContext& context) {
   const bool by_caller = std::this_thread::get_id() == body.caller.load();
   while (body.stays.load() || (body.others_stay.load() && !by_caller)) {
     body.staying.store(1);
-    if (context.ShouldLeave()) return false;
+    if (!context.ShouldLeave()) continue;
+    body.others_stay.store(false);  // a worker that has left may take a block of the other job
+    return false;
   }
   body.blocks.fetch_add(1);
   if (by_caller) body.by_caller.fetch_add(1);
