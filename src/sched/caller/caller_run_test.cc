@@ -358,7 +358,6 @@ TEST_F(CallerThreads, AShortJobRevokesBestEffortWorkThatBeganBeforeThereWasRealT
   CallerRun& best_effort = Prepared(AddQueue(JobClass::kBestEffort, 1, options));
   StartAndStay(best_effort);
   CallerRun& urgent = Prepared(AddQueue(JobClass::kRealTime));
-  Settled("lagoon-cpu");  // unit 1 can be borrowed
   ASSERT_TRUE(urgent.Run(kNoDeadline, kInline));
   EXPECT_EQ(urgent.result().outcome, Outcome::kDone);
   EXPECT_EQ(dispatcher_->Stats().revocations, 1u);
