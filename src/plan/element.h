@@ -58,8 +58,8 @@ inline Float16 Float16::From(float value) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>(all >> 16 & 0x8000u);
   const std::uint32_t magnitude = all & 0x7fffffffu;
-  constexpr std::uint32_t kInfinity = 0x7f800000u;
-  if (magnitude > kInfinity) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  constexpr std::uint32_t kInfinityBits = 0x7f800000u;
+  if (magnitude > kInfinityBits) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
   constexpr std::uint32_t kSmallestNormal = 0x38800000u;  // 2^-14
   if (magnitude < kSmallestNormal) {
     // Adding 1/2 leaves the rounded multiple of 2^-24 in the last bits of the fraction.
