@@ -29,7 +29,7 @@ def ranges_of(values):
 
 
 class Recorder(TorchDispatchMode):
-    """Records the operations of what runs inside of it."""
+    """Records the operations that run inside its `with` block."""
 
     def __init__(self):
         super().__init__()
