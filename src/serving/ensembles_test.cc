@@ -386,8 +386,8 @@ TEST_F(EnsemblesTest, ManyRequestsFromManyThreads) {
   std::vector<std::jthread> clients;
   for (int client = 0; client < 4; ++client) {
     clients.emplace_back([&, client] {
-      for (int i = 0; i < 25; ++i) {
-        const float first = static_cast<float>(client * 100 + i);
+      for (int i = 0; i < 100; ++i) {
+        const float first = static_cast<float>(client * 1000 + i);
         Sent sent = Send(SmallRequest("six", first, 1 + i % 2));
         if (i % 5 == 4) core_->Cancel(sent.handle);
         const Answer answer = sent.answer.get();

@@ -55,18 +55,21 @@ void EnsembleRun::Advance() {
   while (true) {
     std::optional<std::size_t> step;
     Result<InferRequest> request = Fail(ErrorCode::kInternal, "");
+    std::optional<Answer> answer;
     {
+      // Both under one lock: a step that ends between them could make another one ready.
       const MutexLock lock(mutex_);
       request = TakeReady(step);
+      if (!step) answer = TakeAnswer();
     }
-    if (!step) break;
+    if (answer) flight_.FinishedSteps(std::move(answer->outputs), std::move(answer->times));
+    if (!step) return;
     if (request) {
       Start(*step, *std::move(request));
     } else {
       Fails(*step, std::move(request).error());
     }
   }
-  Finish();
 }
 
 /// Nothing in `step`: none may run now. Else the step counts as running.
@@ -168,26 +171,22 @@ void EnsembleRun::Cancel(Flight& /*flight*/) {
 
 // ---- The answer
 
-/// Answers the request if no step runs and none is to run.
-void EnsembleRun::Finish() {
-  Result<std::vector<OutputTensor>> outputs = std::vector<OutputTensor>();
-  InferResponse times;
-  {
-    const MutexLock lock(mutex_);
-    if (steps_.running() > 0 || finished_) return;
-    finished_ = true;
-    EnsembleSteps* const steps = &steps_;
-    if (error_ && !flight_.cancelled()) {
-      outputs = tl::unexpected<Error>(*std::move(error_));
-    } else {
-      outputs = WithoutExceptions([&]() -> Result<std::vector<OutputTensor>> {
-        if (flight_.cancelled()) return Fail(ErrorCode::kCancelled, "request cancelled");
-        return steps->TakeAnswer();
-      });
-    }
-    times = steps_.TakeTimes();
+/// No step is ready. Nothing while one runs, and where the request has been answered.
+std::optional<EnsembleRun::Answer> EnsembleRun::TakeAnswer() {
+  if (steps_.running() > 0 || finished_) return std::nullopt;
+  finished_ = true;
+  Answer answer;
+  EnsembleSteps* const steps = &steps_;
+  if (error_ && !flight_.cancelled()) {
+    answer.outputs = tl::unexpected<Error>(*std::move(error_));
+  } else {
+    answer.outputs = WithoutExceptions([&]() -> Result<std::vector<OutputTensor>> {
+      if (flight_.cancelled()) return Fail(ErrorCode::kCancelled, "request cancelled");
+      return steps->TakeAnswer();
+    });
   }
-  flight_.FinishedSteps(std::move(outputs), std::move(times));
+  answer.times = steps_.TakeTimes();
+  return answer;
 }
 
 }  // namespace lagoon

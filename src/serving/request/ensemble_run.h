@@ -48,6 +48,10 @@ class EnsembleRun final : public WaitingPlace {
 
  private:
   class Room;
+  struct Answer {
+    Result<std::vector<OutputTensor>> outputs;
+    InferResponse times;
+  };
 
   Result<InferRequest> TakeReady(std::optional<std::size_t>& step) REQUIRES(mutex_);
   ModelLease TakeModel(std::size_t step);
@@ -56,7 +60,7 @@ class EnsembleRun final : public WaitingPlace {
   void Fails(std::size_t step, Error error);
   void CancelSteps();
   void GoOn();
-  void Finish();
+  std::optional<Answer> TakeAnswer() REQUIRES(mutex_);
 
   Flight& flight_;
   StepRunner& runner_;
