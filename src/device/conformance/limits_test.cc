@@ -364,6 +364,9 @@ TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {
   const UnitTimes before = device->Times();
   session.Submit(Launch{.kernel = gate_kernel, .args = &gate, .progress = record.get()});
   ASSERT_TRUE(session.Await([&] { return gate.waiting.load() == 1; }));
+  // The other unit may be late to start.
+  const Nanoseconds idle = device->Times().idle;
+  ASSERT_TRUE(session.Await([&] { return device->Times().idle > idle; }));
   const UnitTimes running = device->Times();
   const TimePoint begin = device->Now();
   device->SetWorkHeld(true);
@@ -372,7 +375,6 @@ TEST_P(DeviceConformance, UnitTimesAccountForBodiesAndIdleness) {
   const TimePoint end = device->Now();
   const UnitTimes after = device->Times();
   EXPECT_GE(after.busy - running.busy, end - begin);
-  // The other unit may be late to go idle, by the time that it took to start the device.
   EXPECT_GE(after.idle - running.idle, (end - begin) / 2);
   EXPECT_LE(after.idle_while_ready - running.idle_while_ready, after.idle - running.idle);
   EXPECT_GE(after.idle_while_ready - running.idle_while_ready, (end - begin) / 2);

@@ -183,11 +183,13 @@ TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
   const KernelHandle count = session.Load(CountBody, {.block = kWork});
   CountArgs slow, after;
   slow.work = kWork;
-  constexpr int kTiles = 200;  // long, as the waiting unit may get no core for a while
+  constexpr int kTiles = 20'000;  // long, as the waiting unit may get no core for a while
   Record slow_record(kTiles), after_record(1);
+  const GuardId guard = session.NewGuard();
   // One unit works on the slow kernel, the other one waits for its third tile.
-  session.Submit(
-      Launch{.kernel = count, .args = &slow, .progress = slow_record.get(), .max_claimants = 1});
+  Launch launch{.kernel = count, .args = &slow, .progress = slow_record.get(), .max_claimants = 1};
+  launch.guards[0] = session.On(guard, 0);
+  session.Submit(launch);
   const Dep dep{slow_record.get(), 3};
   const LaunchId id = session.Submit(
       Launch{.kernel = count, .args = &after, .progress = after_record.get(), .deps = {&dep, 1}});
@@ -195,6 +197,7 @@ TEST_P(DeviceConformance, APartialDependencyIsMetByTheTileThatMakesItSo) {
   const int runs = slow.runs.load();
   EXPECT_GE(runs, 3);
   EXPECT_LT(runs, kTiles) << "waited for the whole kernel";
+  session.Raise(guard, 1);
   session.AwaitAllRetired();
 }
 
