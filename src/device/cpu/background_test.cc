@@ -172,6 +172,7 @@ TEST(Background, AWorkerThatGoesToSleepHasReadAllLetters) {
                                     .background = true}),
               SubmitResult::kOk);
     const TimePoint begin = Now();
+    int sleeps = 0;  // counted, as all of this program may stand still for a while
     for (bool retired = false; !retired;) {
       const std::size_t got = device->Poll(events);
       for (std::size_t k = 0; k < got; ++k) {
@@ -179,7 +180,7 @@ TEST(Background, AWorkerThatGoesToSleepHasReadAllLetters) {
       }
       if (retired || Now() - begin < std::chrono::microseconds(200)) continue;
       std::this_thread::sleep_for(std::chrono::microseconds(50));  // on one core it needs that
-      ASSERT_LT(Now() - begin, std::chrono::seconds(30)) << "launch " << i << " is asleep";
+      ASSERT_LT(++sleeps, 100'000) << "launch " << i << " is asleep";
     }
     conformance::Spin(Nanoseconds(i % 64 * 10));
   }
