@@ -6,6 +6,7 @@ import os
 import pathlib
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -406,6 +407,59 @@ def test_a_client_that_leaves_frees_the_program(server):
         time.sleep(0.05)
         call.cancel()
     assert ask(server, "moods", [0]).tolist() == [0]
+
+
+ENDLESS = """import threading
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.work, args=(request.get_response_sender(),), daemon=True).start()
+
+    def work(self, sender):
+        for i in range(6000):  # whatever the client does
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([i], np.float32))]))
+            time.sleep(0.02)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+@pytest.mark.parametrize("protocol", ("grpc", "http"))
+def test_a_program_that_answers_without_end_does_not_keep_the_server(lagoon, tmp_path, protocol):
+    add_python(tmp_path, "endless", ENDLESS, FLOATS + "model_transaction_policy { decoupled: true }")
+    with serving(lagoon, tmp_path, "--python", sys.executable, "--drain-seconds", "1") as server:
+        if protocol == "grpc":
+            client = server.grpc()
+            answers = queue.Queue()
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            client.async_stream_infer("endless", [triton_input(triton_grpc, "x", np.zeros(1, np.float32))])
+            assert answers.get(timeout=60)[1] is None
+            client.stop_stream(cancel_requests=True)
+        else:
+            body = json.dumps({"x": [0]}).encode()
+            client = socket.create_connection(("127.0.0.1", server.ports["http"]))
+            client.sendall(b"POST /v2/models/endless/generate_stream HTTP/1.1\r\nHost: a\r\n"
+                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert client.recv(100)
+        client.close()
+        server.terminate()
+        assert server.process.wait(20) == 0
+
+
+def test_a_program_that_answers_without_end_is_unloaded_when_its_client_has_left(lagoon, tmp_path):
+    add_python(tmp_path, "endless", ENDLESS, FLOATS + "model_transaction_policy { decoupled: true }")
+    with serving(lagoon, tmp_path, "--python", sys.executable, "--model-control", "explicit", "--allow-admin-on-http",
+                 "--load-model", "endless") as server:
+        answers = queue.Queue()
+        with contextlib.closing(server.grpc()) as client:
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            client.async_stream_infer("endless", [triton_input(triton_grpc, "x", np.zeros(1, np.float32))])
+            assert answers.get(timeout=60)[1] is None
+            client.stop_stream(cancel_requests=True)
+        with contextlib.closing(server.http(network_timeout=20)) as client:
+            client.unload_model("endless")
+            assert not client.is_model_ready("endless")
 
 
 def processes_of(server):

@@ -28,10 +28,8 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
 
   void Start(InferRequest request) {
     request.stream = shared_from_this();
-    if (!streams_) {
-      charge_ = reply_->NewCharge();
-      if (charge_ != nullptr) request.room = std::make_shared<ChargedRoom>(charge_);
-    }
+    charge_ = reply_->NewCharge();
+    if (charge_ != nullptr) request.room = std::make_shared<ChargedRoom>(charge_);
     handle_ = core_.Infer(std::move(request),
                           [self = shared_from_this()](Result<InferResponse> result) mutable {
                             Generation& generation = *self;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "server/grpc/grpc_infer_call.h"
+
 namespace lagoon {
 namespace {
 
@@ -96,6 +98,30 @@ TEST(GrpcInferMessage, FieldsMayComeInAnyOrderBetweenTheTensors) {
   EXPECT_EQ(message.raws[0].size(), 3);
   EXPECT_EQ(message.raws[1].size(), 0);
   EXPECT_EQ(BytesToParse(std::as_bytes(std::span(bytes))), bytes.size() - 3);
+}
+
+TEST(GrpcInferMessage, OneThatNamesMuchSharedMemoryIsLongToRead) {
+  ModelInferRequest request;
+  const auto is_long = [&request] {
+    const std::string bytes = request.SerializeAsString();
+    return IsLongToRead(std::as_bytes(std::span(bytes)));
+  };
+  request.add_raw_input_contents(std::string(2 << 20, 'x'));
+  EXPECT_FALSE(is_long());  // it is not parsed
+  auto& size = (*request.add_inputs()->mutable_parameters())["shared_memory_byte_size"];
+  size.set_int64_param(1 << 20);
+  EXPECT_FALSE(is_long());
+  size.set_uint64_param((1 << 20) + 1);
+  EXPECT_TRUE(is_long());
+  size.set_int64_param(1 << 20);
+  (*request.add_inputs()->mutable_parameters())["shared_memory_byte_size"].set_int64_param(1);
+  EXPECT_TRUE(is_long()) << "all inputs count";
+  size.set_int64_param(-1);
+  EXPECT_TRUE(is_long());
+  size.set_string_param("much");
+  EXPECT_FALSE(is_long());
+  request.set_id(std::string(300 << 10, 'x'));
+  EXPECT_TRUE(is_long());
 }
 
 TEST(GrpcInferMessage, EveryTruncationIsAnErrorOrAShorterMessage) {

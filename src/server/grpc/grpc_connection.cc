@@ -199,7 +199,7 @@ void GrpcConnection::OnField(StreamId stream, std::string_view name, std::string
                              bool first) {
   GrpcExchange* const exchange = Find(stream);
   if (exchange == nullptr) return;
-  if (first) exchange->OnField(name, value);
+  first ? exchange->OnField(name, value) : exchange->OnTrailer(name, value);
   // Each field takes time, also where it is a reference of one byte.
   if (exchange->header_bytes() > 4 * context_.limits.max_header_bytes) {
     throw std::length_error("header");

@@ -128,14 +128,19 @@ void GrpcExchange::TakeHeld() {
   const std::size_t taken = before - rest.size();
   held_used_ += taken;
   if (rest.empty()) {
-    held_ = {};
-    held_used_ = 0;
-    held_charge_.reset();
+    FreeHeld();
   } else if (held_used_ > held_.size() / 2) {
     held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(held_used_));
     held_used_ = 0;
   }
   Consume(taken);
+}
+
+void GrpcExchange::FreeHeld() {
+  held_.clear();
+  held_.shrink_to_fit();  // an assignment of {} would keep the memory
+  held_used_ = 0;
+  held_charge_.reset();
 }
 
 /// Lets the client send so much more.
@@ -206,8 +211,7 @@ void GrpcExchange::Refuse(const grpc::Status& status) {
   refusal_ = status;
   body_.reset();
   wholes_.clear();
-  held_ = {};
-  held_charge_.reset();
+  FreeHeld();
 }
 
 void GrpcExchange::RefuseForRoom() {
@@ -345,8 +349,7 @@ void GrpcExchange::Finish(const grpc::Status& status, const GrpcTrailers& traile
   finished_ = true;
   body_.reset();
   wholes_.clear();
-  held_ = {};
-  held_charge_.reset();
+  FreeHeld();
   // The method may be at work: it is released when that has ended.
   connection_->After([method = std::exchange(method_, nullptr)] {});
   connection_->Flush();
@@ -428,8 +431,7 @@ void GrpcExchange::End() {
   const std::shared_ptr<GrpcMethod> method = std::exchange(method_, nullptr);
   body_.reset();
   wholes_.clear();
-  held_ = {};
-  held_charge_.reset();
+  FreeHeld();
   try {
     while (!outgoing_.empty()) {
       const std::function<void()> taken = std::move(outgoing_.front().taken);

@@ -36,6 +36,8 @@ class GrpcExchange final : public GrpcCall,
   // What the connection calls.
 
   void OnField(std::string_view name, std::string_view value);
+  /// A field of the header that follows the messages. It means nothing, and takes time.
+  void OnTrailer(std::string_view name, std::string_view value) { header_.Count(name, value); }
   std::size_t header_bytes() const { return header_.bytes(); }
   void OnHeader();
   void OnData(std::span<const std::byte> data);
@@ -104,6 +106,7 @@ class GrpcExchange final : public GrpcCall,
   Result<GrpcArrived> Inflated(const Whole& whole) const;
   void Consume(std::size_t bytes);
   void TakeHeld();
+  void FreeHeld();
   void SendHeader(bool last);
 
   const std::shared_ptr<GrpcConnection> connection_;

@@ -2,14 +2,18 @@
 // frames: tests/hostile_frames_test.py.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "server/grpc/grpc_edge.h"
 #include "server/grpc/grpc_service.h"
+#include "server/grpc/grpc_stream_call.h"
 #include "server/testing/fake_core.h"
 #include "server/testing/frame_client.h"
 #include "server/testing/server_test_base.h"
@@ -29,6 +33,30 @@ std::string TwiceMessage() {
   input.add_shape(4);
   request.add_raw_input_contents(std::string(16, '\0'));
   return request.SerializeAsString();
+}
+
+/// A request of "vector" with so many bytes, as a message in frames of data.
+std::string VectorFrames(std::uint32_t stream, std::size_t bytes) {
+  inference::ModelInferRequest request;
+  request.set_model_name("vector");
+  auto& input = *request.add_inputs();
+  input.set_name("x");
+  input.set_datatype("FP32");
+  input.add_shape(static_cast<std::int64_t>(bytes / sizeof(float)));
+  request.add_raw_input_contents(std::string(bytes, '\0'));
+  const std::string message = request.SerializeAsString();
+  const std::string text = MessageOf(message, message.size());
+  std::string frames;
+  for (std::size_t at = 0; at < text.size(); at += 16'384) {
+    frames += FrameOf(kData, 0, stream, text.substr(at, 16'384));
+  }
+  return frames;
+}
+
+/// The bytes that this process has allocated. 0 under a sanitizer.
+std::size_t Allocated() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 std::string Begin(std::uint32_t stream, const std::string& method, const std::string& more = {}) {
@@ -214,6 +242,105 @@ TEST_F(GrpcFrames, AFullStreamHoldsItsClientBack) {
   core_.Release();
   EXPECT_EQ(client.Until(kWindow, 1).type, kWindow)
       << "the window is opened when the requests are answered";
+}
+
+// An attack of few bytes that costs much time: references of one byte to a long field.
+TEST_F(GrpcFrames, AHeaderWithoutEndBehindTheMessagesEndsTheConnection) {
+  Serve();
+  FrameClient client(edge_->port());
+  client.Until(kSettings, 0);
+  client.Send(FrameOf(kSettings, 1, 0, ""));
+  const std::string named = std::string(1, '\x40') + FieldOf("x-a", "v").substr(1);
+  std::string fields = named;
+  fields.append(100'000, '\xbe');  // the field that was named last
+  client.Send(Begin(1, "ServerLive") + FrameOf(kData, 0, 1, MessageOf("", 0)) +
+              FrameOf(kHeaders, kEndHeaders | kEndStream, 1, fields));
+  EXPECT_LT(client.Until(kHeaders, 1).type, 0);
+}
+
+TEST_F(GrpcFrames, AnswersOfStreamsThatAreNotReadShareALimit) {
+  Serve();
+  FrameClient client(edge_->port());
+  client.Until(kSettings, 0);
+  client.Send(FrameOf(kSettings, 0, 0, std::string("\0\x04\0\0\0\0", 6)));  // windows of no byte
+  constexpr std::uint32_t kStreams = 24;
+  std::size_t received = 0;
+  std::set<std::uint32_t> ended;
+  const auto take = [&] {
+    const FrameClient::Frame frame = client.Receive();
+    if (frame.type == kData) received += frame.payload.size();
+    const bool ends = frame.type == kHeaders && (frame.flags & kEndStream) != 0;
+    if (ends || frame.type == kReset) ended.insert(frame.stream);
+    return frame.type;
+  };
+  for (std::uint32_t i = 0; i < kStreams; ++i) {
+    client.Send(Begin(2 * i + 1, "ModelStreamInfer") + VectorFrames(2 * i + 1, kMib / 2));
+    client.Send(FrameOf(kPing, 0, 0, "01234567"));
+    for (int type = kData; type != kPing; type = take()) ASSERT_GE(type, 0);
+  }
+  std::string open = FrameOf(kSettings, 0, 0, std::string("\0\x04\0\x10\0\0", 6)) +
+                     FrameOf(kWindow, 0, 0, std::string("\x0f\xff\xff\xff", 4));
+  for (std::uint32_t i = 0; i < kStreams; ++i) {
+    if (!ended.contains(2 * i + 1)) open += FrameOf(kData, kEndStream, 2 * i + 1, "");
+  }
+  client.Send(open);
+  while (ended.size() < kStreams) ASSERT_GE(take(), 0);
+  EXPECT_GT(received, 4 * kMib);
+  EXPECT_LE(received, 8 * kMib) << "of the 12 MiB that were asked for";
+}
+
+TEST_F(GrpcFrames, AStreamKeepsNoMemoryOfMessagesThatHadToWait) {
+  Serve();
+  core_.Hold();
+  FrameClient client(edge_->port());
+  client.Until(kSettings, 0);
+  const std::string wide("\x0f\xff\xff\xff", 4);  // windows for all the answers
+  client.Send(Begin(1, "ModelStreamInfer") + FrameOf(kWindow, 0, 0, wide) +
+              FrameOf(kWindow, 0, 1, wide));
+  std::string many;
+  std::size_t requests = 0;
+  for (; many.size() < 3 * kMib; ++requests) many += VectorFrames(1, 1500);
+  const std::size_t before = Allocated();
+  ASSERT_TRUE(client.Send(many));
+  core_.Release();
+  for (std::size_t answers = 0; answers < requests; ++answers) {
+    ASSERT_EQ(client.Until(kData, 1).type, kData);
+  }
+  EXPECT_TRUE(Eventually([&] { return Allocated() < before + kMib; }))
+      << Allocated() << " bytes, " << before << " before";
+}
+
+TEST_F(GrpcFrames, ClientsThatHaveWatchedTheHealthLeaveNothing) {
+  Serve();
+  FrameClient client(edge_->port());
+  client.Until(kSettings, 0);
+  // They end by their deadlines.
+  const std::string head =
+      FieldOf(":method", "POST") + FieldOf(":scheme", "http") +
+      FieldOf(":path", "/grpc.health.v1.Health/Watch") + FieldOf(":authority", "a") +
+      FieldOf("content-type", "application/grpc") + FieldOf("grpc-timeout", "1n");
+  std::uint32_t stream = 1;
+  const auto watch = [&] {
+    std::size_t open = 0;
+    for (std::string calls; open < 200; ++open, stream += 2) {
+      calls = FrameOf(kHeaders, kEndHeaders, stream, head) +
+              FrameOf(kData, kEndStream, stream, MessageOf("", 0));
+      ASSERT_TRUE(client.Send(calls));
+    }
+    const auto ends = [](const FrameClient::Frame& frame) {
+      return frame.type == kHeaders && (frame.flags & kEndStream) != 0;
+    };
+    for (; open > 0; --open) ASSERT_EQ(client.Until(ends).type, kHeaders);
+  };
+  watch();
+  // Other threads of this process may allocate meanwhile: one attempt without growth is enough.
+  std::size_t growth = kMib;
+  for (int attempt = 0; attempt < 5 && growth > 100'000; ++attempt) {
+    const std::size_t before = Allocated();
+    for (int i = 0; i < 10; ++i) watch();
+    growth = std::max(Allocated(), before) - before;
+  }
+  EXPECT_LE(growth, 100'000) << "50 bytes of each call";
 }
 
 }  // namespace

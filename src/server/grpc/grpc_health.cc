@@ -14,8 +14,9 @@ constexpr std::string_view kServiceName = "inference.GRPCInferenceService";
 /// A client that watches. It is sent the last status only, when it takes the one before.
 class GrpcHealth::Watcher final : public GrpcUnaryCall<GrpcHealth::Request> {
  public:
-  Watcher(const GrpcHealth& health, std::shared_ptr<GrpcCall> call)
+  Watcher(GrpcHealth& health, std::shared_ptr<GrpcCall> call)
       : GrpcUnaryCall(std::move(call)), health_(health) {}
+  ~Watcher() override { health_.Remove(*this); }
 
   /// Any thread.
   void Tell(bool ended) {
@@ -52,7 +53,7 @@ class GrpcHealth::Watcher final : public GrpcUnaryCall<GrpcHealth::Request> {
     });
   }
 
-  const GrpcHealth& health_;
+  GrpcHealth& health_;
   std::string service_;
   bool begun_ = false, sending_ = false;
   Response::ServingStatus sent_ = Response::UNKNOWN;
@@ -78,7 +79,7 @@ std::shared_ptr<GrpcMethod> GrpcHealth::Watch(std::shared_ptr<GrpcCall> call) {
   if (ended_) {
     watcher->Tell(/*ended=*/true);
   } else {
-    watchers_.push_back(watcher);
+    watchers_.emplace(watcher.get(), watcher);
   }
   return watcher;
 }
@@ -94,11 +95,16 @@ void GrpcHealth::End() {
 std::vector<std::shared_ptr<GrpcHealth::Watcher>> GrpcHealth::Watchers() const {
   std::vector<std::shared_ptr<Watcher>> alive;
   const MutexLock lock(mutex_);
-  std::erase_if(watchers_, [](const auto& weak) { return weak.expired(); });
-  for (const auto& weak : watchers_) {
-    if (auto watcher = weak.lock()) alive.push_back(std::move(watcher));
+  alive.reserve(watchers_.size());  // no watcher may end under the lock
+  for (const auto& [watcher, weak] : watchers_) {
+    if (auto shared = weak.lock()) alive.push_back(std::move(shared));
   }
   return alive;
+}
+
+void GrpcHealth::Remove(Watcher& watcher) {
+  const MutexLock lock(mutex_);
+  watchers_.erase(&watcher);
 }
 
 }  // namespace lagoon

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,11 +29,12 @@ class GrpcHealth {
   class Watcher;
 
   std::vector<std::shared_ptr<Watcher>> Watchers() const;
+  void Remove(Watcher& watcher);
 
   mutable Mutex mutex_;
   bool serving_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
-  mutable std::vector<std::weak_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
+  std::map<Watcher*, std::weak_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lagoon

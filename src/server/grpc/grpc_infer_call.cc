@@ -20,8 +20,14 @@ Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
   return parsed;
 }
 
+bool IsLongToRead(std::span<const std::byte> message) {
+  constexpr std::size_t kLong = GrpcMethod::kLong;
+  if (message.size() > kLong && BytesToParse(message) > kLong) return true;
+  return SharedInputBytes(message) > SharedRegions::kSmallCopy;
+}
+
 bool GrpcInferCall::IsLong(std::span<const std::byte> message) const {
-  return message.size() > kLong && BytesToParse(message) > kLong;
+  return IsLongToRead(message);
 }
 
 std::function<void()> GrpcInferCall::Read(GrpcArrived message) {

@@ -24,6 +24,10 @@ struct GrpcInferParts {
 Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
                             const SharedRegions& regions, std::string& id);
 
+/// Whether it takes more than a fraction of a millisecond to read such a message: one with much to
+/// parse, or one that names much shared memory.
+bool IsLongToRead(std::span<const std::byte> message);
+
 /// One ModelInfer call.
 class GrpcInferCall final : public GrpcMethod, public std::enable_shared_from_this<GrpcInferCall> {
  public:

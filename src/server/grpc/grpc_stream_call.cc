@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/guard.h"
+#include "server/edge/charged_room.h"
 #include "server/tensors/classes.h"
 #include "serving/core/scheduler_control.h"
 
@@ -88,7 +89,7 @@ void GrpcStreamCall::EndSoon() {
 // ---- Requests
 
 bool GrpcStreamCall::IsLong(std::span<const std::byte> message) const {
-  return message.size() > kLong && BytesToParse(message) > kLong;
+  return IsLongToRead(message);
 }
 
 std::function<void()> GrpcStreamCall::Read(GrpcArrived message) {
@@ -130,6 +131,8 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   asked.arrival = arrived.at;
   request.answers = std::make_shared<Answers>(shared_from_this(), number);
   asked.stream = request.answers;
+  request.charge = call_->NewCharge();
+  asked.room = std::make_shared<ChargedRoom>(request.charge);
   request.stamps.submitted = Now();
   // The callback only posts, so that the entry is still there when Infer() returns.
   request.handle = parts_.core.Infer(
@@ -157,7 +160,11 @@ Result<GrpcBytes> GrpcStreamCall::Render(InFlight& request, InferResponse answer
   LAGOON_ASSIGN_OR_RETURN(
       GrpcBytes rendered,
       RenderGrpcInfer(std::move(answer), stages ? &request.stamps : nullptr, regions));
-  return WrapForStream(std::move(rendered));
+  rendered = WrapForStream(std::move(rendered));
+  rendered.charge = last ? std::move(request.charge) : call_->NewCharge();
+  // Pinned until it is sent: it may wait for the answer to an earlier request.
+  if (rendered.charge->Hold(rendered.size(), Now())) return rendered;
+  return tl::unexpected<Error>(rendered.charge->NoRoom(rendered.size()));
 }
 
 /// An answer before the last one.
@@ -203,6 +210,9 @@ void GrpcStreamCall::SendInOrder() {
 
 void GrpcStreamCall::Send(Outgoing outgoing) {
   ++unwritten_;
+  const auto& charge = outgoing.message.charge;
+  // Not in vain: it takes no more than Hold() has taken.
+  if (charge != nullptr) charge->Renew(outgoing.message.size(), Now());
   call_->Write(std::move(outgoing.message),
                [self = shared_from_this(), request = outgoing.request,
                 taken = std::move(outgoing.taken)] { self->Written(request, taken); });

@@ -64,7 +64,8 @@ class GrpcStreamCall final : public GrpcMethod,
     std::string id;
     EdgeStamps stamps;
     bool stages = false, empty_final = false;
-    OutputRegions regions;  // outputs that go to shared memory
+    OutputRegions regions;                 // outputs that go to shared memory
+    std::shared_ptr<MemoryCharge> charge;  // of the answers
     std::shared_ptr<Answers> answers;
     std::optional<Outgoing> last;  // waits for the answers to earlier requests
     bool sent = false;             // `last` was sent

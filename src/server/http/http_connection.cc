@@ -474,7 +474,8 @@ std::shared_ptr<MemoryCharge> HttpConnection::NewCharge() {
 }
 
 void HttpConnection::EndAnswer() {
-  response_ = {};
+  // An assignment of {} would keep the memory of the text as long as the connection is idle.
+  std::exchange(response_, {});
   answer_charge_.reset();
 }
 

@@ -172,13 +172,12 @@ Result<InputTensor> BindInput(JsonInput& input, std::span<const std::byte>& tail
   LAGOON_RETURN_IF_ERROR(CheckData(*type, input));
   if (is_text) {
     tensor.data = payload.texts.emplace_back(std::move(input.texts));
-    input.data = {};
     return tensor;
   }
   payload.converted.push_back(std::make_unique<std::byte[]>(bytes));
   LAGOON_RETURN_IF_ERROR(ConvertTo(*type, input, payload.converted.back().get()));
-  input.data = {};
-  input.wholes = {};
+  std::exchange(input.data, {});  // frees them before the next input is converted
+  std::exchange(input.wholes, {});
   tensor.data = {payload.converted.back().get(), bytes};
   return tensor;
 }

@@ -137,7 +137,8 @@ void Compress(HttpResponse& response, HttpCoding coding) {
   for (const UnfilledBytes& blob : response.blobs) parts.emplace_back(blob.data(), blob.size());
   std::vector<UnfilledBytes> compressed = Deflate(parts, gzip);
   response.blobs = std::move(compressed);
-  response.text = {};
+  response.text.clear();
+  response.text.shrink_to_fit();
   response.fields +=
       fmt::format("Content-Encoding: {}\r\nVary: Accept-Encoding\r\n", gzip ? "gzip" : "deflate");
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <memory>
 #include <vector>
@@ -271,6 +272,33 @@ TEST(HttpAnswers, ClientsThatDoNotReadHoldABoundedPart) {
   listener->Drain();
   EXPECT_TRUE(listener->WaitIdle(Now() + std::chrono::seconds(10)));
   EXPECT_EQ(budget->SharedBytesUsed(), 0u);
+  listener->Close();
+}
+
+TEST(HttpAnswers, AnIdleConnectionKeepsNoAnswer) {
+  LargeAnswers handler;
+  IoPool pool(2);
+  const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{});
+  auto listener = *HttpListener::Listen(pool, handler, {BufferPool::Create(0), budget},
+                                        {{"HTTP", "127.0.0.1", 0}, {}});
+  listener->Start();
+  const auto allocated = [] {
+    const struct mallinfo2 info = ::mallinfo2();  // 0 under a sanitizer
+    return info.uordblks + info.hblkhd;
+  };
+  const std::size_t before = allocated();
+  HttpTestClient client(listener->port());
+  ASSERT_TRUE(client.Send(Get("/large")));
+  ASSERT_TRUE(client.Drop(std::size_t{20} << 20));
+  const TimePoint until = Now() + std::chrono::seconds(10);
+  while (Now() < until && allocated() > before + (std::size_t{4} << 20)) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(allocated(), before + (std::size_t{4} << 20));
+  ASSERT_TRUE(client.Send(Get("/small")));  // the connection was kept
+  EXPECT_EQ(client.Receive().status, 200);
+  listener->Drain();
+  EXPECT_TRUE(listener->WaitIdle(Now() + std::chrono::seconds(10)));
   listener->Close();
 }
 

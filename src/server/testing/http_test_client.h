@@ -98,6 +98,17 @@ class HttpTestClient {
     return text;
   }
 
+  /// Receives so many bytes and keeps none. Returns false if the connection ended before.
+  bool Drop(std::size_t bytes) const {
+    char piece[16384];
+    while (bytes > 0) {
+      const ssize_t got = ::recv(socket_, piece, std::min(bytes, sizeof(piece)), 0);
+      if (got <= 0) return false;
+      bytes -= static_cast<std::size_t>(got);
+    }
+    return true;
+  }
+
   /// Receives to the end of the connection and allocates nothing. The status of the answer; 0: the
   /// connection ended without one; -1: it did not end in time.
   int StatusAtEnd() const {

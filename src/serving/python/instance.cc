@@ -359,6 +359,7 @@ Status PythonInstance::Tell() {
   for (auto& [id, held] : held_) {
     any = any || !held.job->answered();
     if (!held.job->answered() || std::exchange(held.told, true)) continue;
+    held.job->Forget();
     LAGOON_RETURN_IF_ERROR(channel_->Send({{"op", "cancel"}, {"id", id}}, {}, Now() + kSendLimit));
   }
   if (!any && !held_.empty()) CancelCalls();  // nothing needs their answers

@@ -79,12 +79,14 @@ class FakeJob final : public PythonJob {
   void End() override { End("end"); }
   void Fail(Error error) override { End("failed: " + error.message); }
   void Expire() override { End("expired"); }
+  void Forget() override { forgotten_ = true; }
   void End(const std::string& how) {
     if (!answered_.exchange(true)) how_.set_value(how);
   }
   std::string How() { return how_.get_future().get(); }
 
   std::vector<std::function<void()>> taken_;
+  std::atomic<bool> forgotten_{false};
 
  private:
   const std::uint64_t id_;
@@ -316,6 +318,22 @@ TEST_F(InstanceTest, ADeadlineThatPassesInTheProgramAnswersAtOnceAndTheProgramHe
   EXPECT_EQ(heard.get_future().get(), (nlohmann::json{{"op", "cancel"}, {"id", job->id()}}));
   EXPECT_EQ(jobs_.Add(*instance_)->How(), "answer");
   EXPECT_EQ(starts_, 1u);
+}
+
+TEST_F(InstanceTest, ACancelledRequestIsForgottenAlthoughTheProgramWorksOn) {
+  std::promise<void> heard;
+  OpenReady({[&](Peer& peer) {
+    peer.Ready();
+    peer.Next();
+    EXPECT_EQ(peer.Next()["op"], "cancel");
+    heard.set_value();
+    peer.Next();
+  }});
+  const auto job = jobs_.Add(*instance_);
+  job->End("cancelled");  // as the client's thread does
+  instance_->Wake();
+  heard.get_future().wait();
+  EXPECT_TRUE(job->forgotten_);
 }
 
 TEST_F(InstanceTest, CallsOfOtherModelsAreAnsweredAndErrorsToo) {

@@ -44,6 +44,9 @@ class PythonJob {
   virtual void Fail(Error error) = 0;
   /// The deadline has passed.
   virtual void Expire() = 0;
+  /// Frees what belongs to the client: the request is answered, and only the program still works on
+  /// it. By the thread that calls Describe(), Answer() and Give().
+  virtual void Forget() = 0;
 };
 
 /// The requests of a model that wait for a program. Any thread.

@@ -44,10 +44,11 @@ class PythonQueue::Job final : public PythonJob {
   /// `rows`: of the whole batch. `counts`: this request counts the execution.
   Job(PythonQueue& queue, BatchMember member, StatisticsRecorder::Batch batch)
       : queue_(queue),
-        member_(std::move(member)),
         batch_(batch),
-        request_id_(member_.flight->id()),
-        request_(member_.flight->KeepRequest()) {}
+        request_id_(member.flight->id()),
+        request_(member.flight->KeepRequest()),
+        flight_(std::exchange(member.flight, nullptr)),
+        member_(std::move(member)) {}
 
   std::uint64_t id() const override { return static_cast<std::uint64_t>(member_.handle); }
   TimePoint deadline() const override { return member_.deadline; }
@@ -71,7 +72,13 @@ class PythonQueue::Job final : public PythonJob {
     Finish(Outcome::kFailed, std::make_shared<const Error>(std::move(error)), {});
   }
   void Expire() override { Finish(Outcome::kExpired, nullptr, {}); }
-  /// Any thread. What the program gets or gives may be in use: the request stays.
+  void Forget() override {
+    request_.reset();
+    std::shared_ptr<Flight> flight;  // ends without the lock
+    const MutexLock lock(mutex_);
+    flight_.swap(flight);
+  }
+  /// Any thread. What the program gets or gives may be in use: the request stays until Forget().
   void Cancel() { Finish(Outcome::kCancelled, nullptr, {}, /*keeps=*/true); }
 
  private:
@@ -83,11 +90,12 @@ class PythonQueue::Job final : public PythonJob {
               std::vector<OutputTensor> outputs, bool keeps = false);
 
   PythonQueue& queue_;
-  const BatchMember member_;
   const StatisticsRecorder::Batch batch_;
   const std::string request_id_;
-  std::shared_ptr<const Request> request_;  // of the instance's thread, up to the answer
+  std::shared_ptr<const Request> request_;  // of the instance's thread; null: was answered
   mutable Mutex mutex_;
+  std::shared_ptr<Flight> flight_ GUARDED_BY(mutex_);  // null: forgotten
+  const BatchMember member_;                           // without its flight
   bool answered_ GUARDED_BY(mutex_) = false;
   TimePoint taken_ GUARDED_BY(mutex_) = Now();
   TimePoint sent_ GUARDED_BY(mutex_) = taken_;
@@ -193,7 +201,7 @@ Status PythonQueue::Job::Give(const ProgramMessage& message, const nlohmann::jso
   LAGOON_ASSIGN_OR_RETURN(std::vector<OutputTensor> outputs, ReadOutputs(message, list));
   const MutexLock lock(mutex_);  // no answer comes behind the end
   if (answered_) return {};
-  request_->asked.stream->Give(member_.flight->AnswerWith(std::move(outputs)), std::move(taken));
+  request_->asked.stream->Give(flight_->AnswerWith(std::move(outputs)), std::move(taken));
   return {};
 }
 
@@ -202,9 +210,11 @@ void PythonQueue::Job::Finish(Outcome outcome, std::shared_ptr<const Error> erro
                               std::vector<OutputTensor> outputs, bool keeps) {
   JobResult result = WithoutJob(outcome, member_.came);
   TimePoint taken;
+  std::shared_ptr<Flight> flight;
   {
     const MutexLock lock(mutex_);
     if (std::exchange(answered_, true)) return;
+    flight = flight_;
     taken = taken_;
     result.started = result.first_block = taken_;
     result.inputs_copied = sent_;
@@ -213,9 +223,9 @@ void PythonQueue::Job::Finish(Outcome outcome, std::shared_ptr<const Error> erro
   if (!keeps) request_.reset();  // the client's memory is free before the answer
   {
     const MutexLock lock(queue_.mutex_);
-    queue_.running_.erase(member_.flight.get());
+    queue_.running_.erase(flight.get());
   }
-  member_.flight->FinishedOutside(result, std::move(outputs), taken, batch_);
+  flight->FinishedOutside(result, std::move(outputs), taken, batch_);
 }
 
 PythonQueue::PythonQueue(ServedModel& model)
