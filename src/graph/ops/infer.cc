@@ -203,8 +203,9 @@ Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
   return {};
 }
 
-/// Whether a request decides what the node computes. Before the op's rule, which makes attributes of
-/// parameters. What shares the bytes of its input has the contents of this input alone.
+/// Whether a request decides what the node computes. Call it before the op's rule, which makes
+/// attributes of parameters. A node that shares the bytes of its input has the contents of this
+/// input alone.
 bool ReadsRequest(const OpContext& context, const OpSpec& spec) {
   if (spec.run_time == RunTime::kShapeOnly) return true;
   for (std::size_t i = 0; i < context.input_count() && !Shares(spec); ++i) {

@@ -49,7 +49,7 @@ Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
   return kernel;
 }
 
-/// A kernel that starts as the first of `tilings` (at least one) and, with Conv2dSpec::all_versions,
+/// A kernel that starts as the first of `tilings` (at least one). With Conv2dSpec::all_versions it
 /// has all of them as its versions. `name_of` gives a distinct name for the arguments of each.
 template <typename Tiling, typename NameOf>
 Result<Kernel> KernelOfVersions(const Conv2dSpec& spec, const std::vector<Tiling>& tilings,
