@@ -105,6 +105,26 @@ def test_open_dims_take_any_size():
     """)
 
 
+def test_shapes_that_change_at_each_run_agree_and_cause_one_warning():
+    printed = child("""
+        import os; os.dup2(1, 2)
+        # Two layers over a sequence of any length, of which the rows of a table depend on the length.
+        weights = {"table": weight(512, 32), "zero": np.array([0]), "axis": np.array([1]), "w": weight(32, 32)}
+        nodes = [h.make_node("Shape", ["x"], ["shape"]), h.make_node("Slice", ["shape", "axis", "two"], ["length"]),
+                 h.make_node("Slice", ["table", "zero", "length", "zero"], ["rows"]), h.make_node("Add", ["x", "rows"], ["a"]),
+                 h.make_node("MatMul", ["a", "w"], ["b"]), h.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1]),
+                 h.make_node("MatMul", ["b", "t"], ["scores"]), h.make_node("Softmax", ["scores"], ["s"], axis=-1),
+                 h.make_node("MatMul", ["s", "b"], ["y"])]
+        bytes_ = model(nodes, {"x": (T.FLOAT, [1, "n", 32])}, {"y": (T.FLOAT, [1, "n", 32])}, {**weights, "two": np.array([2])})
+        feeds = [{"x": RANDOM.standard_normal((1, n, 32)).astype(np.float32)} for n in RANDOM.permutation(np.arange(1, 257))]
+        ort.set_default_logger_severity(2)
+        session = agree(bytes_, feeds)
+        for feed in feeds:
+            session.run(None, feed)
+    """)
+    assert printed.count("8 runs one after the other each had new shapes") == 1, printed
+
+
 def test_outputs_of_unknown_size_and_contents_that_decide_shapes():
     child("""
         nonzero = model([h.make_node("NonZero", ["x"], ["y"])], {"x": (T.FLOAT, [3, 5])}, {"y": (T.INT64, [2, "k"])})

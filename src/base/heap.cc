@@ -10,6 +10,14 @@ void ReturnFreedMemory() {
 #endif
 }
 
+std::size_t FreedMemory() {
+#ifdef __GLIBC__
+  return mallinfo2().fordblks;
+#else
+  return 0;
+#endif
+}
+
 void KeepFreedMemory() {
 #ifdef __GLIBC__
   // NOLINTBEGIN(concurrency-mt-unsafe): before the server has threads

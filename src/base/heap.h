@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstddef>
+
 namespace lagoon {
 
 /// Gives freed memory back to the operating system. Otherwise the C library keeps the memory for
 /// later allocations, even in the middle of its heap. Call it after large transient allocations,
 /// such as those of loading a model. Takes about a millisecond. Any thread.
 void ReturnFreedMemory();
+
+/// Bytes that are freed and not given back: what ReturnFreedMemory() may return. Any thread.
+std::size_t FreedMemory();
 
 /// From now on the C library keeps freed blocks of up to 32 MiB for later allocations, and up to
 /// 64 MiB of them at the end of each of its heaps, so that the next large message does not take

@@ -13,7 +13,9 @@ std::size_t Index(ValueId id) { return static_cast<std::size_t>(id); }
 
 // Marks `id` and, if it is a sequence, its elements.
 void Need(const Graph& graph, ValueId id, std::vector<bool>& needed) {
-  std::vector<ValueId> open{id};
+  if (id == kNoValue || needed[Index(id)]) return;
+  needed[Index(id)] = true;
+  std::vector<ValueId> open = graph.value(id).elements;
   while (!open.empty()) {
     const ValueId next = open.back();
     open.pop_back();
@@ -80,15 +82,18 @@ void Compact(Graph& graph) {
   std::vector<bool> needed = NeededValues(graph);
   DropUnusedNodes(graph, needed);
   for (const ValueId input : graph.inputs) needed[Index(input)] = true;
+  // Most passes of fusion find nothing to do.
+  if (std::ranges::find(needed, false) == needed.end()) return;
 
   std::vector<ValueId> renumbered(graph.values.size(), kNoValue);
-  std::vector<Value> values;
+  std::size_t kept = 0;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     if (!needed[i]) continue;
-    renumbered[i] = static_cast<ValueId>(values.size());
-    values.push_back(std::move(graph.values[i]));
+    renumbered[i] = static_cast<ValueId>(kept);
+    if (kept != i) graph.values[kept] = std::move(graph.values[i]);
+    ++kept;
   }
-  graph.values = std::move(values);
+  graph.values.resize(kept);
   const auto renumber = [&](ValueId& id) {
     if (id != kNoValue) id = renumbered[Index(id)];
   };
@@ -181,9 +186,11 @@ void GraphEditor::Finish() {
 Status ChargeValues(const Graph& graph, ByteBudget& budget) {
   for (const Value& value : graph.values) {
     LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(value.dims, value.type));
-    const std::string what = Quoted(value.name);
-    LAGOON_RETURN_IF_ERROR(value.constant ? budget.Charge(bytes, what)
-                                          : budget.ChargeActivation(bytes, what));
+    const auto charge = [&](std::string_view what) {
+      return value.constant ? budget.Charge(bytes, what) : budget.ChargeActivation(bytes, what);
+    };
+    // A charge that fails changes nothing. Quoting every name would take longer than the rest.
+    if (!charge(value.name)) return charge(Quoted(value.name));
   }
   return {};
 }

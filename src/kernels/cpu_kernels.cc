@@ -42,9 +42,15 @@ class Cpu final : public KernelMaker {
 
   Result<PackedKernel> Conv2d(const Conv2dSpec& spec) const override {
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeConv2d(spec));
-    return PackedKernel{std::move(kernel), PackedConv2dWeightBytes(spec),
+    PackedKernel packed{std::move(kernel), PackedConv2dWeightBytes(spec),
                         [spec](const float* from, void* to) { PackConv2dWeights(spec, from, to); },
                         IsGemv(spec) ? "cpu, one pixel" : kForm};
+    if (PacksFlipped(spec)) {
+      packed.pack_flipped = [spec](const float* from, void* to) {
+        PackFlippedConv2dWeights(spec, from, to);
+      };
+    }
+    return packed;
   }
   Result<PackedKernel> Depthwise(const DepthwiseSpec& spec) const override {
     LAGOON_ASSIGN_OR_RETURN(Kernel kernel, MakeDepthwise(spec));

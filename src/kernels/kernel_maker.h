@@ -24,6 +24,9 @@ struct PackedKernel {
   /// Name of the packed form, which tells different packed forms of the same weights apart: "cpu".
   /// Static storage.
   const char* form = "";
+  /// As `pack`, for the weights of a product that lie as [in][out], as a MatMul has them. Empty
+  /// where they must be flipped for `pack`.
+  std::function<void(const float* weights, void* packed)> pack_flipped = nullptr;
 
   /// Set if the depth is split: `kernel` then writes partial results, the parts, instead of y, and
   /// this kernel adds them. Inputs: the parts, then those inputs of the factory that come after the

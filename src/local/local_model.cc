@@ -100,12 +100,13 @@ Status LocalModel::Open(const std::string& path, const ModelBytes* bytes) {
   compile.kernels = device_.kernels();
   compile.precision = options_.precision;
   compile.many_shapes = true;
+  compile.all_versions = false;
   compile.weights = &device_.weights();
   if (!options_.engine.empty()) {
     LAGOON_ASSIGN_OR_RETURN(compile.import.engine, ChooseEngine(options_.engine));
   }
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(path, device_.device(), compile));
-  plans_ = std::make_unique<ModelPlans>(std::move(compiler), PlanCache::Limits{});
+  plans_ = std::make_unique<ModelPlans>(std::move(compiler), kKeptPlans);
   if (options_.share > 0) LAGOON_RETURN_IF_ERROR(SetShare(options_.share));
   return MakeFirstPlan();
 }
@@ -149,6 +150,7 @@ Status LocalModel::Profile(PlanDraft& draft) const {
   compile.kernels = alone.kernels.get();
   compile.precision = options_.precision;
   compile.many_shapes = true;
+  compile.all_versions = false;
   LAGOON_ASSIGN_OR_RETURN(const auto compiler, ModelCompiler::Read(path_, *alone.device, compile));
   GraphInputs inputs;
   for (const PlanTensor& input : draft.loaded->plan.inputs) {
@@ -269,6 +271,7 @@ Result<std::shared_ptr<ServedPlan>> LocalModel::Compile(
 }
 
 void LocalModel::NoteNewShapes(Nanoseconds compiling) {
+  if (new_in_a_row_ == kManyNewPlans) return;
   const std::uint64_t ended = counts_.done.load(std::memory_order_relaxed);
   // Runs of plans that were there have ended since the last new plan.
   if (ended > ended_at_new_shapes_ + 1) {
@@ -278,11 +281,13 @@ void LocalModel::NoteNewShapes(Nanoseconds compiling) {
   ended_at_new_shapes_ = ended;
   compiling_in_a_row_ += compiling;
   if (++new_in_a_row_ != kManyNewPlans) return;
-  spdlog::warn(
+  const std::string warning = fmt::format(
       "model '{}': {} runs one after the other each had new shapes, or new contents that decide "
       "shapes, and compiled a plan of their own, {:.3f} ms on average. Pad the inputs to a few "
       "sizes, or prepare a run for each of the shapes before the first one with a deadline",
       name(), kManyNewPlans, ToMilliseconds(compiling_in_a_row_) / kManyNewPlans);
+  if (options_.warn) return options_.warn(warning);
+  spdlog::warn("{}", warning);
 }
 
 Status LocalModel::SetWeight(double weight) {
@@ -344,6 +349,8 @@ LocalModelStatistics LocalModel::Statistics() const {
   statistics.late = counts_.late.load(kOrder);
   statistics.revocations = counts_.revocations.load(kOrder);
   statistics.compiled = counts_.compiled.load(kOrder);
+  statistics.plans = plans_->cache().size();
+  statistics.plan_bytes = plans_->cache().bytes();
   statistics.queued = Nanoseconds(counts_.queued_ns.load(kOrder));
   statistics.computed = Nanoseconds(counts_.computed_ns.load(kOrder));
   if (!device_.usable()) return statistics;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,8 @@ struct LocalModelOptions {
   Precision precision = Precision::kFp32;
   int profile_runs = 0;  // measures each kernel in so many runs at load; 0: estimates
   std::string engine;    // path of ONNX Runtime's library, for ops that Lagoon lacks; empty: none
+  /// Gets warnings about the model, on threads that run it; must not throw. Empty: the log does.
+  std::function<void(const std::string&)> warn = {};
 };
 
 /// An ONNX model in memory.
@@ -53,20 +56,24 @@ struct LocalModelStatistics {
   std::uint64_t late = 0;  // ended behind their due time, or not at all because of it
   std::uint64_t revocations = 0;
   std::uint64_t compiled = 0;  // plans that were made, also at load
+  std::size_t plans = 0;       // that are kept now
+  std::size_t plan_bytes = 0;  // memory that these plans take beside the weights: about right
   Nanoseconds queued{0};       // sum over the runs that are done: from the call to the first block
   Nanoseconds computed{0};     // and from there to the end
   std::size_t pending = 0;     // runs that wait for an instance now
 };
 
 /// Any thread may use a model. Outlives its runs; the device outlives the model. Plans are made for
-/// the shapes of runs, and for the contents of inputs that decide shapes, and kept (PlanCache).
+/// the shapes of runs, and for the contents of inputs that decide shapes, and kept (kKeptPlans).
 /// Models of one device with equal weights have them in memory once.
 class LocalModel {
  public:
   static constexpr std::uint32_t kMostConcurrency = 256;
   static constexpr std::size_t kMostPending = std::size_t{1} << 20;
-  /// So many runs in a row that each compile a plan cause a warning.
+  /// So many runs in a row that each compile a plan cause a warning, once for each model.
   static constexpr int kManyNewPlans = 8;
+  /// Many, so that texts of all lengths compile each length once.
+  static constexpr PlanCache::Limits kKeptPlans{.plans = 1024, .bytes = std::size_t{128} << 20};
 
   /// Reads the file and makes the first plan, or a plan for guessed shapes where the file leaves
   /// shapes open: packs the weights, seconds for a large model. Errors name the model, and the node
@@ -170,7 +177,7 @@ class LocalModel {
   Mutex mutex_;                   // held while a plan is made, for milliseconds
   std::array<ClassQueue, 2> classes_ GUARDED_BY(mutex_);
   std::optional<UnitRange> units_ GUARDED_BY(mutex_);
-  // Of runs one after the other that each compiled a plan.
+  // Of runs one after the other that each compiled a plan, until there is a warning.
   int new_in_a_row_ GUARDED_BY(mutex_) = 0;
   Nanoseconds compiling_in_a_row_ GUARDED_BY(mutex_){0};
   std::uint64_t ended_at_new_shapes_ GUARDED_BY(mutex_) = 0;

@@ -89,6 +89,62 @@ TEST_F(RunTest, ShapesThatChangeAtEachRunCauseAWarning) {
   for (std::int64_t count = 200; count < 220; ++count) rows(count);
   ASSERT_THAT(warnings, ElementsAre(HasSubstr("model 'm': 8 runs one after the other")));
   EXPECT_THAT(warnings[0], HasSubstr("Pad the inputs"));
+  for (int known = 0; known < 5; ++known) rows(100);
+  for (std::int64_t count = 300; count < 320; ++count) rows(count);
+  EXPECT_EQ(warnings.size(), 1u) << "once for each model";
+}
+
+TEST_F(RunTest, PlansOfManyShapesAreKeptUpToANumber) {
+  Open();
+  const auto model = Load(AddsWeights());
+  const std::uint64_t at_load = model->Statistics().compiled;
+  ModelRun run(*model);
+  std::vector<float> x(4 * (LocalModel::kKeptPlans.plans + 50), 1);
+  const auto run_with = [&](std::size_t rows) {
+    const Dims dims = {static_cast<std::int64_t>(rows), 4};
+    ASSERT_EQ(run.SetInput(0, {DataType::kFloat32, dims, x.data(), rows * 16}), RunCode::kOk);
+    ASSERT_EQ(run.Sync(), RunCode::kOk) << run.message();
+    const std::vector<float> y = ValuesOf<float>(run, 0);
+    ASSERT_EQ(y.size(), rows * 4);
+    EXPECT_THAT(std::vector<float>(y.end() - 4, y.end()), ElementsAre(2, 3, 4, 5));
+  };
+  const std::size_t shapes = x.size() / 4;
+  for (std::size_t rows = 1; rows <= shapes; ++rows) run_with(rows);
+  EXPECT_GE(model->Statistics().compiled, at_load + shapes - 1) << "one may be the guessed shape";
+  EXPECT_EQ(model->Statistics().plans, LocalModel::kKeptPlans.plans);
+  EXPECT_LE(model->Statistics().plan_bytes, LocalModel::kKeptPlans.bytes);
+  const std::uint64_t all = model->Statistics().compiled;
+  run_with(shapes - 1);
+  EXPECT_EQ(model->Statistics().compiled, all) << "still there";
+  run_with(2);
+  EXPECT_EQ(model->Statistics().compiled, all + 1) << "went long ago";
+}
+
+TEST_F(RunTest, PlansOfManyShapesAreKeptUpToTheirMemory) {
+  Open();
+  // Plans with constants of their shapes: "y" = "x" [-1,4096] + a row for each of "x".
+  ModelBuilder builder;
+  builder.Input("x", {-1, 4096}).Floats("row", {1, 4096}, std::vector<float>(4096, 2));
+  builder.Add("Shape", {"x"}, {"shape"});
+  builder.Add("Expand", {"row", "shape"}, {"rows"});
+  builder.Add("Add", {"x", "rows"}, {"y"});
+  builder.Output("y", {-1, 4096});
+  const auto model = Load(builder);
+  ModelRun run(*model);
+  std::vector<float> x(std::size_t{4096} * 1040, 1);
+  std::size_t most = 0;
+  for (std::int64_t rows = 1001; rows <= 1040; ++rows) {
+    const Dims dims = {rows, 4096};
+    ASSERT_EQ(run.SetInput(0, {DataType::kFloat32, dims, x.data(), x.size() * sizeof(float)}),
+              RunCode::kOk);
+    ASSERT_EQ(run.Prepare(), RunCode::kOk) << run.message();
+    most = std::max(most, model->Statistics().plan_bytes);
+  }
+  const LocalModelStatistics statistics = model->Statistics();
+  EXPECT_GE(statistics.compiled, 40u);
+  EXPECT_LT(statistics.plans, 10u) << "a plan has 16 MiB";
+  EXPECT_GT(most, LocalModel::kKeptPlans.bytes / 2) << "counts what plans take";
+  EXPECT_LE(most, LocalModel::kKeptPlans.bytes);
 }
 
 TEST_F(RunTest, ContentsThatDecideShapesAreReadAtEachRun) {

@@ -175,6 +175,7 @@ std::string Provider::NameOf(const Node* fused) const {
 std::unique_ptr<Subgraph> Provider::Compile(const Graph* graph, const Node* fused) {
   LocalModelOptions options = settings_.model;
   options.name = NameOf(fused);
+  options.warn = [this](const std::string& warning) { Log(kWarning, warning); };
   Dump(options.name, graph);
   const auto weights = std::make_shared<BorrowedWeights>();
   const ConvertedGraph converted = ConvertGraph(graph, weights.get());

@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t kMuchPacked = std::size_t{1} << 20;
 
 Result<LoweredProgram> LowerGraph(Graph graph, const CompileOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(LoweredProgram program,
-                          Lower(std::move(graph), options.model,
-                                {options.precision, options.many_shapes, options.kernels}));
+  LAGOON_ASSIGN_OR_RETURN(LoweredProgram program, Lower(std::move(graph), options.model,
+                                                        {options.precision, options.many_shapes,
+                                                         options.kernels, options.all_versions}));
   if (program.ops.size() <= kMaxPlanOps) return program;
   return Fail(
       ErrorCode::kResourceExhausted,

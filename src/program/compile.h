@@ -28,6 +28,9 @@ struct CompileOptions {
   /// any number of rows. Without effect on a model whose file fixes all shapes.
   bool many_shapes = false;
   Precision precision = Precision::kFp32;
+  /// Whether plans have all versions of their kernels (OpVersion), to be measured or found in a
+  /// profile: a fifth of the time that a later plan takes.
+  bool all_versions = true;
   /// Makes the device's kernels; null: the CPU's. Borrowed; the kernels' images (Kernel::cuda) must
   /// outlive the device.
   const KernelMaker* kernels = nullptr;

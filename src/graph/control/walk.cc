@@ -22,6 +22,7 @@ std::span<const ValueId> Needs(const Node& node) {
 
 Status GraphWalk::Run() {
   std::vector<Node> nodes = std::exchange(graph_.nodes, {});
+  graph_.nodes.reserve(nodes.size());
   for (const ValueId output : graph_.outputs) Demand(output);
   DemandUnread(nodes);
   DemandInputs(nodes);
@@ -172,6 +173,7 @@ Status GraphWalk::Replace(Node& node, const ControlOp& op) {
 }
 
 void GraphWalk::Push(std::vector<Node> nodes) {
+  if (todo_.empty()) todo_.reserve(nodes.size());
   todo_.insert(todo_.end(), std::make_move_iterator(nodes.rbegin()),
                std::make_move_iterator(nodes.rend()));
 }

@@ -72,6 +72,7 @@ class NoOpRemover {
 
   void Run() {
     std::vector<Node> kept;
+    kept.reserve(graph_.nodes.size());
     for (Node& node : graph_.nodes) {
       Rename(node);
       if (IsNoOp(node) && SameShape(node) && Remove(node, kept)) continue;

@@ -49,19 +49,13 @@ Result<FileRange> FindWeights(const onnx::TensorProto& proto, std::size_t bytes,
   return FileRange{nullptr, range.offset, source.weights, std::move(range.location)};
 }
 
-/// Sets `where` to the place of the data.
-Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
-                           const TensorSource& source, FileRange& where) {
-  if (source.weights != nullptr) {
-    LAGOON_ASSIGN_OR_RETURN(where, FindWeights(proto, bytes, source));
-    Bytes data(bytes);
-    LAGOON_RETURN_IF_ERROR(where.weights->ReadAt(where.location, where.offset, data));
-    return data;
-  }
-  LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(proto));
+/// Where the external data of `proto` lie, which have so many bytes there.
+Result<FileRange> FindExternal(const onnx::TensorProto& proto, std::size_t bytes,
+                               const TensorSource& source) {
+  if (source.weights != nullptr) return FindWeights(proto, bytes, source);
+  LAGOON_ASSIGN_OR_RETURN(ExternalRange range, ReadExternalRange(proto));
   LAGOON_ASSIGN_OR_RETURN(File opened, File::OpenBeneath(source.folder, range.location));
-  where = {std::make_shared<const File>(std::move(opened)), range.offset};
-  const File& file = *where.file;
+  const File& file = opened;
   if (range.length.value_or(bytes) != bytes) {
     return tl::unexpected(Invalid(fmt::format("external data {} gives {} bytes, the shape needs {}",
                                               Quoted(range.location), *range.length, bytes)));
@@ -72,10 +66,26 @@ Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
                             Quoted(range.location), file.size(), bytes, range.offset)));
   }
   LAGOON_RETURN_IF_ERROR(source.budget.Charge(bytes, "external data " + Quoted(range.location)));
-  Bytes data(bytes);
-  if (const Status read = file.ReadAt(range.offset, data); !read) {
-    return Annotate("external data " + Quoted(range.location), read.error());
+  return FileRange{std::make_shared<const File>(std::move(opened)), range.offset, nullptr,
+                   std::move(range.location)};
+}
+
+/// Fills `to` with the external data from `offset` on.
+Status ReadAt(const FileRange& where, std::size_t offset, std::span<std::byte> to) {
+  if (where.weights != nullptr) {
+    return where.weights->ReadAt(where.location, where.offset + offset, to);
   }
+  const Status read = where.file->ReadAt(where.offset + offset, to);
+  if (!read) return Annotate("external data " + Quoted(where.location), Error(read.error()));
+  return {};
+}
+
+/// Sets `where` to the place of the data.
+Result<Bytes> ReadExternal(const onnx::TensorProto& proto, std::size_t bytes,
+                           const TensorSource& source, FileRange& where) {
+  LAGOON_ASSIGN_OR_RETURN(where, FindExternal(proto, bytes, source));
+  Bytes data(bytes);
+  LAGOON_RETURN_IF_ERROR(ReadAt(where, 0, data));
   return data;
 }
 
@@ -166,10 +176,10 @@ void ClearData(onnx::TensorProto& proto) {
   google::protobuf::RepeatedPtrField<std::string>().Swap(proto.mutable_string_data());
 }
 
-/// The hash of a constant's data, `bytes` of them, in TensorSource::weights.
+/// The hash of external data, `bytes` of them. Takes no memory for them.
 Result<Identity> IdentityThere(const FileRange& there, std::size_t bytes) {
   return IdentityOf(bytes, [&](std::size_t offset, std::span<std::byte> to) {
-    return there.weights->ReadAt(there.location, there.offset + offset, to);
+    return ReadAt(there, offset, to);
   });
 }
 
@@ -318,9 +328,8 @@ Result<Constant> ImportTensor(onnx::TensorProto& proto, const TensorSource& sour
   LAGOON_ASSIGN_OR_RETURN(const std::size_t bytes, CheckedBytes(constant.dims, *type));
   const bool large = !name.empty() && bytes >= kDeferredBytes && *type != DataType::kBool;
   const bool external = proto.data_location() == onnx::TensorProto::EXTERNAL;
-  if (large && external && source.weights != nullptr && !proto.has_raw_data() &&
-      TypedElements(proto) == 0) {
-    LAGOON_ASSIGN_OR_RETURN(FileRange there, FindWeights(proto, bytes, source));
+  if (large && external && !proto.has_raw_data() && TypedElements(proto) == 0) {
+    LAGOON_ASSIGN_OR_RETURN(FileRange there, FindExternal(proto, bytes, source));
     LAGOON_ASSIGN_OR_RETURN(const Identity data, IdentityThere(there, bytes));
     constant.bytes = ReadLater(std::move(there), constant, data, name, bytes, nullptr);
     return constant;

@@ -26,7 +26,8 @@ struct TensorSource {
   std::shared_ptr<const WeightSource> weights = nullptr;  // ImportOptions::weights
 };
 
-/// Bytes from which a constant can be read again: of a file, or of `location` of `weights`.
+/// Bytes from which a constant can be read again: of a file, whose external data are `location`, or
+/// of `location` of `weights`.
 /// Neither: the data lie elsewhere.
 struct FileRange {
   std::shared_ptr<const File> file;

@@ -203,10 +203,21 @@ Status ChargeActivations(const OpContext& context, ByteBudget& budget) {
   return {};
 }
 
+/// Whether a request decides what the node computes. Call it before the op's rule, which makes
+/// attributes of parameters. A node that shares the bytes of its input has the contents of this
+/// input alone.
+bool ReadsRequest(const OpContext& context, const OpSpec& spec) {
+  if (spec.run_time == RunTime::kShapeOnly) return true;
+  for (std::size_t i = 0; i < context.input_count() && !Shares(spec); ++i) {
+    if (context.has_input(i) && context.input(i).from_request) return true;
+  }
+  return false;
+}
+
 /// Counts the outputs of a node that is computed when the graph becomes a plan, if a request
-/// decides them: before they are computed.
-Status ChargeRequest(Graph& graph, const OpContext& context, const OpSpec& spec) {
-  bool from_request = spec.run_time == RunTime::kShapeOnly;
+/// decides them: before they are computed. `from_request`: ReadsRequest().
+Status ChargeRequest(Graph& graph, const OpContext& context, const OpSpec& spec,
+                     bool from_request) {
   for (std::size_t i = 0; i < context.input_count() && spec.run_time != RunTime::kShapeOnly; ++i) {
     if (!context.has_input(i)) continue;
     const Value& input = context.input(i);
@@ -327,10 +338,11 @@ Status InferPlain(Graph& graph, Node& node, ByteBudget& budget, ValueId* missing
   LAGOON_RETURN_IF_ERROR(CheckSignature(context, *spec));
   if (!node.bodies.empty()) return RefuseBody(context, node.bodies.begin()->first);
   LAGOON_RETURN_IF_ERROR(CheckRunTimeInputs(context, *spec));
+  const bool from_request = ReadsRequest(context, *spec);
   LAGOON_RETURN_IF_ERROR(spec->rule(context));
   LAGOON_RETURN_IF_ERROR(CheckOutputSizes(context));
   LAGOON_RETURN_IF_ERROR(graph.work.CheckWanted());
-  LAGOON_RETURN_IF_ERROR(ChargeRequest(graph, context, *spec));
+  LAGOON_RETURN_IF_ERROR(ChargeRequest(graph, context, *spec, from_request));
   LAGOON_ASSIGN_OR_RETURN(const bool constant, EvaluateIfConstant(graph, node, budget));
   return constant ? Status{} : ChargeActivations(context, budget);
 }

@@ -96,7 +96,9 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec) {
     LAGOON_ASSIGN_OR_RETURN(const Bf16Unit* const unit, FindBf16Unit());
     return MakeBf16Conv2d(spec, *unit);
   }
-  const std::vector<ConvTiling> tilings = TileConv2dVersions(spec, target, kConvVersions);
+  const std::vector<ConvTiling> tilings = spec.all_versions
+                                              ? TileConv2dVersions(spec, target, kConvVersions)
+                                              : std::vector<ConvTiling>{TileConv2d(spec, target)};
   const ConvTiling& tiling = tilings.front();
   if (tiling.scratch_bytes > kMaxScratchBytes) {
     return Invalid(kConvOp, "dilation_w " + std::to_string(spec.window.dilation_w) +

@@ -17,6 +17,9 @@ struct Conv2dSpec {
   /// Whether the weights are packed in the general form, for any number of output pixels. If not, a
   /// spec with a single output pixel uses a faster form, which other specs cannot read.
   bool any_rows = false;
+  /// Whether the kernel gets all its versions (Kernel::versions), to be measured: most of the time
+  /// that making it takes. If not, it is the best one by estimate.
+  bool all_versions = true;
   Epilogue epilogue;
   /// kBf16: x and the weights are rounded to bf16 (with a single output pixel only the weights);
   /// sums are fp32. In memory x, y, bias and residual are fp32.
@@ -33,5 +36,8 @@ Result<Kernel> MakeConv2d(const Conv2dSpec& spec);
 /// [out_channels][in_channels][kernel_h][kernel_w] (ONNX's OIHW).
 std::size_t PackedConv2dWeightBytes(const Conv2dSpec& spec);
 void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
+/// The same from weights [in_channels][out_channels]. Only where PacksFlipped().
+void PackFlippedConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed);
+bool PacksFlipped(const Conv2dSpec& spec);
 
 }  // namespace lagoon

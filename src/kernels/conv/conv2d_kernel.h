@@ -49,14 +49,15 @@ Result<Kernel> KernelOf(const Conv2dSpec& spec, Args args) {
   return kernel;
 }
 
-/// A kernel that starts as the first of `tilings` (at least one) and has all of them as its
-/// versions. `name_of` gives a distinct name for the arguments of each.
+/// A kernel that starts as the first of `tilings` (at least one). With Conv2dSpec::all_versions it
+/// has all of them as its versions. `name_of` gives a distinct name for the arguments of each.
 template <typename Tiling, typename NameOf>
 Result<Kernel> KernelOfVersions(const Conv2dSpec& spec, const std::vector<Tiling>& tilings,
                                 NameOf&& name_of) {
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelOf(spec, tilings.front().args));
   kernel.blocks = tilings.front().blocks;
   kernel.scratch_bytes = tilings.front().scratch_bytes;
+  if (!spec.all_versions) return kernel;
   for (const Tiling& version : tilings) {
     LAGOON_ASSIGN_OR_RETURN(Kernel other, KernelOf(spec, version.args));
     kernel.versions.push_back(

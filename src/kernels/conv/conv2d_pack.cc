@@ -97,4 +97,28 @@ void PackConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packe
   }
 }
 
+bool PacksFlipped(const Conv2dSpec& spec) {
+  return spec.precision == Precision::kFp32 && WindowTaps(spec.window) == 1 && !IsGemv(spec);
+}
+
+void PackFlippedConv2dWeights(const Conv2dSpec& spec, const float* weights, void* packed) {
+  constexpr std::size_t kRows = 32;  // at a time: their panels' lines are written one after another
+  const ConvTarget& target = ChosenConvTarget();
+  const std::size_t columns = spec.out_channels;
+  for (std::size_t first = 0; first < spec.in_channels; first += kRows) {
+    const std::size_t end = std::min<std::size_t>(first + kRows, spec.in_channels);
+    float* panel = static_cast<float*>(packed);
+    for (std::size_t channel = 0; channel < columns;) {
+      const std::size_t width = PanelWidth(target.lanes, columns, channel / (2 * target.lanes));
+      const std::size_t count = std::min(width, columns - channel);
+      for (std::size_t i = first; i < end; ++i) {
+        float* const to = std::copy_n(weights + i * columns + channel, count, panel + i * width);
+        std::fill_n(to, width - count, 0.0f);
+      }
+      panel += spec.in_channels * width;
+      channel += width;
+    }
+  }
+}
+
 }  // namespace lagoon

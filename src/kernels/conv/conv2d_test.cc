@@ -45,5 +45,42 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dTest,
                                   std::get<1>(test.param).name;
                          });
 
+TEST(Conv2dPackTest, WeightsOfAProductArePackedAlikeFromBothOrders) {
+  std::size_t packed_flipped = 0;
+  for (const std::int64_t target : testing::Targets()) {
+    const ScopedTarget scoped(target);
+    for (const ConvCase& of : testing::ConvCases()) {
+      const Conv2dSpec& spec = of.spec;
+      if (!PacksFlipped(spec)) continue;
+      ++packed_flipped;
+      const std::size_t in = spec.in_channels, out = spec.out_channels;
+      std::vector<float> weights(in * out), flipped(in * out);
+      for (std::size_t i = 0; i < in * out; ++i) {
+        weights[i] = flipped[i % in * out + i / in] = static_cast<float>(i + 1);
+      }
+      const std::size_t bytes = PackedConv2dWeightBytes(spec);
+      std::vector<std::byte> expected(bytes, std::byte{1}), actual(bytes, std::byte{2});
+      PackConv2dWeights(spec, weights.data(), expected.data());
+      PackFlippedConv2dWeights(spec, flipped.data(), actual.data());
+      EXPECT_EQ(expected, actual) << of.name;
+    }
+  }
+  EXPECT_GE(packed_flipped, 3u);
+}
+
+TEST(Conv2dVersionsTest, AKernelWithoutVersionsIsTheFirstOfThem) {
+  for (const ConvCase& of : testing::ConvCases()) {
+    const Result<Kernel> with = MakeConv2d(of.spec);
+    Conv2dSpec alone = of.spec;
+    alone.all_versions = false;
+    const Result<Kernel> without = MakeConv2d(alone);
+    ASSERT_TRUE(with && without) << of.name;
+    EXPECT_TRUE(without->versions.empty()) << of.name;
+    EXPECT_EQ(with->blocks, without->blocks) << of.name;
+    EXPECT_EQ(with->scratch_bytes, without->scratch_bytes) << of.name;
+    EXPECT_TRUE(!kArgsImagesCompare || with->args == without->args) << of.name;
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

@@ -56,6 +56,7 @@ class ModelPlans {
   /// Null if there is no such plan yet.
   std::shared_ptr<ServedPlan> Find(const PlanKey& key) { return cache_.Find(key); }
   std::shared_ptr<ServedPlan> Peek(const PlanKey& key) const { return cache_.Peek(key); }
+  const PlanCache& cache() const { return cache_; }
 
   /// Compiles for the shapes and, where shapes depend on it, the contents of the inputs. On success
   /// the costs are those of the plan's profile, else carried over from the nearest of the plans so

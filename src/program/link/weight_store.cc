@@ -14,7 +14,9 @@
 namespace lagoon {
 namespace {
 
-constexpr std::size_t kReturnBytes = 4 << 20;
+/// Freed memory is counted behind so many bytes that were packed, and given back if there are so
+/// many of it: less serves the next constants, without fresh pages, which take as long as packing.
+constexpr std::size_t kCountBytes = 4 << 20, kReturnBytes = 32 << 20;
 /// Less that a request has made lies among the weights.
 constexpr std::size_t kOwnChunkBytes = 64 << 10;
 
@@ -229,8 +231,8 @@ class WeightStore::Packing {
       buffer.fill = nullptr;
       // Otherwise the peak would hold every constant twice: in ONNX's form, and packed.
       freed += buffer.bytes;
-      if (freed < kReturnBytes) continue;
-      if (constants_[i].made) ReturnFreedMemory();
+      if (freed < kCountBytes) continue;
+      if (constants_[i].made && FreedMemory() >= kReturnBytes) ReturnFreedMemory();
       freed = 0;
     }
   }

@@ -105,6 +105,7 @@ struct LowerOptions {
   bool shares_weights = false;
   /// The device's kernels. Null: the CPU's.
   const KernelMaker* kernels = nullptr;
+  bool all_versions = true;  // CompileOptions::all_versions
 };
 
 /// The places of a graph's values while its nodes are lowered one after the other. Errors do not

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "kernels/conv/conv2d.h"
@@ -34,20 +35,33 @@ std::string WeightsKey(const DenseOp& op, const PackedKernel& packed) {
                      spec.window.kernel_w);
 }
 
+/// The matrix [rows][columns] as [columns][rows], in squares that stay in a core's cache.
+std::vector<float> Flipped(std::span<const float> matrix, std::size_t rows, std::size_t columns) {
+  constexpr std::size_t kSide = 32;
+  std::vector<float> flipped(matrix.size());
+  for (std::size_t top = 0; top < rows; top += kSide) {
+    const std::size_t bottom = std::min(top + kSide, rows);
+    for (std::size_t left = 0; left < columns; left += kSide) {
+      const std::size_t right = std::min(left + kSide, columns);
+      for (std::size_t j = left; j < right; ++j) {
+        for (std::size_t i = top; i < bottom; ++i) flipped[j * rows + i] = matrix[i * columns + j];
+      }
+    }
+  }
+  return flipped;
+}
+
 Fill FillOf(const DenseOp& op, const PackedKernel& packed) {
-  if (op.transposed) {
-    return [weights = op.weights, pack = packed.pack](std::byte* to) {
+  if (op.transposed || packed.pack_flipped) {
+    const auto& pack = op.transposed ? packed.pack : packed.pack_flipped;
+    return [weights = op.weights, pack](std::byte* to) {
       pack(weights.floats().data(), to);
       weights.bytes.Release();
     };
   }
   const std::size_t k = op.spec.in_channels, n = op.spec.out_channels;
   return [weights = op.weights, pack = packed.pack, k, n](std::byte* to) {
-    const std::span<const float> w = weights.floats();
-    std::vector<float> flipped(w.size());
-    for (std::size_t i = 0; i < k; ++i) {
-      for (std::size_t j = 0; j < n; ++j) flipped[j * k + i] = w[i * n + j];
-    }
+    const std::vector<float> flipped = Flipped(weights.floats(), k, n);
     weights.bytes.Release();
     pack(flipped.data(), to);
   };
@@ -64,6 +78,7 @@ std::vector<Operand> Addends(const ProgramBuilder& builder, const DenseOp& op) {
 Status EmitDense(ProgramBuilder& builder, DenseOp op) {
   op.spec.bias = op.bias.has_value();
   op.spec.epilogue.residual = op.residual.has_value();
+  op.spec.all_versions = builder.options().all_versions;
   const std::vector<Operand> addends = Addends(builder, op);
   std::vector<Operand> data = addends;
   data.push_back(builder.All(op.x));

@@ -24,7 +24,8 @@ std::string VersionName(const Bf16ConvArgs& args) {
 Result<Kernel> MakeBf16Conv2d(const Conv2dSpec& spec, const Bf16Unit& unit) {
   // A machine with a unit has AVX-512, whose bodies store panels of two vectors.
   LAGOON_CHECK(ChosenConvTarget().lanes == kBf16Vector);
-  const std::vector<Bf16ConvTiling> tilings = TileBf16Conv2d(spec, unit, kConvVersions);
+  const std::vector<Bf16ConvTiling> tilings =
+      TileBf16Conv2d(spec, unit, spec.all_versions ? kConvVersions : 1);
   const Bf16ConvTiling& tiling = tilings.front();
   if (tiling.scratch_bytes > kMaxScratchBytes) {
     return Invalid(kConvOp, "the input of one output pixel and its sums take " +
