@@ -29,6 +29,8 @@ constexpr std::size_t kMostParts = 64;
 constexpr std::size_t kMostWaiting = 2000;
 // How long the client has to close after the last answer.
 constexpr std::chrono::seconds kLingerTime{2};
+// How long a client has to say that it begins no further call.
+constexpr std::chrono::seconds kNoticeTime{1};
 constexpr std::size_t kMostDiscarded = std::size_t{1} << 20;
 constexpr std::chrono::seconds kCheckPeriod{1};
 
@@ -104,8 +106,8 @@ void GrpcConnection::Start() {
 
 void GrpcConnection::Drain() {
   OnStrand([](GrpcConnection& self) {
-    if (!self.socket_.is_open() || std::exchange(self.going_, true)) return;
-    self.session_->GoAway();
+    if (!self.socket_.is_open()) return;
+    self.Leave();
     self.Flush();
   });
 }
@@ -397,13 +399,12 @@ void GrpcConnection::CheckClient(TimePoint now) {
     if (over(sent_, kLingerTime)) Close();
     return;
   }
+  if (noticed_ != kNoDeadline && over(noticed_, kNoticeTime)) GoAway();
   if (!spoken_ && over(began_, limits.handshake_timeout)) return Close();
   if (awaits_writable_ && over(sent_, limits.stall_timeout)) return Close();
   if (exchanges_.empty()) {
     pinged_ = kNoDeadline;
-    if (spoken_ && over(idle_since_, limits.idle_timeout) && !std::exchange(going_, true)) {
-      session_->GoAway();
-    }
+    if (spoken_ && over(idle_since_, limits.idle_timeout)) Leave();
   } else if (pinged_ != kNoDeadline) {
     if (heard_ > pinged_) {
       pinged_ = kNoDeadline;
@@ -414,6 +415,27 @@ void GrpcConnection::CheckClient(TimePoint now) {
     pinged_ = now;
     session_->Ping();
   }
+}
+
+/// Told at once that no further call is served, a client may cancel a call that it has not sent yet,
+/// as grpc++ does. That breaks HTTP/2, and the connection would end with all its other calls. So the
+/// client is first asked to begin none, and is told the last call when it has heard that.
+void GrpcConnection::Leave() {
+  if (std::exchange(going_, true)) return;
+  if (!spoken_) return session_->GoAway();
+  session_->GoAwaySoon();
+  noticed_ = Now();
+  NotLaterThan(noticed_ + kNoticeTime);
+}
+
+void GrpcConnection::OnPong() {
+  pinged_ = kNoDeadline;
+  if (noticed_ != kNoDeadline) GoAway();
+}
+
+void GrpcConnection::GoAway() {
+  noticed_ = kNoDeadline;
+  session_->GoAway();
 }
 
 void GrpcConnection::CutOff(std::string_view why) {

@@ -94,7 +94,7 @@ class GrpcConnection final : public EdgeConnection,
   void OnRefused() override;
   void OnControl() override;
   void OnSettings() override { spoken_ = true; }
-  void OnPong() override { pinged_ = kNoDeadline; }
+  void OnPong() override;
   Http2Session::Offer OnOffer(StreamId stream, std::size_t most) override;
   void OnTake(StreamId stream, std::size_t bytes, Http2Output& output) override;
 
@@ -117,6 +117,8 @@ class GrpcConnection final : public EdgeConnection,
   void CheckCalls(TimePoint now);
   void CheckClient(TimePoint now);
   void CutOff(std::string_view why);
+  void Leave();
+  void GoAway();
   void Linger();
   void Close();
 
@@ -144,7 +146,8 @@ class GrpcConnection final : public EdgeConnection,
   std::atomic<TimePoint> deadline_{kNoDeadline};
   GrpcConduct conduct_;
   TimePoint began_, heard_, idle_since_, sent_;
-  TimePoint pinged_ = kNoDeadline;  // a ping is on its way since then
+  TimePoint pinged_ = kNoDeadline;   // a ping is on its way since then
+  TimePoint noticed_ = kNoDeadline;  // the client was told that the server leaves soon
 };
 
 }  // namespace lagoon

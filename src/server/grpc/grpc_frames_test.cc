@@ -178,6 +178,42 @@ TEST_F(GrpcFrames, AConnectionWithoutACallIsToldToGo) {
   EXPECT_EQ(client.Until(kGoAway, 0).type, kGoAway);
 }
 
+// grpc++ cancels a call that a GOAWAY forbids also if it has not sent the call yet: a reset of an
+// idle stream, which ends the connection.
+TEST_F(GrpcFrames, ACallThatBeginsWhileTheServerStopsCostsNoOtherCall) {
+  Serve();
+  core_.Hold();
+  FrameClient client(edge_->port());
+  const std::string message = MessageOf(TwiceMessage(), TwiceMessage().size());
+  client.Send(Begin(1, "ModelInfer") + FrameOf(kData, kEndStream, 1, message));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  std::jthread stopper([&] { edge_->Stop(Now() + std::chrono::seconds(30)); });
+  const auto last = [](const FrameClient::Frame& goaway) { return goaway.payload.substr(0, 4); };
+  EXPECT_EQ(last(client.Until(kGoAway, 0)), "\x7f\xff\xff\xff");
+  const FrameClient::Frame ping = client.Until(kPing, 0);
+  client.Send(Begin(3, "ModelInfer") + FrameOf(kData, kEndStream, 3, message));
+  client.Send(FrameOf(kPing, 1, 0, ping.payload));
+  EXPECT_EQ(last(client.Until(kGoAway, 0)), std::string("\0\0\0\x03", 4));
+  core_.Release();
+  EXPECT_EQ(client.Until(kData, 1).type, kData);
+}
+
+TEST_F(GrpcFrames, AClientThatIgnoresThatTheServerStopsIsToldWhichCallsAreServed) {
+  Serve();
+  core_.Hold();
+  FrameClient client(edge_->port());
+  const std::string message = MessageOf(TwiceMessage(), TwiceMessage().size());
+  client.Send(Begin(1, "ModelInfer") + FrameOf(kData, kEndStream, 1, message));
+  ASSERT_TRUE(Eventually([&] { return core_.Pending() == 1; }));
+  std::jthread stopper([&] { edge_->Stop(Now() + std::chrono::seconds(30)); });
+  const auto is_last = [](const FrameClient::Frame& frame) {
+    return frame.type == kGoAway && frame.payload.substr(0, 4) == std::string("\0\0\0\x01", 4);
+  };
+  EXPECT_EQ(client.Until(is_last).type, kGoAway);
+  core_.Release();
+  EXPECT_EQ(client.Until(kData, 1).type, kData);
+}
+
 TEST_F(GrpcFrames, AConnectionThatSaysNothingIsClosed) {
   options_.limits.handshake_timeout = std::chrono::milliseconds(200);
   Serve();

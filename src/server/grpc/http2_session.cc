@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kMostAcks = 1000;
 // Frames of one header.
 constexpr std::size_t kMostContinuations = 8;
+// As the last stream: no stream is forbidden yet.
+constexpr std::int32_t kAnyStream = 0x7fffffff;
 // Most bytes of one frame of data that is sent, so that answers of one connection take turns.
 constexpr std::size_t kMostInFrame = std::size_t{256} << 10;
 
@@ -124,6 +126,10 @@ struct Http2Session::Callbacks {
   // A call is answered although its client still sends: the client must be told to stop.
   static int Sent(nghttp2_session* session, const nghttp2_frame* frame, void* /*user*/) {
     const nghttp2_frame_hd& head = frame->hd;
+    if (head.type == NGHTTP2_GOAWAY && frame->goaway.last_stream_id == kAnyStream) {
+      // Not before, as the library sends pings first.
+      return Guarded([&] { Check(nghttp2_submit_ping(session, NGHTTP2_FLAG_NONE, nullptr)); });
+    }
     const bool ends = (head.type == NGHTTP2_HEADERS || head.type == NGHTTP2_DATA) &&
                       (head.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (!ends || nghttp2_session_get_stream_remote_close(session, head.stream_id) != 0) return 0;
@@ -278,6 +284,8 @@ void Http2Session::ConsumeOfStream(StreamId stream, std::size_t bytes) {
 }
 
 void Http2Session::Ping() { Check(nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr)); }
+
+void Http2Session::GoAwaySoon() { Check(nghttp2_submit_shutdown_notice(session_)); }
 
 void Http2Session::GoAway() {
   Check(nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,

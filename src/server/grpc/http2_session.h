@@ -99,6 +99,9 @@ class Http2Session {
   void ConsumeOfConnection(std::size_t bytes);
   void ConsumeOfStream(StreamId stream, std::size_t bytes);
   void Ping();
+  /// Asks the client to open no further streams, with a ping behind that, so that Events::OnPong()
+  /// follows. Those that it opens are served until GoAway().
+  void GoAwaySoon();
   /// Tells the client that its streams from now on are not served. Those that it has opened are.
   void GoAway();
 
