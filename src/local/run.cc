@@ -7,6 +7,7 @@
 
 #include "base/guard.h"
 #include "base/text.h"
+#include "graph/graph.h"
 #include "local/run_guard.h"
 #include "plan/strings.h"
 
@@ -72,6 +73,12 @@ Error Run::Invalid(const std::string& what) const {
   return {ErrorCode::kInvalidArgument, fmt::format("model '{}': {}", model_.name(), what)};
 }
 
+Status Run::CheckRank(const std::string& label, const RunTensor& tensor) const {
+  if (tensor.dims.size() <= kMaxRank) return {};
+  return tl::unexpected<Error>(Invalid(fmt::format("{} has {} dimensions, at most {} are possible",
+                                                   label, tensor.dims.size(), kMaxRank)));
+}
+
 Status Run::CheckTensor(const std::string& label, const DeclaredTensor& declared,
                         const RunTensor& tensor) const {
   const auto refuse = [&](const std::string& what) {
@@ -81,6 +88,12 @@ Status Run::CheckTensor(const std::string& label, const DeclaredTensor& declared
     return refuse(fmt::format("has type {}, the model takes {}", OipName(tensor.type),
                               OipName(declared.type)));
   }
+  // Before the sizes are read: where the rank is wrong, there may be fewer.
+  if (declared.shape_known && tensor.dims.size() != declared.dims.size()) {
+    return refuse(fmt::format("has {} dimensions, the model takes {}", tensor.dims.size(),
+                              ToString(declared.dims)));
+  }
+  LAGOON_RETURN_IF_ERROR(CheckRank(label, tensor));
   const std::optional<std::size_t> bytes = BytesOf(tensor.type, tensor.dims);
   const auto fits = [](std::int64_t of_model, std::int64_t given) {
     return of_model == -1 || of_model == given;
@@ -146,6 +159,9 @@ RunCode Run::SetOutput(std::size_t output, const RunTensor& tensor) {
           fmt::format("output {} lies at an address that is not a multiple of {}, the size of an "
                       "element",
                       Quoted(model_.outputs()[output].name), alignment)));
+    }
+    if (tensor.dims.size() > kMaxRank) {
+      return CheckRank("output " + Quoted(model_.outputs()[output].name), tensor);
     }
     if (tensor.dims.empty()) {
       out.bound_dims.reset();

@@ -176,6 +176,7 @@ class Run final : private JobClient {
   RunCode Refuse(Error error);
   Error Invalid(const std::string& what) const;
   // run.cc: what is bound and prepared.
+  Status CheckRank(const std::string& label, const RunTensor& tensor) const;
   Status CheckTensor(const std::string& label, const DeclaredTensor& declared,
                      const RunTensor& tensor) const;
   bool Prepared() const;

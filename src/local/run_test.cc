@@ -231,7 +231,7 @@ TEST_F(RunTest, RefusesTensorsThatDoNotFit) {
   const Dims good = {2, 4}, rank = {8}, columns = {2, 3}, negative = {-1, 4};
   const Dims huge = {std::int64_t{1} << 62, 4};
   refused({DataType::kInt32, good, x.data(), 32}, "has type INT32, the model takes FP32");
-  refused({DataType::kFloat32, rank, x.data(), 32}, "has shape [8], the model takes [-1,4]");
+  refused({DataType::kFloat32, rank, x.data(), 32}, "has 1 dimensions, the model takes [-1,4]");
   refused({DataType::kFloat32, columns, x.data(), 24}, "[2,3]");
   refused({DataType::kFloat32, negative, x.data(), 32}, "[-1,4]");
   refused({DataType::kFloat32, huge, x.data(), 32}, "has shape");

@@ -60,6 +60,11 @@ static void use_run(lagoon_device* device, lagoon_model* model) {
   CHECK(strstr(error.message, "is not bound") != NULL);
   in.rank = 3;
   CHECK(lagoon_run_input(run, 0, &in) == LAGOON_INVALID_ARGUMENT);
+  in.rank = 100000000; /* an uninitialised struct */
+  CHECK(lagoon_run_input(run, 0, &in) == LAGOON_INVALID_ARGUMENT);
+  CHECK(lagoon_run_output(run, 0, &in) == LAGOON_INVALID_ARGUMENT);
+  lagoon_run_error(run, &error);
+  CHECK(strstr(error.message, "100000000 dimensions") != NULL);
   in.rank = 4;
   in.type = (lagoon_type)99;
   CHECK(lagoon_run_input(run, 0, &in) == LAGOON_INVALID_ARGUMENT);

@@ -417,9 +417,9 @@ void GrpcConnection::CheckClient(TimePoint now) {
   }
 }
 
-/// Told at once that no further call is served, a client may cancel a call that it has not sent yet,
-/// as grpc++ does. That breaks HTTP/2, and the connection would end with all its other calls. So the
-/// client is first asked to begin none, and is told the last call when it has heard that.
+/// Told at once that no further call is served, a client may cancel a call that it has not sent
+/// yet, as grpc++ does. That breaks HTTP/2, and the connection would end with all its other calls.
+/// So the client is first asked to begin none, and is told the last call when it has heard that.
 void GrpcConnection::Leave() {
   if (std::exchange(going_, true)) return;
   if (!spoken_) return session_->GoAway();
