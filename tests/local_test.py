@@ -337,7 +337,7 @@ def test_urgent_runs_do_not_wait_for_others(device):
 def test_bad_input_is_named(device, image):
     model = device.load(DIGITS_FILE)
     assert "'image' has dtype float64, the model takes float32: convert it with np.asarray(x).astype('float32')" in refused("invalid argument", model.run, {"image": image.astype(float)})
-    assert "[1,64]" in refused("invalid argument", model.run, {"image": image.reshape(1, 64)})
+    assert "has 2 dimensions, the model takes [1,1,8,8]" in refused("invalid argument", model.run, {"image": image.reshape(1, 64)})
     assert "missing: ['image']" in refused("invalid argument", model.run, {"imag": image})
     assert "C-contiguous" in refused("invalid argument", model.run, {"image": image},
                                      outputs={"scores": np.empty((1, 20), np.float32)[:, ::2]})
