@@ -56,7 +56,7 @@ REAL_TIME = ("reef-26", "inss-19")
 
 
 def check(lagoon):
-    """Refuses a program that nobody else can build."""
+    """Refuses a program that was built from sources which are not committed: nobody else could repeat its figures."""
     version = subprocess.run([lagoon, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     if "-dirty" in version:
         raise page.PageError(f"{lagoon} was built from a revision with changes ({version}): commit them, build again")

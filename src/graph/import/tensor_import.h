@@ -26,9 +26,9 @@ struct TensorSource {
   std::shared_ptr<const WeightSource> weights = nullptr;  // ImportOptions::weights
 };
 
-/// Bytes from which a constant can be read again: of a file, whose external data are `location`, or
-/// of `location` of `weights`.
-/// Neither: the data lie elsewhere.
+/// The place from which the bytes of a constant can be read again: `file`, which is open, or the
+/// data that `weights` has under the name `location`. Where `file` holds external data, `location`
+/// is its name in the model, for messages. If both are null, the bytes are somewhere else.
 struct FileRange {
   std::shared_ptr<const File> file;
   std::size_t offset = 0;

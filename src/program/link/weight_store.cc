@@ -14,8 +14,9 @@
 namespace lagoon {
 namespace {
 
-/// Freed memory is counted behind so many bytes that were packed, and given back if there are so
-/// many of it: less serves the next constants, without fresh pages, which take as long as packing.
+/// After every kCountBytes of packed constants, the freed memory is counted. Only kReturnBytes of
+/// it or more go back to the system. The next constants use less than that again: new pages from
+/// the system would take as long as the packing.
 constexpr std::size_t kCountBytes = 4 << 20, kReturnBytes = 32 << 20;
 /// Less that a request has made lies among the weights.
 constexpr std::size_t kOwnChunkBytes = 64 << 10;

@@ -417,9 +417,10 @@ void GrpcConnection::CheckClient(TimePoint now) {
   }
 }
 
-/// Told at once that no further call is served, a client may cancel a call that it has not sent
-/// yet, as grpc++ does. That breaks HTTP/2, and the connection would end with all its other calls.
-/// So the client is first asked to begin none, and is told the last call when it has heard that.
+/// A client that learns at once that no further call is served may cancel a call that it has not
+/// sent yet, as grpc++ does. That breaks the rules of HTTP/2: the connection ends, with all its
+/// other calls. So the server first asks the client to begin no further call, and sends a ping. The
+/// answer to the ping says that the client knows. Then the server names the last call it serves.
 void GrpcConnection::Leave() {
   if (std::exchange(going_, true)) return;
   if (!spoken_) return session_->GoAway();
