@@ -189,17 +189,13 @@ ConstantData ReadLater(FileRange where, const Constant& constant, const Identity
                        std::string_view name, std::size_t bytes, std::shared_ptr<const Bytes> now) {
   const auto read = [where = std::move(where), bytes, name = std::string(name)] {
     auto data = std::make_shared<Bytes>(bytes);
-    if (where.weights != nullptr) {
-      const Status status = where.weights->ReadAt(where.location, where.offset, *data);
-      if (!status) throw ConstantError(status.error().message);
-      return std::shared_ptr<const Bytes>(std::move(data));
-    }
-    const Status status = where.file->ReadAt(where.offset, *data);
-    if (!status || !where.file->Unchanged()) {
+    const Status status = ReadAt(where, 0, *data);
+    if (where.file != nullptr && (!status || !where.file->Unchanged())) {
       throw ConstantError(fmt::format(
           "weights {}: the model's file has changed since it was loaded; load the model again",
           Quoted(name)));
     }
+    if (!status) throw ConstantError(status.error().message);
     return std::shared_ptr<const Bytes>(std::move(data));
   };
   const Identity identity = IdentityOf(fmt::format("weights {} {} {}", OipName(constant.type),
