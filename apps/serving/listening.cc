@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -85,15 +84,18 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
-void WritePorts(const ListenWords& words, const nlohmann::json& ports) {
-  if (words.ports_file.empty()) return;
+void WritePorts(const ListenWords& words, const nlohmann::json& ports, MemoryReserve& reserve) {
+  const auto keep = [&] {
+    if (!reserve.Keep()) Die("the memory that this process may have is too little to serve");
+  };
+  if (words.ports_file.empty()) return keep();
   const std::string part = words.ports_file + ".part";
   std::ofstream file(part);
   file << DumpJson(ports) << '\n';
   file.close();
-  std::error_code error;
-  std::filesystem::rename(part, words.ports_file, error);
-  if (!file || error) Die(fmt::format("--ports-file: cannot write '{}'", words.ports_file));
+  keep();
+  const bool renamed = std::rename(part.c_str(), words.ports_file.c_str()) == 0;
+  if (!file || !renamed) Die(fmt::format("--ports-file: cannot write '{}'", words.ports_file));
 }
 
 nlohmann::json PortsOf(const Server& server) {
@@ -112,9 +114,11 @@ void PrintPorts(const ListenWords& words, const Server& server) {
               metrics.c_str(), server.metrics_port());
 }
 
-void StopOnSignal(Inference& core, Server& server, const sigset_t& signals, int drain_seconds) {
+void StopOnSignal(Inference& core, Server& server, const sigset_t& signals, int drain_seconds,
+                  MemoryReserve& reserve) {
   int received = 0;
   sigwait(&signals, &received);
+  reserve.GiveUp();
   spdlog::info("draining: answering what is in flight, for at most {} s; again stops at once",
                drain_seconds);
   // The second signal ends the process the way the shell expects.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -39,6 +40,8 @@ namespace {
 
 // How long a front waits at its start for what its members have.
 constexpr std::chrono::seconds kMostMemberWait{5};
+// To stop takes some 100 KiB.
+constexpr std::size_t kReserveBytes = 4 << 20;
 
 struct ServeWords {
   CoreOptions core;
@@ -210,6 +213,7 @@ void CheckModels(const Inference& core) {
 void Serve(const ServeWords& words) {
   spdlog::set_level(spdlog::level::from_str(words.listen.log_level));
   const sigset_t signals = BlockStopSignals();
+  MemoryReserve reserve(kReserveBytes);
   const Status ports = Server::Check(words.listen.server);
   if (!ports) Die(ports.error().message);
   const std::unique_ptr<SpanExporter> spans = OpenSpans(words.spans);
@@ -230,8 +234,10 @@ void Serve(const ServeWords& words) {
   if (!server) Die(server.error().message);
   AwaitMembers(**core, signals);
   PrintBanner(words, **core, **server);
-  WritePorts(words.listen, Describe(**core, **server));
-  StopOnSignal(**core, **server, signals, words.listen.drain_seconds);
+  // Kept to the end: its destructor allocates, and may not fail.
+  const nlohmann::json ports_and_models = Describe(**core, **server);
+  WritePorts(words.listen, ports_and_models, reserve);
+  StopOnSignal(**core, **server, signals, words.listen.drain_seconds, reserve);
 }
 
 void RunServe(ServeWords& words) {

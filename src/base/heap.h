@@ -18,4 +18,23 @@ std::size_t FreedMemory();
 /// block of 32 MiB. ReturnFreedMemory() gives back as before. For programs that serve.
 void KeepFreedMemory();
 
+/// Memory that is set aside so that a program can end when all other memory is taken: ending
+/// allocates, even destructors of libraries do, and those end the process where they cannot. One at
+/// a time in a process. Costs address space, and no memory as long as it is not given up.
+class MemoryReserve {
+ public:
+  /// Sets `bytes` aside. The first allocation (operator new) that fails takes them, in any thread.
+  /// Throws std::bad_alloc where the system has not that much.
+  explicit MemoryReserve(std::size_t bytes);
+  /// GiveUp().
+  ~MemoryReserve();
+  MemoryReserve(const MemoryReserve&) = delete;
+  MemoryReserve& operator=(const MemoryReserve&) = delete;
+
+  /// From now on allocations that fail leave the reserve alone. False: one has taken it already.
+  bool Keep();
+  /// Any allocation may have the memory. Any thread.
+  void GiveUp();
+};
+
 }  // namespace lagoon

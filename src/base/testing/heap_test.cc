@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace lagoon {
@@ -39,6 +40,27 @@ TEST(Heap, KeepsFreedMemoryAndReturnsIt) {
   EXPECT_LT(kept, fresh / 4);
   ReturnFreedMemory();
   EXPECT_GT(FaultsOfBlocks(), kept);
+}
+
+TEST(MemoryReserve, HelpsOneAllocationThatFails) {
+  MemoryReserve reserve(std::size_t{1} << 20);
+  const std::new_handler without_memory = std::get_new_handler();  // what operator new calls
+  without_memory();
+  EXPECT_THROW(without_memory(), std::bad_alloc);
+  EXPECT_FALSE(reserve.Keep());
+  EXPECT_EQ(std::get_new_handler(), nullptr);
+}
+
+TEST(MemoryReserve, IsLeftAloneOnceItIsKept) {
+  MemoryReserve reserve(std::size_t{1} << 20);
+  EXPECT_TRUE(reserve.Keep());
+  EXPECT_EQ(std::get_new_handler(), nullptr);
+  reserve.GiveUp();
+  EXPECT_FALSE(reserve.Keep());
+}
+
+TEST(MemoryReserve, IsRefusedWhereTheSystemHasNotThatMuch) {
+  EXPECT_THROW(MemoryReserve(std::size_t{1} << 60), std::bad_alloc);
 }
 
 }  // namespace
