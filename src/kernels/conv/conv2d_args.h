@@ -84,11 +84,12 @@ struct Conv2dArgs {
   bool panels_first;
   /// If true, within a block, the micro-tiles of all panels of a segment follow each other.
   bool panels_inner;
-  std::uint32_t whole_panels;  // number of panels whose columns all exist
-  std::uint32_t call_panels;   // most panels per call of the micro-kernel, with panels_inner
-  std::uint32_t direct_items;  // number of micro-tiles at the end of a block that write y directly
-  std::uint32_t item_floats;   // floats of scratch per micro-tile
-  std::size_t patch_offset;    // offset of the patch in the scratch, in bytes
+  std::uint32_t whole_panels;   // number of panels whose columns all exist
+  std::uint32_t call_panels;    // most panels between two looks at the guard, with panels_inner
+  std::uint32_t call_segments;  // most segments of all panels, 1 where a call cannot take several
+  std::uint32_t direct_items;   // number of micro-tiles at the end of a block that write y directly
+  std::uint32_t item_floats;    // floats of scratch per micro-tile
+  std::size_t patch_offset;     // offset of the patch in the scratch, in bytes
 };
 
 /// The micro-tiles of one block.

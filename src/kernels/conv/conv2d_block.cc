@@ -51,9 +51,7 @@ class ConvBlock {
       const std::size_t end = chunk.last ? items - direct : items;
       for (Cursor at = Begin(0); at.item < end;) {
         if (ctx.ShouldLeave()) return false;
-        const std::uint32_t panels = PanelsPerCall(at, end);
-        Accumulate(at, panels, chunk, /*finish=*/false);
-        at.Advance(panels);
+        Accumulate(at, end, chunk, /*finish=*/false);
       }
     }
     if (ctx.ShouldLeave()) return false;
@@ -61,9 +59,7 @@ class ConvBlock {
     for (Cursor at = Begin(0); at.item < items - direct; at.Next()) Store(at);
     const Chunk last = ChunkOf(args_, args_.chunks - 1);
     for (Cursor at = Begin(items - direct); at.item < items;) {
-      const std::uint32_t panels = PanelsPerCall(at, items);
-      Accumulate(at, panels, last, /*finish=*/true);
-      at.Advance(panels);
+      Accumulate(at, items, last, /*finish=*/true);
     }
     if (args_.finish.row != nullptr) FinishTile();
     return true;
@@ -117,12 +113,23 @@ class ConvBlock {
     const std::size_t count = std::min(whole - at.panel, end - at.item);
     return static_cast<std::uint32_t>(std::min<std::size_t>(count, args_.call_panels));
   }
-  // `whole`: whether all columns of the panel exist.
-  const float* BiasAt(const Cursor& at, bool whole) {
+  // Number of segments from `at` on whose panels a few calls take together, one per panel: segments
+  // of as many pixels, in one row; items stop before `end`.
+  std::uint32_t SegmentsPerCall(const Cursor& at, std::size_t end) const {
+    if (args_.call_segments < 2 || at.panel != tile_.panels.begin) return 1;
+    const std::size_t longer =
+        args_.window.out_width - std::size_t{args_.segment_pixels} * args_.segments;
+    const std::size_t alike = at.segment < longer ? longer : args_.segments;
+    const std::size_t count = std::min<std::size_t>(tile_.segments.end, alike) - at.segment;
+    const std::size_t items = (end - at.item) / tile_.panels.size();
+    return static_cast<std::uint32_t>(std::min({count, items, std::size_t{args_.call_segments}}));
+  }
+  const float* BiasAt(const Cursor& at) {
     if (args_.bias == nullptr) return kZeros;
     const float* bias = args_.bias + at.panel * panel_width_;
-    if (whole) return bias;
-    std::copy_n(bias, ColumnsAt(at), part_bias_);
+    const std::size_t columns = ColumnsAt(at);
+    if (columns == WidthAt(at)) return bias;
+    std::copy_n(bias, columns, part_bias_);
     return part_bias_;
   }
   float* AccAt(const Cursor& at) const { return acc_ + at.item * args_.item_floats; }
@@ -136,7 +143,12 @@ class ConvBlock {
   std::size_t NextOffset(const Cursor& at, std::uint32_t panels) const;
   const std::byte* InputAhead(const Cursor& at, std::size_t steps) const;
   const std::byte* WeightsAhead(const Cursor& at, const Chunk& chunk, std::size_t steps) const;
-  void Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  void Accumulate(Cursor& at, std::size_t end, const Chunk& chunk, bool finish);
+  void AccumulatePanels(const Cursor& at, std::uint32_t panels, const Chunk& chunk, bool finish);
+  void AccumulateSegments(Cursor at, std::uint32_t segments, const Chunk& chunk, bool finish);
+  void Multiply(const Cursor& at) {
+    args_.target->multiply[listed()][WidthAt(at) / args_.lanes - 1][here_->pixels - 1](micro_);
+  }
   bool SetTaps(const Cursor& at, const Chunk& chunk);
   bool SetListTaps(const Cursor& at, const Chunk& chunk);
   void NextPanel();
@@ -390,26 +402,64 @@ bool ConvBlock::SetTaps(const Cursor& at, const Chunk& chunk) {
   return begin < end;
 }
 
-void ConvBlock::Accumulate(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
-                           bool finish) {
+// Takes one or more micro-tiles from `at` on, before `end`, and moves `at` behind them.
+void ConvBlock::Accumulate(Cursor& at, std::size_t end, const Chunk& chunk, bool finish) {
+  const std::uint32_t segments = SegmentsPerCall(at, end);
+  if (segments > 1) {
+    AccumulateSegments(at, segments, chunk, finish);
+    return at.SkipSegments(segments);
+  }
+  const std::uint32_t panels = PanelsPerCall(at, end);
+  AccumulatePanels(at, panels, chunk, finish);
+  at.Advance(panels);
+}
+
+void ConvBlock::AccumulatePanels(const Cursor& at, std::uint32_t panels, const Chunk& chunk,
+                                 bool finish) {
   Enter(at);
   // The last chunk is needed even if it is padding: the sums must exist to be stored.
   if (!SetTaps(at, chunk) && !chunk.last) return;
-  const std::size_t width = WidthAt(at);
-  const bool whole = ColumnsAt(at) == width;
-  micro_.bias = BiasAt(at, whole);
+  micro_.bias = BiasAt(at);
   micro_.acc = AccAt(at);
-  micro_.finish = finish && whole;
+  micro_.finish = finish;
+  micro_.store_columns = static_cast<std::uint32_t>(ColumnsAt(at));
+  micro_.repeats = 1;
   if (finish) SetStore(at);
   SetPrefetch(at, panels, chunk, finish);
-  const auto multiply =
-      args_.target->multiply[listed()][width / args_.lanes - 1][here_->pixels - 1];
-  multiply(micro_);
+  Multiply(at);
   for (std::uint32_t panel = 1; panel < panels; ++panel) {
     NextPanel();
-    multiply(micro_);
+    Multiply(at);
   }
-  if (finish && !whole) Store(at);
+}
+
+// All panels of neighbouring segments of a shallow convolution. What is computed once per call of
+// the micro-kernel would else take as long as the arithmetic.
+void ConvBlock::AccumulateSegments(Cursor at, std::uint32_t segments, const Chunk& chunk,
+                                   bool finish) {
+  if (at.place != here_->place) SetSpot(at.place, at.row, at.segment, *here_);
+  SetTaps(at, chunk);
+  micro_.finish = finish;
+  micro_.repeats = segments;
+  micro_.acc_pitch = tile_.panels.size() * args_.item_floats;
+  // Prefetches the place of the next micro-tile, as SetPrefetch() does.
+  const std::size_t pitch = args_.out_channels * sizeof(float);
+  const std::size_t ahead = here_->pixels * pitch;
+  const std::size_t stride = std::max(pitch, kPrefetchBytes);
+  const std::uint32_t steps = std::max(1u, micro_.tap_depth / kDepthStep);
+  micro_.prefetch_burst = static_cast<std::uint32_t>(CeilDivide(CeilDivide(ahead, stride), steps));
+  for (; at.panel < tile_.panels.end; ++at.panel, ++at.item) {
+    micro_.weights = args_.weights + at.panel * args_.depth * panel_width_;
+    micro_.bias = BiasAt(at);
+    micro_.acc = AccAt(at);
+    micro_.store_columns = static_cast<std::uint32_t>(ColumnsAt(at));
+    SetStore(at);
+    const auto* const y = reinterpret_cast<const std::byte*>(micro_.store.y);
+    prefetch_[0] = {y + ahead, stride, steps * segments};
+    prefetch_[1] = {y, 0, ~std::uint32_t{0}};
+    micro_.prefetch = prefetch_;
+    Multiply(at);
+  }
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ HWY_INLINE const float* Floats(const std::byte* p) { return reinterpret_cast<con
 template <int kRows>
 class Neighbours {
  public:
-  explicit HWY_INLINE Neighbours(const MicroTile& tile)
-      : pitch_(tile.pitch), tap_(tile.a), column_(tile.column) {}
+  explicit HWY_INLINE Neighbours(const MicroTile& tile, std::size_t repeat)
+      : pitch_(tile.pitch), tap_(tile.a + repeat * kRows * tile.pitch), column_(tile.column) {}
   HWY_INLINE bool Enter(const MicroTile& tile) {
     first_ = (tile.zero_first >> column_ & 1) != 0 ? tile.zeros : tap_;
     last_ = (tile.zero_last >> column_ & 1) != 0 ? tile.zeros : tap_ + (kRows - 1) * pitch_;
@@ -83,7 +83,8 @@ class Neighbours {
 template <int kRows>
 class Listed {
  public:
-  explicit HWY_INLINE Listed(const MicroTile& tile) : row_(tile.row), column_(tile.column) {
+  explicit HWY_INLINE Listed(const MicroTile& tile, std::size_t /*repeat*/)
+      : row_(tile.row), column_(tile.column) {
     PointInside(tile);
   }
   /// Returns false if the tap is outside the image for all rows.
@@ -188,14 +189,35 @@ class RowStore {
   const float* const residual_;
 };
 
-/// y = limit(sums + residual), from registers.
+/// y = limit(sums + residual), from registers. `place`: floats from y to the first row.
 template <bool kListed, bool kResidual, int kRows, int kVectors>
-HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store) {
+HWY_INLINE void Finish(const Accumulators<kRows, kVectors>& acc, const ConvStore& store,
+                       std::size_t place) {
   RowStore<kVectors> rows(store);
-  std::size_t place = 0;
   LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
     if constexpr (kListed) place = store.rows[r];
     rows.template Write<kResidual>(acc.v[r], place);
+    place += store.pitch;
+  }
+}
+
+/// The same for a panel of which only the first `columns` columns exist.
+template <bool kListed, int kRows, int kVectors>
+HWY_INLINE void FinishPart(const Accumulators<kRows, kVectors>& acc, const ConvStore& store,
+                           std::size_t columns, std::size_t place) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const V low = hn::Set(D(), store.low), high = hn::Set(D(), store.high);
+  const simd::Part part(columns - (kVectors - 1) * kLanes);
+  const auto finish = [&](V v, std::size_t at, const auto& move) HWY_ATTR {
+    if (store.residual != nullptr) v = hn::Add(v, move.Load(store.residual + at));
+    move.Store(simd::Clamp(v, low, high), store.y + at);
+  };
+  LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
+    if constexpr (kListed) place = store.rows[r];
+    LAGOON_UNROLL for (int j = 0; j < kVectors - 1; ++j) {
+      finish(acc.v[r][j], place + j * kLanes, simd::Whole());
+    }
+    finish(acc.v[r][kVectors - 1], place + (kVectors - 1) * kLanes, part);
     place += store.pitch;
   }
 }
@@ -245,41 +267,48 @@ class Prefetcher {
 template <int kRows, int kVectors, bool kListed>
 HWY_NOINLINE void Multiply(MicroTile& tile) {
   constexpr std::size_t kWidth = kVectors * hn::MaxLanes(D());
-  Accumulators<kRows, kVectors> acc;
-  if (tile.resume) {
-    acc.Load(tile.acc);
-  } else {
-    acc.Fill(tile.bias);
-  }
   Prefetcher prefetcher(tile);
-  const float* b = tile.weights;
-  std::conditional_t<kListed, Listed<kRows>, Neighbours<kRows>> rows(tile);
-  for (std::uint32_t tap = 0; tap < tile.taps; ++tap, rows.Next(tile)) {
-    std::uint32_t left = tile.tap_depth;
-    if (!rows.Enter(tile)) {
-      b += left * kWidth;
-      continue;
+  for (std::uint32_t repeat = 0; repeat < tile.repeats; ++repeat) {
+    Accumulators<kRows, kVectors> acc;
+    if (tile.resume) {
+      acc.Load(tile.acc);
+    } else {
+      acc.Fill(tile.bias);
     }
-    for (; left >= kDepthStep; left -= kDepthStep) {
-      prefetcher.Step();
-      LAGOON_UNROLL for (std::size_t u = 0; u < kDepthStep; ++u) acc.Step(rows, b + u * kWidth, u);
-      b += kDepthStep * kWidth;
-      rows.Advance(kDepthStep * sizeof(float));
+    const float* b = tile.weights;
+    std::conditional_t<kListed, Listed<kRows>, Neighbours<kRows>> rows(tile, repeat);
+    for (std::uint32_t tap = 0; tap < tile.taps; ++tap, rows.Next(tile)) {
+      std::uint32_t left = tile.tap_depth;
+      if (!rows.Enter(tile)) {
+        b += left * kWidth;
+        continue;
+      }
+      for (; left >= kDepthStep; left -= kDepthStep) {
+        prefetcher.Step();
+        LAGOON_UNROLL for (std::size_t u = 0; u < kDepthStep; ++u) {
+          acc.Step(rows, b + u * kWidth, u);
+        }
+        b += kDepthStep * kWidth;
+        rows.Advance(kDepthStep * sizeof(float));
+      }
+      for (; left > 0; --left) {
+        acc.Step(rows, b, 0);
+        b += kWidth;
+        rows.Advance(sizeof(float));
+      }
     }
-    for (; left > 0; --left) {
-      acc.Step(rows, b, 0);
-      b += kWidth;
-      rows.Advance(sizeof(float));
+    const std::size_t place = repeat * kRows * tile.store.pitch;
+    if (!tile.finish) {
+      acc.Store(tile.acc + repeat * tile.acc_pitch);
+    } else if (tile.store_columns < kWidth) {
+      FinishPart<kListed>(acc, tile.store, tile.store_columns, place);
+    } else if (tile.store.residual != nullptr) {
+      Finish<kListed, true>(acc, tile.store, place);
+    } else {
+      Finish<kListed, false>(acc, tile.store, place);
     }
   }
   prefetcher.Save(tile);
-  if (!tile.finish) {
-    acc.Store(tile.acc);
-  } else if (tile.store.residual != nullptr) {
-    Finish<kListed, true>(acc, tile.store);
-  } else {
-    Finish<kListed, false>(acc, tile.store);
-  }
 }
 
 using MultiplyFn = void (*)(MicroTile&);

@@ -53,6 +53,11 @@ struct MicroTile {
   bool resume;
   bool finish;  // true: write results to `store`; false: leave the sums in `acc`
   ConvStore store;
+  std::uint32_t store_columns;  // columns of the panel that exist: only these are stored
+  /// Neighbours with one tap: as many such tiles, one behind the other in the input and in y; their
+  /// sums lie `acc_pitch` floats apart.
+  std::uint32_t repeats;
+  std::size_t acc_pitch;
   /// Streams that are walked one after the other; the last one has no end. A call leaves the
   /// pointer and the stream at the position that it reached.
   PrefetchStream* prefetch;

@@ -21,6 +21,7 @@ constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50
 // be slower than planned.
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
+constexpr std::uint32_t kMaxCallSegments = 64;
 constexpr double kClaimUs = 0.7;  // cost of a block besides its work
 // A little more is better than a second pass over the accumulators.
 constexpr std::uint32_t kGoodChunkDepth = kMaxChunkDepth - kMaxChunkDepth / 5;
@@ -245,6 +246,14 @@ class Candidate {
         std::clamp(kChunkUs / longest_item_us_, 1.0, double{kMaxCallPanels}));
   }
 
+  // Several segments can go together where their inputs and their places in y follow each other.
+  std::uint32_t CallSegments() const {
+    const bool in_order = a.input == ConvInput::kDirect && a.window.kernel_h == 1 && a.taps_w == 1;
+    if (!a.panels_inner || !in_order) return 1;
+    const double most = kChunkUs / (longest_item_us_ * static_cast<double>(panels_));
+    return static_cast<std::uint32_t>(std::clamp(most, 1.0, double{kMaxCallSegments}));
+  }
+
   Conv2dArgs a;
 
  private:
@@ -328,6 +337,7 @@ ConvTiling TilingOf(Candidate cut) {
   tiling.args.panels_first = cut.FarBytes(true) < cut.FarBytes(false);
   tiling.args.whole_panels = cut.a.out_channels / (2 * cut.a.lanes);
   tiling.args.call_panels = cut.CallPanels();
+  tiling.args.call_segments = cut.CallSegments();
   tiling.args.direct_items = cut.DirectItems();
   tiling.args.patch_offset = cut.items() * cut.a.item_floats * sizeof(float);
   tiling.scratch_bytes = tiling.args.patch_offset + cut.PatchBytes();

@@ -44,6 +44,13 @@ class Cursor {
     panel += count - 1;
     Next();
   }
+  /// Skips the micro-tiles of `count` segments of a row. Only with panels innermost.
+  void SkipSegments(std::size_t count) {
+    item += count * tile_.panels.size();
+    place += count - 1;
+    segment += count - 1;
+    NextPlace();
+  }
   void NextPlace() {
     ++place;
     if (++segment < tile_.segments.end) return;

@@ -183,6 +183,13 @@ inline std::vector<ConvCase> ConvCases() {
   add("strides_differ", SquareConv(24, 20, 56, 3, 1, 1),
       [](auto& s) { s.window.stride_w = 2, s.window.out_width = 10; });
   add("stride_skips_input", SquareConv(24, 20, 56, 1, 3, 0), [](auto&) {});
+  // A depth of a few floats: a call of the micro-kernel takes several segments.
+  add("shallow_narrow", SquareConv(16, 33, 8, 1, 1, 0), [](auto&) {});
+  add("shallow_deep_scratch", SquareConv(3, 120, 600, 1, 1, 0), [](auto&) {});
+  add("shallow_rows", SquareConv(5, 61, 40, 1, 2, 0),
+      [](auto& s) { s.window.kernel_w = 3, s.window.out_width = 30; });
+  add("shallow_above_image", SquareConv(8, 31, 20, 1, 1, 0),
+      [](auto& s) { s.window.pad_top = 2, s.window.out_height = 34, s.window.batch = 2; });
   // Images of one column.
   const auto column = [](std::uint32_t height, std::uint32_t kernel, std::uint32_t dilation) {
     return [=](Conv2dSpec& s) {
@@ -218,6 +225,7 @@ inline std::vector<ConvCase> ConvCases() {
         add("epilogue_whole_" + name, SquareConv(32, 14, 64, 3, 1, 1), change);
         add("epilogue_part_" + name, SquareConv(32, 14, 41, 3, 1, 1), change);
         add("epilogue_scratch_" + name, SquareConv(600, 14, 72, 3, 1, 1), change);
+        add("epilogue_shallow_" + name, SquareConv(12, 31, 41, 1, 1, 0), change);
         add("epilogue_gemv_" + name, Gemm(1, 100, 41), change);
       }
     }
