@@ -68,30 +68,39 @@ ImageWindow SquareOf(const benchmark::State& state, std::uint32_t kernel, std::u
                                static_cast<std::uint32_t>(state.range(2)), pad);
 }
 
-/// Arguments: height = width, channels, stride. 3x3, padding 1, as in MobileNetV2.
+/// Arguments: height = width, channels, stride, kernel. Padded to keep the size, as in MobileNetV2.
 void Depthwise(benchmark::State& state) {
   DepthwiseSpec spec;
-  spec.window = SquareOf(state, 3, 1);
+  const auto kernel = static_cast<std::uint32_t>(state.range(3));
+  spec.window = SquareOf(state, kernel, kernel / 2);
   spec.channels = static_cast<std::uint32_t>(state.range(1));
   spec.bias = true;
   spec.epilogue = {.activation = Activation::kClip, .low = 0, .high = 6};
   const std::size_t in = InputPixels(spec.window) * spec.channels;
   const std::size_t out = OutputPixels(spec.window) * spec.channels;
-  Bound bound(MakeDepthwise(spec), {in, spec.channels * 9, spec.channels}, out);
+  Bound bound(MakeDepthwise(spec), {in, spec.channels * kernel * kernel, spec.channels}, out);
   Measure(state, bound);
 }
 BENCHMARK(Depthwise)
     ->Unit(benchmark::kMicrosecond)
-    ->Args({112, 32, 1})
-    ->Args({112, 96, 2})
-    ->Args({56, 144, 1})
-    ->Args({56, 144, 2})
-    ->Args({28, 192, 1})
-    ->Args({28, 192, 2})
-    ->Args({14, 384, 1})
-    ->Args({14, 576, 1})
-    ->Args({14, 576, 2})
-    ->Args({7, 960, 1});
+    ->Args({112, 32, 1, 3})
+    ->Args({112, 48, 2, 3})
+    ->Args({112, 96, 2, 3})
+    ->Args({56, 144, 1, 3})
+    ->Args({56, 144, 2, 3})
+    ->Args({28, 192, 1, 3})
+    ->Args({28, 192, 2, 3})
+    ->Args({14, 384, 1, 3})
+    ->Args({14, 576, 1, 3})
+    ->Args({14, 576, 2, 3})
+    ->Args({7, 960, 1, 3})
+    ->Args({56, 72, 2, 5})
+    ->Args({28, 72, 1, 5})
+    ->Args({28, 120, 1, 5})
+    ->Args({14, 480, 1, 5})
+    ->Args({14, 672, 2, 5})
+    ->Args({7, 576, 1, 5})
+    ->Args({56, 96, 1, 7});
 
 /// Arguments: height = width, channels, stride. 3x3, padding 1, 32 groups, as in ResNeXt.
 void GroupedConv(benchmark::State& state) {

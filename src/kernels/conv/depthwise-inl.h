@@ -95,10 +95,12 @@ struct Shape3 {
     if constexpr (kPixels > 3) Whole::Store(simd::Clamp(acc[3], low, high), y + 3 * s.pixel);
   }
 
-  /// The number of channels of the tile must be a multiple of the vector length.
+  /// The tile must have at least as many channels as a vector: the last vector ends with the tile.
   static void Run(const Strip& s) {
     const size_t lanes = simd::Lanes();
-    for (size_t c = 0; c < s.channels; c += lanes) Vector(s, c);
+    size_t c = 0;
+    for (; c + lanes <= s.channels; c += lanes) Vector(s, c);
+    if (c < s.channels) Vector(s, s.channels - lanes);
   }
 };
 
@@ -186,12 +188,13 @@ struct ShapeWide {
     }
   }
 
-  /// The number of channels of the tile must be a multiple of the vector length.
+  /// The tile must have at least as many channels as a vector: the last vector ends with the tile.
   static void Run(const Strip& s) {
     const size_t lanes = simd::Lanes(), step = kWideVectors * lanes;
     size_t c = 0;
     for (; c + step <= s.channels; c += step) Vectors<kWideVectors>(s, c);
-    for (; c < s.channels; c += lanes) Vectors<1>(s, c);
+    for (; c + lanes <= s.channels; c += lanes) Vectors<1>(s, c);
+    if (c < s.channels) Vectors<1>(s, s.channels - lanes);
   }
 };
 
@@ -384,23 +387,19 @@ bool DepthwiseBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   Range channels = Share(grains, args.channel_tiles, channel_tile);
   channels.begin *= kDepthwiseChannelGrain;
   channels.end = std::min<size_t>(spec.channels, channels.end * kDepthwiseChannelGrain);
-  // The unrolled body takes whole vectors only: that halves the code, and few channels of models
-  // remain outside whole vectors.
-  const size_t unrolled = kStride == 0 ? 0 : channels.size() / simd::Lanes() * simd::Lanes();
-  const Range whole{channels.begin, channels.begin + unrolled};
-  const Range rest{whole.end, channels.end};
+  // The unrolled body takes whole vectors only. That halves the code.
+  const bool unrolled = kStride != 0 && channels.size() >= simd::Lanes();
   const Range rows = Share(spec.window.out_height, args.row_tiles, row_tile);
   const Range columns = Share(spec.window.out_width, args.column_tiles, column_tile);
   for (size_t column = columns.begin; column < columns.end; column += kColumnsAtOnce) {
     const Range strip{column, std::min(columns.end, column + kColumnsAtOnce)};
     for (size_t row = rows.begin; row < rows.end; ++row) {
+      RowRunner runner(args, image, row, channels);
       if constexpr (kStride != 0) {
-        if (whole.size() != 0) RowRunner(args, image, row, whole).Unrolled<kTaps, kStride>(strip);
+        if (unrolled) runner.Unrolled<kTaps, kStride>(strip);
       }
-      if (rest.size() != 0) RowRunner(args, image, row, rest).Plain(strip);
-      if (args.finish.row != nullptr) {
-        RowRunner(args, image, row, channels).Finish(args.finish, strip);
-      }
+      if (!unrolled) runner.Plain(strip);
+      if (args.finish.row != nullptr) runner.Finish(args.finish, strip);
     }
   }
   return true;
