@@ -349,6 +349,16 @@ def without(folder, name, text=None):
     return copy
 
 
+def test_a_template_may_break_loops_and_ask_for_the_date(folder, tokenizer):
+    template = ("{% for message in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ message.content }}"
+                "{% endfor %} {{ strftime_now('%Y') }}")
+    messages = [{"role": "user", "content": content} for content in ("first", "second")]
+    years = [time.strftime("%Y")]
+    tokens = Tokenizer(without(folder, "chat_template.jinja", template)).encode_chat(messages)
+    years.append(time.strftime("%Y"))
+    assert tokens in [tokenizer.encode(f"first {year}") for year in years]
+
+
 @pytest.mark.parametrize("change, says", (
     (("tokenizer.json", None), "there is no file"), (("tokenizer.json", "{"), "is no tokenizer"),
     (("tokenizer_config.json", "{"), "is no JSON"), (("tokenizer_config.json", "[]"), "has no JSON object"),
