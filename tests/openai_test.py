@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -302,6 +303,24 @@ def test_a_client_that_leaves_ends_its_request(front, server):
     assert front.ask("/v1/completions", {"model": "long", "prompt": "a", "max_tokens": 2})[0] == 200
 
 
+@pytest.mark.parametrize("coding", ("gzip", "deflate", "br", "zstd"))
+def test_a_body_that_is_not_compressed_as_it_says_is_refused(front, coding):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=60)) as connection:
+        connection.request("POST", "/v1/completions", b'{"model": "chat"}', {"Content-Encoding": coding})
+        assert connection.getresponse().status == 400
+
+
+def test_clients_that_send_half_a_body_take_no_place_from_others(front):
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"
+    with contextlib.ExitStack() as halves:
+        clients = [halves.enter_context(socket.create_connection(("127.0.0.1", front.port), 60)) for _ in range(300)]
+        for client in clients:
+            client.sendall(head)
+        status, answer = front.ask("/v1/completions", {"model": "chat", "prompt": "a", "max_tokens": 2})
+        assert status == 200, answer
+        assert clients[0].recv(100).startswith(b"HTTP/1.1 408 ")
+
+
 def test_many_clients_get_the_texts_that_each_gets_alone(front):
     bodies = [{"model": "chat", "prompt": TEXTS[seed % len(TEXTS)][:6], "seed": seed, "max_tokens": 10}
               for seed in range(24)]
@@ -328,6 +347,16 @@ def without(folder, name, text=None):
         (copy / file.name).write_bytes(file.read_bytes())
     (copy / name).unlink() if text is None else (copy / name).write_text(text)
     return copy
+
+
+def test_a_template_may_break_loops_and_ask_for_the_date(folder, tokenizer):
+    template = ("{% for message in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ message.content }}"
+                "{% endfor %} {{ strftime_now('%Y') }}")
+    messages = [{"role": "user", "content": content} for content in ("first", "second")]
+    years = [time.strftime("%Y")]
+    tokens = Tokenizer(without(folder, "chat_template.jinja", template)).encode_chat(messages)
+    years.append(time.strftime("%Y"))
+    assert tokens in [tokenizer.encode(f"first {year}") for year in years]
 
 
 @pytest.mark.parametrize("change, says", (

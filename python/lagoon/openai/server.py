@@ -13,6 +13,7 @@ from lagoon.openai.tokens import GrowingText
 
 MOST_BODY_BYTES = 1 << 20
 MOST_REQUESTS = 256  # at a time
+MOST_READ_SECONDS = 10  # for a body; a request takes no place among MOST_REQUESTS before its body is there
 MOST_WRITE_SECONDS = 10  # a client that takes nothing for longer is dropped
 
 
@@ -47,11 +48,12 @@ class Front:
         return web.json_response(self._about(name))
 
     async def _complete(self, http, chat):
+        body = await _body(http)
         if self._running >= MOST_REQUESTS:
             raise ApiError(503, f"{self._running} requests are in progress, the most; try again later")
         self._running += 1
         try:
-            return await self._answer(http, parse(await http.read(), chat))
+            return await self._answer(http, parse(body, chat))
         finally:
             self._running -= 1
 
@@ -128,6 +130,15 @@ class Completion:
     def _chunk(self, choices):
         kind = "chat.completion.chunk" if self._chat else "text_completion"
         return {**self._head, "object": kind, "choices": choices}
+
+
+async def _body(http):
+    try:
+        return await asyncio.wait_for(http.read(), MOST_READ_SECONDS)
+    except TimeoutError as error:
+        raise ApiError(408, f"the body took more than {MOST_READ_SECONDS} s") from error
+    except web.RequestPayloadError as error:
+        raise ApiError(400, f"the body cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _tokens(tokenizer, request):

@@ -3,6 +3,7 @@ token."""
 
 import json
 import pathlib
+import time
 
 import jinja2
 import jinja2.sandbox
@@ -93,8 +94,11 @@ def _compile(template):
         return None
     def refuse(message):
         raise jinja2.TemplateError(message)
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    # What Hugging Face's templates are written for.
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                                               extensions=["jinja2.ext.loopcontrols"])
     environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = time.strftime
     return environment.from_string(template)
 
 

@@ -104,6 +104,12 @@ class GrpcCall {
   static void OrAbandon(GrpcCall& call, const std::function<void()>& work);
 };
 
+/// What is to be done with a message that was read.
+struct GrpcReading {
+  std::function<void()> then;       // on the strand
+  std::function<void()> slow = {};  // before `then`: takes more than 1 ms, on any thread; or empty
+};
+
 /// The method of one call. Runs on the call's strand unless said otherwise, and is released when
 /// the call has ended.
 class GrpcMethod {
@@ -111,9 +117,8 @@ class GrpcMethod {
   virtual ~GrpcMethod() = default;
   /// Whether it takes more than 1 ms to Read() such a message.
   virtual bool IsLong(std::span<const std::byte> message) const { return message.size() > kLong; }
-  /// Reads a message and returns what is to be done with it on the strand. On any thread, one
-  /// message at a time.
-  virtual std::function<void()> Read(GrpcArrived message) = 0;
+  /// Reads a message. On any thread, one message at a time.
+  virtual GrpcReading Read(GrpcArrived message) = 0;
   /// The client sends no further message.
   virtual void OnEnd() = 0;
   /// The call has ended before Finish(): the client has left, or its deadline has passed.

@@ -21,14 +21,16 @@ struct GrpcInfer {
   bool stages = false;   // report Stages() as parameters
   /// The end of a decoupled model's answers is sent as a message of its own.
   bool empty_final = false;
+  SharedTensors shared = {};   // tensors that lie in shared memory, until BindRegions()
   OutputRegions regions = {};  // outputs that go to shared memory
 };
 
 /// Tensors stay in `message`, which the request's payload keeps alive; those in shared memory are
-/// copied. Errors name the input: kInvalidArgument, kUnimplemented, or those of
-/// SharedRegions::Bind().
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message,
-                                 const SharedRegions& regions);
+/// still to come. Errors name the input: kInvalidArgument or kUnimplemented.
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message);
+/// Copies the inputs that lie in shared memory, and finds the regions of the outputs. Errors: those
+/// of SharedRegions::Bind().
+Status BindRegions(const SharedRegions& regions, GrpcInfer& parsed);
 
 /// The answer as a serialized ModelInferResponse, which owns the outputs' data. Null `stamps`: no
 /// stages are reported. Outputs that `regions` has are there already. kResourceExhausted: the

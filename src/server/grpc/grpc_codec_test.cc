@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "server/grpc/grpc_infer_call.h"
+#include "server/testing/shared_object.h"
 
 namespace lagoon {
 namespace {
@@ -32,7 +34,10 @@ Result<GrpcInfer> Parse(const ModelInferRequest& message) {
   const auto bytes = std::make_shared<const std::string>(message.SerializeAsString());
   auto read = ReadInferMessage(std::as_bytes(std::span(*bytes)), bytes);
   EXPECT_TRUE(read);
-  return ParseGrpcInfer(*std::move(read), SharedRegions(false));
+  auto parsed = ParseGrpcInfer(*std::move(read));
+  if (!parsed) return parsed;
+  LAGOON_RETURN_IF_ERROR(BindRegions(SharedRegions(false), *parsed));
+  return parsed;
 }
 
 template <typename T>
@@ -60,7 +65,7 @@ TEST(GrpcInferParse, LeavesRawContentsInTheMessageAndKeepsItAlive) {
   auto read = ReadInferMessage(std::as_bytes(std::span(*bytes)), bytes);
   bytes.reset();
   ASSERT_TRUE(read);
-  const auto parsed = ParseGrpcInfer(*std::move(read), SharedRegions(false));
+  const auto parsed = ParseGrpcInfer(*std::move(read));
   read = nullptr;
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_FALSE(watch.expired());
@@ -100,28 +105,60 @@ TEST(GrpcInferMessage, FieldsMayComeInAnyOrderBetweenTheTensors) {
   EXPECT_EQ(BytesToParse(std::as_bytes(std::span(bytes))), bytes.size() - 3);
 }
 
-TEST(GrpcInferMessage, OneThatNamesMuchSharedMemoryIsLongToRead) {
+TEST(GrpcInferMessage, OneWithMuchBesideItsTensorsIsLongToParse) {
   ModelInferRequest request;
   const auto is_long = [&request] {
     const std::string bytes = request.SerializeAsString();
-    return IsLongToRead(std::as_bytes(std::span(bytes)));
+    return IsLongToParse(std::as_bytes(std::span(bytes)));
   };
   request.add_raw_input_contents(std::string(2 << 20, 'x'));
   EXPECT_FALSE(is_long());  // it is not parsed
-  auto& size = (*request.add_inputs()->mutable_parameters())["shared_memory_byte_size"];
-  size.set_int64_param(1 << 20);
-  EXPECT_FALSE(is_long());
-  size.set_uint64_param((1 << 20) + 1);
-  EXPECT_TRUE(is_long());
-  size.set_int64_param(1 << 20);
-  (*request.add_inputs()->mutable_parameters())["shared_memory_byte_size"].set_int64_param(1);
-  EXPECT_TRUE(is_long()) << "all inputs count";
-  size.set_int64_param(-1);
-  EXPECT_TRUE(is_long());
-  size.set_string_param("much");
-  EXPECT_FALSE(is_long());
   request.set_id(std::string(300 << 10, 'x'));
   EXPECT_TRUE(is_long());
+}
+
+TEST(GrpcInferMessage, MuchSharedMemoryIsReadBesideTheConnection) {
+  SharedObject object(3 << 20);
+  object.Write(0, std::vector<float>(3 << 18, 2));
+  SharedRegions regions(true);
+  ASSERT_TRUE(regions.Register({"r", object.key(), 0, 3 << 20}));
+  // The inputs that `sizes` names, each from the begin of the region.
+  std::optional<GrpcAsked> asked;
+  const auto read = [&](const std::vector<std::int64_t>& sizes, const std::string& region) {
+    ModelInferRequest request;
+    request.set_id("q");
+    for (const std::int64_t size : sizes) {
+      auto& input = *request.add_inputs();
+      input.set_datatype("FP32");
+      input.add_shape(size / 4);
+      (*input.mutable_parameters())["shared_memory_region"].set_string_param(region);
+      (*input.mutable_parameters())["shared_memory_byte_size"].set_int64_param(size);
+    }
+    const auto bytes = std::make_shared<const std::string>(request.SerializeAsString());
+    const GrpcHead head;
+    asked.reset();
+    const GrpcReading reading =
+        ReadInfer({std::as_bytes(std::span(*bytes)), bytes, {}}, head, regions,
+                  [&asked](GrpcAsked got) { asked = std::move(got); });
+    const bool slow = reading.slow != nullptr;
+    if (slow) reading.slow();
+    reading.then();
+    return slow;
+  };
+  EXPECT_FALSE(read({1 << 20}, "r"));
+  ASSERT_TRUE(asked->parsed) << asked->parsed.error().message;
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{(1 << 20) + 4}, std::vector<std::int64_t>{1 << 20, 4}}) {
+    EXPECT_TRUE(read(sizes, "r")) << "all inputs count";
+    ASSERT_TRUE(asked->parsed) << asked->parsed.error().message;
+    EXPECT_EQ(asked->id, "q");
+    const auto values = Values<float>(asked->parsed->request.inputs[0].data);
+    EXPECT_EQ(values, std::vector<float>(static_cast<std::size_t>(sizes[0] / 4), 2));
+  }
+  EXPECT_TRUE(read({2 << 20}, "s"));
+  ASSERT_FALSE(asked->parsed);
+  EXPECT_EQ(asked->parsed.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(asked->parsed.error().message, HasSubstr("'s'"));
 }
 
 TEST(GrpcInferMessage, EveryTruncationIsAnErrorOrAShorterMessage) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/edge/edge_listener.h"
+#include "server/edge/inflate_queue.h"
 #include "server/edge/request_body.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_conduct.h"
@@ -50,7 +51,8 @@ class GrpcConnection final : public EdgeConnection,
     GrpcHandler& handler;
     const GrpcLimits& limits;
     EdgeMemory memory;
-    Strand slow;                       // for what takes more than 1 ms
+    Strand slow;  // for what takes more than 1 ms
+    InflateQueue& inflates;
     std::shared_ptr<GrpcOwner> owner;  // keeps the references above alive
   };
 

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "server/error_map.h"
 #include "server/grpc/grpc_connection.h"
-#include "server/grpc/grpc_inflate.h"
 
 namespace lagoon {
 namespace {
@@ -257,8 +256,7 @@ void GrpcExchange::DeliverNext() {
     if (wholes_.empty()) break;
     Whole whole = std::move(wholes_.front());
     wholes_.pop_front();
-    const bool is_long = whole.compressed || method_->IsLong({whole.body->data(), whole.bytes});
-    Read(std::move(whole), is_long);
+    Read(std::move(whole));
   }
   if (method_ == nullptr || reading_ || told_end_ || !ended_) return;
   if (!wholes_.empty() || !held_.empty()) return;
@@ -270,46 +268,73 @@ void GrpcExchange::DeliverNext() {
 }
 
 /// Has the method read a message, and waits for that where it takes long.
-void GrpcExchange::Read(Whole whole, bool is_long) {
-  if (!is_long) {
-    return method_->Read({{whole.body->data(), whole.bytes}, whole.body, whole.received})();
+void GrpcExchange::Read(Whole whole) {
+  if (whole.compressed) return Inflate(std::move(whole));
+  GrpcArrived message{{whole.body->data(), whole.bytes}, whole.body, whole.received};
+  if (method_->IsLong(message.bytes)) {
+    return ReadBeside(
+        [method = method_, message = std::move(message)] { return method->Read(message); });
   }
+  GrpcReading reading = method_->Read(std::move(message));
+  if (!reading.slow) return reading.then();
+  ReadBeside([reading = std::move(reading)] { return reading; });
+}
+
+void GrpcExchange::Inflate(Whole whole) {
+  const GrpcConnection::Context& context = connection_->context();
+  reading_ = true;
+  InflateQueue::Work work;
+  work.input = {std::move(whole.body), whole.bytes};
+  work.output = std::make_shared<RequestBody>(context.memory, std::weak_ptr<MemoryHolder>(), Now());
+  work.most = context.limits.max_message_bytes;
+  work.beside = context.memory.budget->OwnBytes();
+  work.name = "the message";
+  work.wanted = method_;
+  work.done = [self = shared_from_this(), wanted = std::weak_ptr<GrpcMethod>(method_),
+               received = whole.received](Result<InflateQueue::Message> inflated) {
+    ReadHere(self, [&]() -> GrpcReading {
+      if (!inflated) {
+        return {[self, error = inflated.error()] {
+          self->FailWith({GrpcCode(error.code), error.message});
+        }};
+      }
+      const auto method = wanted.lock();
+      if (method == nullptr) return {[] {}};  // the call has ended
+      const InflateQueue::Message& message = *inflated;
+      return method->Read({{message.body->data(), message.bytes}, message.body, received});
+    });
+  };
+  context.inflates.Post(std::move(work));
+}
+
+/// Delivers no other message before `read` has run on the slow strand, and what follows from it.
+void GrpcExchange::ReadBeside(std::function<GrpcReading()> read) {
   reading_ = true;
   PostTo(connection_->context().slow, shared_from_this(),
-         [self = shared_from_this(), method = method_, whole = std::move(whole)]() mutable {
-           std::function<void()> next;
-           try {
-             Result<GrpcArrived> message = self->Inflated(whole);
-             if (message) {
-               next = method->Read(*std::move(message));
-             } else {
-               next = [self, error = std::move(message).error()] {
-                 self->FailWith({GrpcCode(error.code), error.message});
-               };
-             }
-           } catch (const std::exception&) {
-             next = [self] {
-               self->FailWith({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"});
-             };
-           }
-           whole = {};
-           method.reset();
-           Post(self, [call = self.get(), next = std::move(next)] {
-             call->reading_ = false;
-             if (call->closed_ || call->finished_) return;
-             next();
-             call->DeliverNext();
-           });
+         [self = shared_from_this(), read = std::move(read)]() mutable {
+           ReadHere(self, std::move(read));
          });
 }
 
-Result<GrpcArrived> GrpcExchange::Inflated(const Whole& whole) const {
-  const std::span<const std::byte> bytes(whole.body->data(), whole.bytes);
-  if (!whole.compressed) return GrpcArrived{bytes, whole.body, whole.received};
-  const GrpcConnection::Context& context = connection_->context();
-  LAGOON_ASSIGN_OR_RETURN(const GrpcInflated inflated,
-                          InflateMessage(bytes, context.memory, context.limits.max_message_bytes));
-  return GrpcArrived{{inflated.body->data(), inflated.bytes}, inflated.body, whole.received};
+/// On the slow strand.
+void GrpcExchange::ReadHere(const std::shared_ptr<GrpcExchange>& self,
+                            std::function<GrpcReading()> read) {
+  std::function<void()> then;  // empty: memory ran out
+  try {
+    GrpcReading reading = read();
+    if (reading.slow) reading.slow();
+    then = std::move(reading.then);
+  } catch (const std::exception& error) {
+    spdlog::debug("server: a message was not read: {}", error.what());
+  }
+  read = nullptr;  // releases the method before the call can end
+  Post(self, [call = self.get(), then = std::move(then)] {
+    call->reading_ = false;
+    if (call->closed_ || call->finished_) return;
+    if (!then) return call->FailWith({grpc::StatusCode::RESOURCE_EXHAUSTED, "out of memory"});
+    then();
+    call->DeliverNext();
+  });
 }
 
 // ---- The answer

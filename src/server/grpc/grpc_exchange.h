@@ -102,8 +102,11 @@ class GrpcExchange final : public GrpcCall,
   void FailWith(const grpc::Status& status);
   void GiveUpMemory();
   void DeliverNext();
-  void Read(Whole whole, bool is_long);
-  Result<GrpcArrived> Inflated(const Whole& whole) const;
+  void Read(Whole whole);
+  void Inflate(Whole whole);
+  void ReadBeside(std::function<GrpcReading()> read);
+  static void ReadHere(const std::shared_ptr<GrpcExchange>& self,
+                       std::function<GrpcReading()> read);
   void Consume(std::size_t bytes);
   void TakeHeld();
   void FreeHeld();

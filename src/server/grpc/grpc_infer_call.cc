@@ -9,32 +9,50 @@
 
 namespace lagoon {
 
-Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
-                            const SharedRegions& regions, std::string& id) {
+namespace {
+
+Result<GrpcInfer> ParseAsked(const GrpcArrived& message, const GrpcHead& head, std::string& id) {
   LAGOON_ASSIGN_OR_RETURN(auto read, ReadInferMessage(message.bytes, message.owner));
   id = read->message.id();
-  LAGOON_ASSIGN_OR_RETURN(GrpcInfer parsed, ParseGrpcInfer(std::move(read), regions));
+  LAGOON_ASSIGN_OR_RETURN(GrpcInfer parsed, ParseGrpcInfer(std::move(read)));
   parsed.request.trace = head.trace;
   parsed.request.tenant_of_header = head.tenant;
   parsed.request.received = message.received;
   return parsed;
 }
 
-bool IsLongToRead(std::span<const std::byte> message) {
+}  // namespace
+
+GrpcReading ReadInfer(const GrpcArrived& message, const GrpcHead& head,
+                      const SharedRegions& regions, std::function<void(GrpcAsked)> then) {
+  auto asked = std::make_shared<GrpcAsked>(GrpcAsked{{}, GrpcInfer{}, message.received});
+  asked->parsed = WithoutExceptions([&] { return ParseAsked(message, head, asked->id); });
+  auto bind = [asked, &regions] {
+    if (!asked->parsed) return;
+    Status bound = WithoutExceptions([&] { return BindRegions(regions, *asked->parsed); });
+    if (!bound) asked->parsed = tl::unexpected<Error>(std::move(bound).error());
+  };
+  GrpcReading reading{[asked, then = std::move(then)] { then(std::move(*asked)); }};
+  if (asked->parsed && asked->parsed->shared.input_bytes() > SharedRegions::kSmallCopy) {
+    reading.slow = std::move(bind);
+  } else {
+    bind();
+  }
+  return reading;
+}
+
+bool IsLongToParse(std::span<const std::byte> message) {
   constexpr std::size_t kLong = GrpcMethod::kLong;
-  if (message.size() > kLong && BytesToParse(message) > kLong) return true;
-  return SharedInputBytes(message) > SharedRegions::kSmallCopy;
+  return message.size() > kLong && BytesToParse(message) > kLong;
 }
 
 bool GrpcInferCall::IsLong(std::span<const std::byte> message) const {
-  return IsLongToRead(message);
+  return IsLongToParse(message);
 }
 
-std::function<void()> GrpcInferCall::Read(GrpcArrived message) {
-  std::string id;
-  auto parsed =
-      std::make_shared<Result<GrpcInfer>>(ReadInfer(message, call_->head(), parts_.regions, id));
-  return [this, parsed, received = message.received] { Submit(std::move(*parsed), received); };
+GrpcReading GrpcInferCall::Read(GrpcArrived message) {
+  return ReadInfer(message, call_->head(), parts_.regions,
+                   [this](GrpcAsked asked) { Submit(std::move(asked.parsed), asked.received); });
 }
 
 void GrpcInferCall::Submit(Result<GrpcInfer> parsed, TimePoint received) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_codec.h"
@@ -19,14 +21,20 @@ struct GrpcInferParts {
   SharedRegions& regions;
 };
 
-/// A message of a client as a request, with what the call's header says of it. `id` becomes the
-/// request's, also where an error is returned, if the message has one. Any thread.
-Result<GrpcInfer> ReadInfer(const GrpcArrived& message, const GrpcHead& head,
-                            const SharedRegions& regions, std::string& id);
+/// A message that was read as a request, with what the call's header says of it.
+struct GrpcAsked {
+  std::string id;  // also beside an error, if the message has one
+  Result<GrpcInfer> parsed;
+  TimePoint received;
+};
 
-/// Whether it takes more than a fraction of a millisecond to read such a message: one with much to
-/// parse, or one that names much shared memory.
-bool IsLongToRead(std::span<const std::byte> message);
+/// Reads a message. `then` is called on the call's strand, after the inputs in shared memory are
+/// copied; a large copy is slow. Any thread. `head` and `regions` live until then.
+GrpcReading ReadInfer(const GrpcArrived& message, const GrpcHead& head,
+                      const SharedRegions& regions, std::function<void(GrpcAsked)> then);
+
+/// Whether it takes more than a fraction of a millisecond to parse such a message.
+bool IsLongToParse(std::span<const std::byte> message);
 
 /// One ModelInfer call.
 class GrpcInferCall final : public GrpcMethod, public std::enable_shared_from_this<GrpcInferCall> {
@@ -35,7 +43,7 @@ class GrpcInferCall final : public GrpcMethod, public std::enable_shared_from_th
       : parts_(parts), call_(std::move(call)) {}
 
   bool IsLong(std::span<const std::byte> message) const override;
-  std::function<void()> Read(GrpcArrived message) override;
+  GrpcReading Read(GrpcArrived message) override;
   void OnEnd() override;
   void OnGone() override;
 

@@ -275,16 +275,14 @@ Status ParseOutputs(const inference::ModelInferRequest& message, InferRequest& r
   return {};
 }
 
-Status ParseBody(std::shared_ptr<const InferMessage> owner, const SharedRegions& regions,
-                 GrpcInfer& parsed) {
+Status ParseBody(std::shared_ptr<const InferMessage> owner, GrpcInfer& parsed) {
   const InferMessage& read = *owner;
   const inference::ModelInferRequest& message = read.message;
   InferRequest& request = parsed.request;
   auto payload = std::make_shared<GrpcPayload>();
   payload->message = std::move(owner);
-  SharedTensors shared;
-  LAGOON_RETURN_IF_ERROR(ParseInputs(read, *payload, request.inputs, shared));
-  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request, shared));
+  LAGOON_RETURN_IF_ERROR(ParseInputs(read, *payload, request.inputs, parsed.shared));
+  LAGOON_RETURN_IF_ERROR(ParseOutputs(message, request, parsed.shared));
   LAGOON_ASSIGN_OR_RETURN(request.priority, WholeNumber(message.parameters(), "priority"));
   LAGOON_ASSIGN_OR_RETURN(const std::uint64_t timeout_us,
                           WholeNumber(message.parameters(), "timeout"));
@@ -304,25 +302,31 @@ Status ParseBody(std::shared_ptr<const InferMessage> owner, const SharedRegions&
                           Flag(message.parameters(), "triton_enable_empty_final_response"));
   LAGOON_RETURN_IF_ERROR(KeepOthers(message.parameters(), request.parameters));
   request.payload = std::move(payload);
-  if (!shared.empty()) {
-    LAGOON_ASSIGN_OR_RETURN(parsed.regions, regions.Bind(shared, request));
-  }
   return {};
+}
+
+tl::unexpected<Error> OfModel(const GrpcInfer& parsed, Error error) {
+  return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(error));
 }
 
 }  // namespace
 
-Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message,
-                                 const SharedRegions& regions) {
+Result<GrpcInfer> ParseGrpcInfer(std::shared_ptr<const InferMessage> message) {
   GrpcInfer parsed;
   parsed.request.model = message->message.model_name();
   parsed.request.version = message->message.model_version();
   parsed.request.id = message->message.id();
-  Status body = ParseBody(std::move(message), regions, parsed);
-  if (!body) {
-    return Annotate(fmt::format("model {}", Quoted(parsed.request.model)), std::move(body).error());
-  }
+  Status body = ParseBody(std::move(message), parsed);
+  if (!body) return OfModel(parsed, std::move(body).error());
   return parsed;
+}
+
+Status BindRegions(const SharedRegions& regions, GrpcInfer& parsed) {
+  if (parsed.shared.empty()) return {};
+  auto bound = regions.Bind(parsed.shared, parsed.request);
+  if (!bound) return OfModel(parsed, std::move(bound).error());
+  parsed.regions = *std::move(bound);
+  return {};
 }
 
 }  // namespace lagoon

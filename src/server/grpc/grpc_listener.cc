@@ -23,6 +23,7 @@ GrpcListener::GrpcListener(IoPool& pool, GrpcHandler& handler, EdgeMemory memory
       pool_(pool),
       handler_(handler),
       memory_(std::move(memory)),
+      inflates_(std::make_shared<InflateQueue>(pool)),
       limits_(limits),
       descriptors_(DescriptorsForGrpc(DescriptorLimit())),
       warning_(kWarnPeriod) {}
@@ -60,7 +61,7 @@ void GrpcListener::TurnAway(Socket& /*socket*/, const std::string& reason) {
 std::shared_ptr<EdgeConnection> GrpcListener::Connect(Socket socket) {
   return std::make_shared<GrpcConnection>(
       std::move(socket),
-      GrpcConnection::Context{handler_, limits_, memory_, pool_.one_by_one(),
+      GrpcConnection::Context{handler_, limits_, memory_, pool_.one_by_one(), *inflates_,
                               std::static_pointer_cast<GrpcListener>(shared_from_this())});
 }
 

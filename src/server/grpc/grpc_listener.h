@@ -37,6 +37,7 @@ class GrpcListener final : public GrpcOwner {
   IoPool& pool_;
   GrpcHandler& handler_;
   const EdgeMemory memory_;
+  const std::shared_ptr<InflateQueue> inflates_;
   const GrpcLimits limits_;
   const std::size_t descriptors_;
 

@@ -3,8 +3,6 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
-#include <limits>
-#include <string_view>
 #include <utility>
 
 namespace lagoon {
@@ -51,36 +49,6 @@ std::size_t BytesToParse(Bytes bytes) {
   Split(
       bytes, [&raws](Bytes raw) { raws += raw.size(); }, pass);
   return bytes.size() - raws;
-}
-
-std::uint64_t SharedInputBytes(Bytes bytes) {
-  constexpr const char* kSize = "shared_memory_byte_size";
-  // Most requests name no region, and are not parsed here.
-  bool names = false;
-  const auto look = [&](Bytes between) {
-    const std::string_view text(reinterpret_cast<const char*>(between.data()), between.size());
-    names = names || text.find(kSize) != text.npos;
-    return true;
-  };
-  if (!Split(
-          bytes, [](Bytes /*raw*/) {}, look) ||
-      !names) {
-    return 0;
-  }
-  const auto read = ReadInferMessage(bytes, nullptr);
-  if (!read) return 0;
-  std::uint64_t sum = 0;
-  for (const auto& input : (*read)->message.inputs()) {
-    const auto size = input.parameters().find(kSize);
-    if (size == input.parameters().end()) continue;
-    const std::uint64_t of_input = size->second.has_uint64_param()
-                                       ? size->second.uint64_param()
-                                       : static_cast<std::uint64_t>(size->second.int64_param());
-    if (__builtin_add_overflow(sum, of_input, &sum)) {
-      return std::numeric_limits<std::uint64_t>::max();
-    }
-  }
-  return sum;
 }
 
 Result<std::shared_ptr<const InferMessage>> ReadInferMessage(Bytes bytes,

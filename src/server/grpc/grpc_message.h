@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,9 +20,6 @@ struct InferMessage {
 
 /// How many of a message's bytes are not in raw_input_contents: these take time to parse.
 std::size_t BytesToParse(std::span<const std::byte> bytes);
-/// The bytes of shared memory that a ModelInferRequest names as its inputs: these must be copied. 0
-/// for other bytes.
-std::uint64_t SharedInputBytes(std::span<const std::byte> bytes);
 
 /// kInvalidArgument: `bytes` are no ModelInferRequest. `owner` keeps them alive.
 Result<std::shared_ptr<const InferMessage>> ReadInferMessage(std::span<const std::byte> bytes,

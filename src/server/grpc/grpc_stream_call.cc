@@ -35,27 +35,76 @@ void GrpcStreamCalls::End() {
   for (const auto& call : calls) call->EndSoon();
 }
 
+/// An answer, and where its outputs are that lie in shared memory.
+struct GrpcStreamCall::Answer {
+  InferResponse response;
+  OutputRegions regions;
+};
+
 /// Where the core puts the answers of one request.
-class GrpcStreamCall::Answers final : public AnswerStream {
+class GrpcStreamCall::Answers final : public AnswerStream,
+                                      public std::enable_shared_from_this<Answers> {
  public:
-  Answers(std::shared_ptr<GrpcStreamCall> call, std::uint64_t request)
-      : call_(std::move(call)), request_(request) {}
+  Answers(std::shared_ptr<GrpcStreamCall> call, std::uint64_t request, OutputRegions regions)
+      : call_(std::move(call)), request_(request), regions_(std::move(regions)) {}
 
   bool may_give() const { return may_give_.load(); }
   void MayGive() override { may_give_.store(true); }
   void Give(InferResponse answer, std::function<void()> taken) override {
-    GrpcStreamCall& call = *call_;
-    call.Post([&call, request = request_, answer = std::move(answer),
-               taken = std::move(taken)]() mutable {
-      call.Give(request, std::move(answer), std::move(taken));
+    Write(std::move(answer), [request = request_, taken = std::move(taken)](
+                                 GrpcStreamCall& call, Result<Answer> written) mutable {
+      call.Give(request, std::move(written), std::move(taken));
+    });
+  }
+  void End(Result<InferResponse> result) {
+    Write(std::move(result), [request = request_](GrpcStreamCall& call, Result<Answer> written) {
+      call.End(request, std::move(written));
     });
   }
 
  private:
+  template <typename Then>
+  void Write(Result<InferResponse> answer, Then then);
+  Result<Answer> Written(Result<InferResponse> answer) const;
+
   const std::shared_ptr<GrpcStreamCall> call_;
   const std::uint64_t request_;
+  const OutputRegions regions_;
   std::atomic<bool> may_give_{false};
+  std::atomic<bool> slow_{false};  // an answer was written beside the connection
 };
+
+/// Writes the outputs that go to shared memory, and passes the answer on to the call's strand. One
+/// thread at a time. Much is written beside the connection; then the request's further answers take
+/// the same way, so that they keep their order.
+template <typename Then>
+void GrpcStreamCall::Answers::Write(Result<InferResponse> answer, Then then) {
+  GrpcStreamCall& call = *call_;
+  if (answer && regions_.BytesOf(answer->outputs) > SharedRegions::kSmallCopy) slow_.store(true);
+  if (!slow_.load()) {
+    return call.Post(
+        [self = shared_from_this(), &call, answer = std::move(answer),
+         then = std::move(then)]() mutable { then(call, self->Written(std::move(answer))); });
+  }
+  GrpcCall::PostTo(
+      call.parts_.pool.one_by_one(), call.call_,
+      [self = shared_from_this(), &call, answer = std::move(answer),
+       then = std::move(then)]() mutable {
+        auto written = WithoutExceptions([&] { return self->Written(std::move(answer)); });
+        call.Post([&call, written = std::move(written), then = std::move(then)]() mutable {
+          then(call, std::move(written));
+        });
+      });
+}
+
+Result<GrpcStreamCall::Answer> GrpcStreamCall::Answers::Written(
+    Result<InferResponse> answer) const {
+  if (!answer) return tl::unexpected<Error>(std::move(answer).error());
+  Answer written{*std::move(answer), regions_};
+  LAGOON_RETURN_IF_ERROR(RenderClasses(written.response));
+  LAGOON_RETURN_IF_ERROR(written.regions.Write(written.response.outputs));
+  return written;
+}
 
 GrpcStreamCall::GrpcStreamCall(const GrpcInferParts& parts, GrpcStreamCalls& calls,
                                std::shared_ptr<GrpcCall> call)
@@ -89,19 +138,15 @@ void GrpcStreamCall::EndSoon() {
 // ---- Requests
 
 bool GrpcStreamCall::IsLong(std::span<const std::byte> message) const {
-  return IsLongToRead(message);
+  return IsLongToParse(message);
 }
 
-std::function<void()> GrpcStreamCall::Read(GrpcArrived message) {
-  auto arrived = std::make_shared<Arrived>(Arrived{{}, GrpcInfer{}, message.received});
-  arrived->parsed = WithoutExceptions([&]() -> Result<GrpcInfer> {
-    return ReadInfer(message, call_->head(), parts_.regions, arrived->id);
-  });
-  return [this, arrived] {
-    Submit(std::move(*arrived));
+GrpcReading GrpcStreamCall::Read(GrpcArrived message) {
+  return ReadInfer(message, call_->head(), parts_.regions, [this](GrpcAsked asked) {
+    Submit(std::move(asked));
     PauseOrGo();
     MaybeFinish();
-  };
+  });
 }
 
 void GrpcStreamCall::OnEnd() {
@@ -116,7 +161,7 @@ void GrpcStreamCall::PauseOrGo() {
   full ? call_->Pause() : call_->Go();
 }
 
-void GrpcStreamCall::Submit(Arrived arrived) {
+void GrpcStreamCall::Submit(GrpcAsked arrived) {
   if (cancelled_ || ending_) return;
   const std::uint64_t number = ++last_request_;
   InFlight& request = in_flight_[number];
@@ -124,42 +169,37 @@ void GrpcStreamCall::Submit(Arrived arrived) {
   if (!arrived.parsed) return End(number, tl::unexpected<Error>(arrived.parsed.error()));
   request.stages = arrived.parsed->stages;
   request.empty_final = arrived.parsed->empty_final;
-  request.regions = std::move(arrived.parsed->regions);
-  request.stamps.first_byte = request.stamps.received = arrived.at;
+  request.stamps.first_byte = request.stamps.received = arrived.received;
   if (request.stages) request.stamps.off_core = SchedulerStatisticsOf(parts_.core).off_core;
   InferRequest& asked = arrived.parsed->request;
-  asked.arrival = arrived.at;
-  request.answers = std::make_shared<Answers>(shared_from_this(), number);
+  asked.arrival = arrived.received;
+  request.answers =
+      std::make_shared<Answers>(shared_from_this(), number, std::move(arrived.parsed->regions));
   asked.stream = request.answers;
   request.charge = call_->NewCharge();
   asked.room = std::make_shared<ChargedRoom>(request.charge);
   request.stamps.submitted = Now();
   // The callback only posts, so that the entry is still there when Infer() returns.
   request.handle = parts_.core.Infer(
-      std::move(asked), [self = shared_from_this(), number](Result<InferResponse> result) mutable {
-        GrpcStreamCall& call = *self;
-        call.Post([&call, number, result = std::move(result)]() mutable {
-          call.End(number, std::move(result));
-        });
-        self.reset();
+      std::move(asked), [answers = request.answers](Result<InferResponse> result) mutable {
+        answers->End(std::move(result));
+        answers.reset();
       });
 }
 
 // ---- Answers
 
-Result<GrpcBytes> GrpcStreamCall::Render(InFlight& request, InferResponse answer, bool last) const {
+Result<GrpcBytes> GrpcStreamCall::Render(InFlight& request, Answer written, bool last) const {
   const bool stages = last && request.stages;
   if (stages) {
     request.stamps.off_core = SchedulerStatisticsOf(parts_.core).off_core - request.stamps.off_core;
   }
+  InferResponse& answer = written.response;
   // On a stream, each answer says whether it is the last one to its request.
   if (last) answer.part = AnswerPart::kEnd;
-  OutputRegions regions = request.regions;
-  LAGOON_RETURN_IF_ERROR(RenderClasses(answer));
-  LAGOON_RETURN_IF_ERROR(regions.Write(answer.outputs));
   LAGOON_ASSIGN_OR_RETURN(
       GrpcBytes rendered,
-      RenderGrpcInfer(std::move(answer), stages ? &request.stamps : nullptr, regions));
+      RenderGrpcInfer(std::move(answer), stages ? &request.stamps : nullptr, written.regions));
   rendered = WrapForStream(std::move(rendered));
   rendered.charge = last ? std::move(request.charge) : call_->NewCharge();
   // Pinned until it is sent: it may wait for the answer to an earlier request.
@@ -168,21 +208,23 @@ Result<GrpcBytes> GrpcStreamCall::Render(InFlight& request, InferResponse answer
 }
 
 /// An answer before the last one.
-void GrpcStreamCall::Give(std::uint64_t number, InferResponse answer, std::function<void()> taken) {
+void GrpcStreamCall::Give(std::uint64_t number, Result<Answer> answer,
+                          std::function<void()> taken) {
   const auto found = in_flight_.find(number);
   if (found == in_flight_.end() || cancelled_) return taken();
-  Result<GrpcBytes> rendered = Render(found->second, std::move(answer), false);
+  Result<GrpcBytes> rendered = answer ? Render(found->second, *std::move(answer), false)
+                                      : tl::unexpected<Error>(answer.error());
   if (!rendered) rendered = RenderStreamError(rendered.error(), found->second.id);
   Send({*std::move(rendered), 0, std::move(taken)});
 }
 
-void GrpcStreamCall::End(std::uint64_t number, Result<InferResponse> result) {
+void GrpcStreamCall::End(std::uint64_t number, Result<Answer> result) {
   InFlight& request = in_flight_.at(number);
   if (cancelled_) {
     in_flight_.erase(number);
     return;
   }
-  if (result && result->part == AnswerPart::kEnd && !request.empty_final) {
+  if (result && result->response.part == AnswerPart::kEnd && !request.empty_final) {
     in_flight_.erase(number);
     SendInOrder();
     PauseOrGo();

@@ -48,11 +48,12 @@ class GrpcStreamCall final : public GrpcMethod,
   void EndSoon();
 
   bool IsLong(std::span<const std::byte> message) const override;
-  std::function<void()> Read(GrpcArrived message) override;
+  GrpcReading Read(GrpcArrived message) override;
   void OnEnd() override;
   void OnGone() override;
 
  private:
+  struct Answer;
   class Answers;
   struct Outgoing {
     GrpcBytes message;
@@ -64,17 +65,10 @@ class GrpcStreamCall final : public GrpcMethod,
     std::string id;
     EdgeStamps stamps;
     bool stages = false, empty_final = false;
-    OutputRegions regions;                 // outputs that go to shared memory
     std::shared_ptr<MemoryCharge> charge;  // of the answers
     std::shared_ptr<Answers> answers;
     std::optional<Outgoing> last;  // waits for the answers to earlier requests
     bool sent = false;             // `last` was sent
-  };
-  /// A message that was read.
-  struct Arrived {
-    std::string id;
-    Result<GrpcInfer> parsed;
-    TimePoint at;
   };
 
   GrpcStreamCall(const GrpcInferParts& parts, GrpcStreamCalls& calls,
@@ -83,13 +77,13 @@ class GrpcStreamCall final : public GrpcMethod,
   template <typename Work>
   void Post(Work work);
   // On the strand:
-  void Submit(Arrived arrived);
+  void Submit(GrpcAsked arrived);
   void PauseOrGo();
-  void Give(std::uint64_t request, InferResponse answer, std::function<void()> taken);
-  void End(std::uint64_t request, Result<InferResponse> result);
+  void Give(std::uint64_t request, Result<Answer> answer, std::function<void()> taken);
+  void End(std::uint64_t request, Result<Answer> result);
   void Send(Outgoing outgoing);
   void SendInOrder();
-  Result<GrpcBytes> Render(InFlight& request, InferResponse answer, bool last) const;
+  Result<GrpcBytes> Render(InFlight& request, Answer written, bool last) const;
   void Written(std::uint64_t request, const std::function<void()>& taken);
   void MaybeFinish();
 

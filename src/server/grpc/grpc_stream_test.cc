@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <future>
 #include <set>
 #include <thread>
 
 #include "server/grpc/grpc_service.grpc.pb.h"
 #include "server/grpc/grpc_stream_call.h"
 #include "server/testing/server_test_base.h"
+#include "server/testing/shared_object.h"
 
 namespace lagoon {
 namespace {
@@ -237,6 +239,94 @@ TEST_F(GrpcStream, AnOpenStreamEndsWithTheServer) {
   server_->Stop(kNoDeadline);
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+/// A call without a connection. Its strand is one of a pool of its own.
+class LoneCall final : public GrpcCall {
+ public:
+  explicit LoneCall(IoPool& pool) : strand_(pool.NextStrand()) {}
+
+  const GrpcHead& head() const override { return head_; }
+  const Strand& strand() const override { return strand_; }
+  std::shared_ptr<MemoryCharge> NewCharge() override {
+    return std::make_shared<MemoryCharge>(budget_, std::weak_ptr<MemoryHolder>(), Now());
+  }
+  void Pause() override {}
+  void Go() override {}
+  void Write(GrpcBytes message, std::function<void()> taken) override {
+    std::string text;
+    for (const GrpcBytes::Part& part : message.parts) text += part.text;
+    ModelStreamInferResponse response;
+    ASSERT_TRUE(response.ParseFromString(text));
+    EXPECT_EQ(response.error_message(), "");
+    const MutexLock lock(mutex_);
+    ids_.push_back(response.infer_response().id());
+    PostSurely(strand_, std::move(taken));
+  }
+  void Finish(const grpc::Status&, const GrpcTrailers&) override {}
+  void Abandon() override { ADD_FAILURE(); }
+
+  std::vector<std::string> ids() {
+    const MutexLock lock(mutex_);
+    return ids_;
+  }
+
+ protected:
+  void Do(const std::function<void()>& work) override { work(); }
+
+ private:
+  const Strand strand_;
+  const GrpcHead head_;
+  const std::shared_ptr<MemoryBudget> budget_ =
+      std::make_shared<MemoryBudget>(MemoryBudget::Limits{});
+  Mutex mutex_;
+  std::vector<std::string> ids_ GUARDED_BY(mutex_);
+};
+
+TEST_F(GrpcStream, LargeOutputsAreWrittenToSharedMemoryBesideTheConnection) {
+  const std::size_t large = 300'000, small = 4;  // elements
+  SharedObject object(large * sizeof(float));
+  SharedRegions regions(true);
+  ASSERT_TRUE(regions.Register({"r", object.key(), 0, large * sizeof(float)}));
+  GrpcStreamCalls calls;
+  IoPool pool(2);  // its end waits for what it still runs
+  const auto call = std::make_shared<LoneCall>(pool);
+  const auto stream = GrpcStreamCall::Begin({core_, pool, regions}, calls, call);
+  const auto ask = [&](const std::string& id, std::size_t count) {
+    ModelInferRequest request = Request("vector", id, 0);
+    request.mutable_inputs(0)->clear_contents();
+    request.mutable_inputs(0)->clear_shape();
+    request.mutable_inputs(0)->add_shape(static_cast<std::int64_t>(count));
+    const std::vector<float> values(count, 3);
+    request.add_raw_input_contents(values.data(), count * sizeof(float));
+    auto& output = *request.add_outputs();
+    output.set_name("y");
+    (*output.mutable_parameters())["shared_memory_region"].set_string_param("r");
+    (*output.mutable_parameters())["shared_memory_byte_size"].set_uint64_param(large *
+                                                                               sizeof(float));
+    const auto bytes = std::make_shared<const std::string>(request.SerializeAsString());
+    PostSurely(call->strand(), stream->Read({std::as_bytes(std::span(*bytes)), bytes, {}}).then);
+  };
+  ask("small", small);
+  EXPECT_TRUE(Eventually([&] { return call->ids().size() == 1; }));
+  std::promise<void> go;
+  PostSurely(pool.one_by_one(), [&] { go.get_future().wait(); });
+  ask("large", large);
+  ask("after", small);
+  ask("last", small);
+  // The core answers one after the other, and the strand of the connection is free.
+  EXPECT_TRUE(
+      Eventually([&] { return core_.Statistics("twice", "")->front().success.count == 4; }));
+  std::promise<void> turn;
+  PostSurely(call->strand(), [&] { turn.set_value(); });
+  turn.get_future().wait();
+  EXPECT_EQ(call->ids().size(), 1u);
+  EXPECT_EQ(object.Read(0, 5), (std::vector<float>{6, 6, 6, 6, 0}));
+  go.set_value();
+  EXPECT_TRUE(Eventually([&] { return call->ids().size() == 4; }));
+  EXPECT_THAT(call->ids(), ElementsAre("small", "large", "after", "last"));
+  EXPECT_EQ(object.Read((large - 1) * sizeof(float), 1), std::vector<float>{6});
+  PostSurely(call->strand(), [stream] { stream->OnEnd(); });
 }
 
 }  // namespace

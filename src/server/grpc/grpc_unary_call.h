@@ -29,17 +29,17 @@ class GrpcUnaryCall : public GrpcMethod,
  public:
   explicit GrpcUnaryCall(std::shared_ptr<GrpcCall> call) : call_(std::move(call)) {}
 
-  std::function<void()> Read(GrpcArrived message) override {
+  GrpcReading Read(GrpcArrived message) override {
     auto request = std::make_shared<Request>();
     const bool parsed =
         message.bytes.size() <= INT_MAX &&
         request->ParseFromArray(message.bytes.data(), static_cast<int>(message.bytes.size()));
-    return [this, request, parsed] {
+    return {[this, request, parsed] {
       if (std::exchange(arrived_, true)) return;
       if (parsed) return Handle(*request);
       call_->Finish({grpc::StatusCode::INVALID_ARGUMENT,
                      fmt::format("the message is not a {}", Request::descriptor()->name())});
-    };
+    }};
   }
   void OnEnd() override {
     if (!arrived_) call_->Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});

@@ -40,9 +40,6 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;
 // memory only for the pages that were written to; copying the first two takes 0.1 ms.
 constexpr std::size_t kFirstChunks = std::size_t{64} << 10;
 constexpr std::size_t kMoreChunks = std::size_t{1} << 20;
-// How long a request takes before its client is watched: a watch takes some 20 us of the edges. The
-// sweep of deadlines adds up to its period.
-constexpr std::chrono::milliseconds kWatchDelay{10};
 // How long an idle connection stays open for a request that is on its way, when the server stops.
 constexpr std::chrono::milliseconds kLastRequestTime{100};
 
@@ -206,6 +203,7 @@ void HttpConnection::OnHeader() {
   const auto& head = header_->get();
   keep_alive_ = head.keep_alive();
   is_head_ = head.method() == http::verb::head;
+  beats_ = head.version() >= 11 && head.count({kBeatField.data(), kBeatField.size()}) > 0;
   std::optional<std::uint64_t> length;
   if (header_->content_length()) length = *header_->content_length();
   const bool has_body = header_->chunked() || length.value_or(0) > 0;
@@ -319,7 +317,9 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
   }
   unread_input_ = false;
   const auto encoding = Head()[http::field::content_encoding];
-  if (!IsIdentity({encoding.data(), encoding.size()})) return BeginInflating();
+  if (!IsIdentity({encoding.data(), encoding.size()})) {
+    return OrDrop([this] { BeginInflating(); });
+  }
   received_ = Now();
   Handle();
 }
@@ -328,7 +328,6 @@ void HttpConnection::OnBody(ErrorCodeIo error, std::size_t bytes) {
 
 void HttpConnection::Handle() {
   const HttpRequestHeader& head = Head();
-  beats_ = head.version() >= 11 && head.count({kBeatField.data(), kBeatField.size()}) > 0;
   SetDeadline(Phase::kHandling, kWatchDelay);  // the job's own deadline counts now
   const std::string_view target = OriginForm({head.target().data(), head.target().size()});
   std::span<const std::byte> body;
@@ -358,10 +357,9 @@ void HttpConnection::Handle() {
 
 /// The client is watched from now on, and told that the server works on the request.
 void HttpConnection::OnLongHandling() {
-  if (watching_) return Beat();
   SetDeadline(Phase::kHandling, kBeatPeriod);
   if (!beats_) deadline_.store(kNoDeadline, std::memory_order_relaxed);
-  WatchClient();
+  watching_ ? Beat() : WatchClient();
 }
 
 void HttpConnection::EndWatch() {
@@ -513,6 +511,7 @@ void HttpConnection::Close() {
   ErrorCodeIo ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);
   socket_.close(ignored);
+  inflating_.reset();
   // Last: a read into the body, or a write of the answer, may have been under way.
   body_.reset();
   EndAnswer();

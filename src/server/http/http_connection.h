@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/compress/inflate.h"
 #include "base/log.h"
 #include "server/edge/edge_listener.h"
+#include "server/edge/inflate_queue.h"
 #include "server/edge/request_body.h"
 #include "server/http/http_message.h"
 #include "server/http/http_origin.h"
@@ -39,6 +39,7 @@ class HttpConnection final : public HttpReply,
     const HttpLimits& limits;
     const HttpHosts& hosts;
     EdgeMemory memory;
+    InflateQueue& inflates;
     std::shared_ptr<ConnectionOwner> owner;  // keeps the references above alive
     LowLane* low = nullptr;                  // null: threads of the pool send all answers
   };
@@ -63,6 +64,10 @@ class HttpConnection final : public HttpReply,
   const Strand& executor() const override { return strand_; }
 
  private:
+  /// How long a request takes before its client is watched: a watch takes some 20 us of the edges.
+  /// The sweep of deadlines adds up to its period.
+  static constexpr std::chrono::milliseconds kWatchDelay{10};
+
   enum class Phase : std::uint8_t {
     kIdle,
     kHeader,
@@ -97,7 +102,7 @@ class HttpConnection final : public HttpReply,
   const HttpRequestHeader& Head() const;  // of the request that has arrived
   // http_connection_body.cc:
   void BeginInflating();
-  void InflateSome();
+  void OnInflated(Result<InflateQueue::Message> inflated);
   void Handle();
   void WatchClient();
   void EndWatch();
@@ -158,14 +163,9 @@ class HttpConnection final : public HttpReply,
   std::optional<ChunkParser> chunks_;
   std::size_t piece_bytes_ = 0;  // how many bytes the chunk parser may write next
   std::shared_ptr<RequestBody> body_;
-  std::size_t max_body_bytes_ = 0;  // limit for this request
-  std::size_t body_bytes_ = 0;      // bytes of the body: as declared, or arrived in chunks so far
-  struct Inflating {
-    std::shared_ptr<RequestBody> body;  // as it arrived
-    std::span<const std::byte> rest;
-    Inflater inflater;
-  };
-  std::unique_ptr<Inflating> inflating_;
+  std::size_t max_body_bytes_ = 0;   // limit for this request
+  std::size_t body_bytes_ = 0;       // bytes of the body: as declared, or arrived in chunks so far
+  std::shared_ptr<void> inflating_;  // null: the queue inflates no body of this connection
   TimePoint first_byte_;
   TimePoint received_;
   std::uint64_t request_ = 0;  // number of the request: identifies watches of earlier requests

@@ -11,6 +11,7 @@ HttpListener::HttpListener(IoPool& pool, HttpHandler& handler, EdgeMemory memory
     : EdgeListener(pool, options.port),
       handler_(handler),
       memory_(std::move(memory)),
+      inflates_(std::make_shared<InflateQueue>(pool)),
       options_(std::move(options)) {}
 
 Result<std::shared_ptr<HttpListener>> HttpListener::Listen(IoPool& pool, HttpHandler& handler,
@@ -39,7 +40,7 @@ void HttpListener::TurnAway(Socket& socket, const std::string& reason) {
 std::shared_ptr<EdgeConnection> HttpListener::Connect(Socket socket) {
   return std::make_shared<HttpConnection>(
       std::move(socket), HttpConnection::Context{handler_, options_.limits, options_.hosts, memory_,
-                                                 shared_from_this(), options_.low});
+                                                 *inflates_, shared_from_this(), options_.low});
 }
 
 }  // namespace lagoon

@@ -32,6 +32,7 @@ class HttpListener final : public EdgeListener {
 
   HttpHandler& handler_;
   const EdgeMemory memory_;
+  const std::shared_ptr<InflateQueue> inflates_;
   const Options options_;
 };
 

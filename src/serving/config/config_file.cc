@@ -6,12 +6,9 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <cerrno>
-#include <fstream>
-#include <system_error>
-
 #include "base/text.h"
 #include "serving/config/config_rules.h"
+#include "serving/config/small_file.h"
 
 namespace lagoon {
 namespace {
@@ -105,24 +102,10 @@ Result<ConfigFile> ParseJsonConfig(const std::string& json, const std::string& m
 }
 
 Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path) {
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    if (errno == ENOENT) return ParseConfig("", model, path);
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be opened: {}", path,
-                                                         std::generic_category().message(errno)));
-  }
-  std::string text(kMaxConfigBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: cannot be read", path));
-  }
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (text.size() > kMaxConfigBytes) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: larger than {} bytes", path, kMaxConfigBytes));
-  }
-  return ParseConfig(text, model, path);
+  const Result<std::string> text = ReadSmallFile(path, kMaxConfigBytes);
+  if (text) return ParseConfig(*text, model, path);
+  if (text.error().code == ErrorCode::kNotFound) return ParseConfig("", model, path);
+  return Fail(text.error().code, fmt::format("{}: {}", path, text.error().message));
 }
 
 }  // namespace lagoon

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -476,11 +477,18 @@ TEST_F(ReadConfigTest, AFolderInItsPlaceIsAnError) {
   EXPECT_THAT(file.error().message, StartsWith(path()));
 }
 
+TEST_F(ReadConfigTest, APipeInItsPlaceIsAnErrorThatDoesNotWait) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  const auto file = ReadConfig("m", path());
+  ASSERT_FALSE(file.has_value());
+  EXPECT_THAT(file.error().message, HasSubstr("is not a regular file"));
+}
+
 TEST_F(ReadConfigTest, AHugeFileIsRefused) {
   std::ofstream(path()) << std::string(kMaxConfigBytes + 1, '#');
   const auto file = ReadConfig("m", path());
   ASSERT_FALSE(file.has_value());
-  EXPECT_THAT(file.error().message, HasSubstr("larger than"));
+  EXPECT_THAT(file.error().message, HasSubstr("has more than"));
 }
 
 std::optional<std::uint32_t> PartsOf(const std::string& value) {
