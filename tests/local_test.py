@@ -14,6 +14,7 @@ import time
 import weakref
 
 import numpy as np
+import onnx
 import pytest
 from conftest import DIGITS, ROOT, TOLERANCE, relative_error, run_onnxruntime
 from onnx import TensorProto, helper, numpy_helper
@@ -243,7 +244,6 @@ def test_a_device_is_collected_behind_a_future():
     gone = weakref.ref(device)
     del device
     for _ in range(1000):
-        gc.collect()  # a model and its runs refer to each other
         if gone() is None:
             return
         time.sleep(0.01)
@@ -257,7 +257,8 @@ BIG = 2**32
     ("concurrency", BIG + 7), ("concurrency", 0), ("concurrency", 1.5), ("concurrency", "2"), ("max_pending", BIG + 1),
     ("max_pending", 0), ("max_pending", -1), ("deadline_ms", 1e300), ("deadline_ms", float("nan")), ("deadline_ms", float("inf")),
     ("deadline_ms", 1e13), ("deadline_ms", -1), ("deadline_ms", "2"), ("deadline_ms", 10**400), ("weight", float("nan")),
-    ("weight", float("inf")), ("weight", 0), ("weight", -1), ("share", float("nan")), ("profile_runs", BIG)])
+    ("weight", float("inf")), ("weight", 0), ("weight", -1), ("share", float("nan")), ("share", 1.5), ("share", -0.5),
+    ("concurrency", 257), ("profile_runs", BIG)])
 def test_numbers_that_do_not_fit_are_named(device, name, value):
     message = refused("invalid argument", device.load, adds(), **{name: value})
     assert f"{name} is {value!r}: it is a " in message and " from " in message
@@ -271,6 +272,9 @@ def test_numbers_of_a_device_that_do_not_fit_are_named(name, value):
 
 def test_cores_due_times_and_texts_that_do_not_fit_are_named(device):
     assert "cores[1] is 4294967296" in refused("invalid argument", Device, cores=[0, BIG])
+    assert "core 0 is named twice" in refused("invalid argument", Device, cores=[0, 1, 0])
+    assert "concurrency is 257: it is a whole number from 1 to 256" in refused("invalid argument", device.load, adds(), concurrency=257)
+    assert device.load(adds(), concurrency=256).statistics()["done"] == 0
     model = device.load(adds())
     x = {"x": np.zeros((1, 4), np.float32)}
     for due in (1e13, 1e300, float("inf"), float("nan"), -1e13):
@@ -352,6 +356,8 @@ def test_bad_input_is_named(device, image):
     refused("not found", device.scheduler, "best")
     with pytest.raises(ValueError):
         device.load(DIGITS_FILE, job_class="urgent")
+    for other in (None, 3, np.frombuffer(DIGITS_FILE.read_bytes(), np.uint8)[::2]):
+        assert f"model is a {type(other).__name__}: it is a path, or the bytes" in refused("invalid argument", device.load, other)
     for rubbish in (b"", b"rubbish", DIGITS_FILE.read_bytes()[:1000]):
         with pytest.raises(local.Failed):
             device.load(rubbish)
@@ -403,6 +409,73 @@ def test_models_are_made_and_dropped_on_many_threads(device, image):
     for thread in threads:
         thread.join(120)
     assert wrong == []
+
+
+def test_a_dropped_model_is_freed_at_once(device, tmp_path):
+    """Without a collection: no object that is left refers in a circle to the model and its runs."""
+    x = {"x": np.zeros((1, 4), np.float32)}
+    gc.collect()
+    gc.disable()
+    try:
+        model = device.load(adds())
+        for _ in range(3):
+            assert (model.run(x)["y"] == 1).all()
+        assert (model.run_async(x).result(30)["y"] == 1).all()
+        try:
+            model.run(x, due_ms=-1)
+            raise AssertionError("the run is not late")
+        except local.Failed as failed:  # not refused(), whose frame and error refer to each other
+            assert failed.code == "deadline exceeded"
+        assert model.run_async(x, due_ms=-1).exception(30).code == "deadline exceeded"
+        prepared = model.prepare(x)
+        assert device.statistics()["done"] == 4
+        gone = weakref.ref(model)
+        del model
+        assert gone() is prepared.model and (prepared.sync()["y"] == 1).all()
+        del prepared
+        for _ in range(1000):  # the thread of the futures may still hold the last one
+            if gone() is None:
+                break
+            time.sleep(0.01)
+        assert gone() is None and len(device._children) == 0
+        assert device.statistics()["done"] == 0, "the library has the model still"
+    finally:
+        gc.enable()
+
+
+def test_a_model_in_a_circle_of_the_caller_is_collected(device):
+    model = device.load(adds())
+    assert (model.run({"x": np.zeros((1, 4), np.float32)})["y"] == 1).all()
+    model.own = model
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None and device.statistics()["done"] == 0
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda raw: np.frombuffer(raw, np.uint8)])
+def test_bytes_of_a_model_come_in_any_buffer(device, kind):
+    assert (device.load(kind(adds())).run({"x": np.zeros((1, 4), np.float32)})["y"] == 1).all()
+
+
+def test_weights_behind_links_of_a_cache(device, tmp_path):
+    """As Hugging Face keeps a model: both files are links to files in blobs/, which have other names."""
+    weights = np.arange(4, dtype=np.float32)
+    model = onnx.load_from_string(model_of([helper.make_node("Add", ["x", "w"], ["y"])], [floats("x", [4])], [floats("y", [4])],
+                                           [("w", weights)]))
+    onnx.save_model(model, str(tmp_path / "model.onnx"), save_as_external_data=True, location="model.onnx_data", size_threshold=0)
+    (tmp_path / "blobs").mkdir()
+    snapshot = tmp_path / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    for number, name in enumerate(("model.onnx", "model.onnx_data")):
+        (tmp_path / name).rename(tmp_path / "blobs" / f"blob{number}")
+        (snapshot / name).symlink_to(f"../../blobs/blob{number}")
+    x = np.ones(4, np.float32)
+    np.testing.assert_array_equal(device.load(snapshot / "model.onnx").run({"x": x})["y"], x + weights)
+    np.testing.assert_array_equal(run_onnxruntime(snapshot / "model.onnx", {"x": x})["y"], x + weights)
+    (snapshot / "model.onnx_data").unlink()
+    (snapshot / "model.onnx_data").symlink_to("/etc/passwd")
+    assert "leaves the model's folder" in refused("invalid argument", device.load, snapshot / "model.onnx")
 
 
 def test_a_trace(device, image, tmp_path):

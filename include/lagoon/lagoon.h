@@ -32,12 +32,14 @@ typedef enum {
   LAGOON_NOT_FOUND = 2,          /* no such file, scheduler, key */
   LAGOON_UNIMPLEMENTED = 3,      /* valid, but not in this build: an op, a device */
   LAGOON_RESOURCE_EXHAUSTED = 4, /* a limit on memory or size */
-  LAGOON_DEADLINE_EXCEEDED = 5,
+  LAGOON_DEADLINE_EXCEEDED = 5,  /* its due time came before its end */
   LAGOON_CANCELLED = 6,
   LAGOON_UNAVAILABLE = 7, /* full, closed, lost or forked */
   LAGOON_INTERNAL = 8,    /* a bug, or a device that fails */
   LAGOON_SUPERSEDED = 9,  /* a newer run took its place (newest_wins) */
-  LAGOON_TOO_LATE = 10    /* refused when it came: it would miss its due time */
+  /* Under a scheduler with admit_by_deadline: refused at its start, before its due time, which it would miss behind the
+   * runs that go before it. */
+  LAGOON_TOO_LATE = 10
 } lagoon_code;
 
 typedef struct {
@@ -201,10 +203,12 @@ LAGOON_API lagoon_code lagoon_run_prepare(lagoon_run* run, lagoon_error* error);
 /* Runs and waits. `due_ns`: when the run must have ended; 0: the model's deadline from now on; LAGOON_NEVER. An error
  * within `done` of any run. */
 LAGOON_API lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns);
-/* The same without waiting. `done` (may be NULL) is called once, when the run has ended, on any thread: also by this
- * function before it returns, and by calls that other threads make for other runs. So it must be short and must not wait
- * for a lock that such a caller may hold; it may start this run again, or others; it must not free this run, its model or
- * its device. It is not called where this function returns an error. */
+/* The same without waiting for the end. `done` (may be NULL) is called once, when the run has ended, on any thread: also
+ * by this function before it returns, and by calls that other threads make for other runs. So it must be short and must
+ * not wait for a lock that such a caller may hold. It may start this run again, or others; a run that it has started may
+ * end, and `done` be called for that end, before it returns. Elsewhere, calls that bind, prepare or start a run wait
+ * until its last `done` has returned; within `done` of another run, that is an error instead. `done` must not free this
+ * run, its model or its device. It is not called where this function returns an error. */
 LAGOON_API lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns,
                                         void (*done)(void* arg, lagoon_run* run), void* arg);
 /* Waits for the end of a started run, `done` included, and returns its code. LAGOON_DEADLINE_EXCEEDED and a result
@@ -230,7 +234,7 @@ typedef enum {
 typedef struct {
   size_t size;
   lagoon_code code;
-  int under_way; /* not 0: the run is not over, and the other members are of the run before */
+  int under_way; /* not 0: the run is not over, and the other members say nothing */
   int64_t called_ns, posted_ns, started_ns, first_block_ns, inputs_copied_ns, computed_ns,
       finished_ns;
   int64_t due_ns; /* LAGOON_NEVER: none */
@@ -267,7 +271,8 @@ LAGOON_API const int64_t* lagoon_run_output_dims(const lagoon_run* run, size_t i
 /* The output after a run, in the caller's memory or the run's own. NULL: no elements, or the run failed. `bytes` may be
  * NULL. Valid as the dims. */
 LAGOON_API const void* lagoon_run_made_output(const lagoon_run* run, size_t index, size_t* bytes);
-/* Cancels and waits. Not within `done` of this run. NULL does nothing. */
+/* Cancels and waits. Not within `done` of this run; within that of another one, only where this run is over. NULL does
+ * nothing. */
 LAGOON_API void lagoon_run_free(lagoon_run* run);
 
 /* ---- What happened */

@@ -19,7 +19,7 @@ class Handle:
     _handle = None
 
     def __init__(self, handle, parent=None):
-        self._parent = parent
+        self._parent = None
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a collection within may free a child
         self._changed = threading.Condition(self._lock)
@@ -29,7 +29,7 @@ class Handle:
         self._owned = True  # close() has not ended its use
         if parent is not None:
             try:
-                parent._adopt(self)
+                self._join(parent)
             except Failed:
                 self._free_handle(handle)
                 raise
@@ -75,10 +75,19 @@ class Handle:
         with self._lock:
             return list(self._children)
 
-    def _adopt(self, child):
-        with self._lock:
-            self._enter(self._OWNER)
-            self._children.add(child)
+    def _join(self, parent):
+        """From now on this is a child of `parent`."""
+        with parent._lock:
+            parent._enter(self._OWNER)
+            parent._children.add(self)
+        self._parent = parent
+
+    def _part(self):
+        """From now on this is no child. The parent before must free it before its own handle."""
+        parent, self._parent = self._parent, None
+        with parent._lock:
+            parent._children.discard(self)
+            parent._leave(self._OWNER)
 
     def _enter(self, user):
         """The handle, which stays until _leave(user)."""

@@ -49,19 +49,20 @@ def number_of(name, value, low, high, whole=True):
 
 
 # Zero would silently mean the default.
-LEAST = {"concurrency": 1, "max_pending": 1, "weight": sys.float_info.min}
+LEAST = {"concurrency": 1, "max_pending": 1, "weight": sys.float_info.min, "share": 0}
+MOST = {"concurrency": 256, "share": 1}  # of the library
 
 
 def _fit(name, value, kind):
     """`value` for a struct's field of the type `kind`."""
     code = getattr(kind, "_type_", None)
     if code == "d":
-        return number_of(name, value, LEAST.get(name, -sys.float_info.max), sys.float_info.max, whole=False)
+        return number_of(name, value, LEAST.get(name, -sys.float_info.max), MOST.get(name, sys.float_info.max), whole=False)
     if not isinstance(code, str) or code not in "iIlLqQ":
         return value  # no number
     bits = 8 * ctypes.sizeof(kind)
     low, high = (0, 2**bits - 1) if code.isupper() else (-2**(bits - 1), 2**(bits - 1) - 1)
-    return number_of(name, value, LEAST.get(name, low), high)
+    return number_of(name, value, LEAST.get(name, low), MOST.get(name, high))
 
 
 class Sized(ctypes.Structure):

@@ -51,7 +51,7 @@ class Device(Handle):
 
     def load(self, model, *, name=None, job_class="best-effort", deadline_ms=0, weight=1, share=0, concurrency=1, max_pending=64,
              newest_wins=False, precision="fp32", profile_runs=0, engine=None, folder=None):
-        """Loads an ONNX file, or bytes with `folder` for external weights. `deadline_ms`: of runs without a due time of their own,
+        """Loads an ONNX file, or what has its bytes (bytes, an array of numpy, ...) with `folder` for external weights. `deadline_ms`: of runs without a due time of their own,
         0 for none. `weight`: under the scheduler "weighted". `share`: part of the device's units, 0 for all together with others.
         `concurrency`: runs at once. `max_pending`: runs that wait; one more is "unavailable". `engine`: the path of ONNX Runtime's
         library, for ops that Lagoon lacks."""
@@ -65,11 +65,11 @@ class Device(Handle):
         handle, error = ctypes.c_void_p(), Error()
         out = ctypes.byref(handle), ctypes.byref(error)
         with self._use() as device:
-            if isinstance(model, (bytes, bytearray, memoryview)):
-                data = np.frombuffer(model, dtype=np.uint8)
-                code = library().lagoon_model_load_bytes(device, data.ctypes.data, data.size, text_of(folder), ctypes.byref(options), *out)
-            else:
+            if isinstance(model, (str, os.PathLike)):
                 code = library().lagoon_model_load_file(device, text_of(model), ctypes.byref(options), *out)
+            else:
+                data = _bytes_of(model)
+                code = library().lagoon_model_load_bytes(device, data.ctypes.data, data.size, text_of(folder), ctypes.byref(options), *out)
             check(code, error)
             return Model(self, handle)
 
@@ -129,9 +129,9 @@ class Model(Handle):
     _CLOSED = "the model is closed"
 
     def __init__(self, device, handle):
+        self._free = []  # runs that run() and run_async() use again; not children, whose references to this model would be cycles
         super().__init__(handle, device)
         self.device = device
-        self._free = []  # runs that run() and run_async() use again
         lib = library()
         with self._use():
             self.inputs = self._describe(handle, lib.lagoon_model_input_count(handle), lib.lagoon_model_input)
@@ -178,6 +178,8 @@ class Model(Handle):
         return self.device.statistics(self)
 
     def _free_handle(self, handle):
+        for run in self._free:
+            run.close()
         library().lagoon_model_free(handle)
 
     @staticmethod
@@ -194,13 +196,16 @@ class Model(Handle):
     def _take(self):
         with self._lock:
             if self._free:
-                return self._free.pop()
+                run = self._free.pop()
+                run._join(self)
+                return run
         return Run(self)
 
     def _give(self, run):
         run._let_go()
         with self._lock:
             if not self._closed:
+                run._part()
                 self._free.append(run)
 
 
@@ -257,7 +262,6 @@ class Run(Handle):
         with model._use() as of:
             check(library().lagoon_run_create(of, ctypes.byref(handle), ctypes.byref(error)), error)
             super().__init__(handle, model)
-        self.model = model
         self._kept = {}  # what the library reads
         self._arrays = {}  # and writes
         self._key = None
@@ -339,6 +343,14 @@ class Run(Handle):
             values["due_ns"] = None
         del values["why"]
         return values
+
+    def _join(self, parent):
+        super()._join(parent)
+        self.model = parent
+
+    def _part(self):
+        super()._part()
+        self.model = None
 
     def release(self):
         """Lets the arrays go; the run stays ready for others of the same shapes."""
@@ -495,6 +507,15 @@ class _Ends:
         future._end(outcome, failed)
         if on_end is not None:
             on_end(run)
+        run = future = on_end = failed = None  # the traceback of an error keeps this frame: no cycle
+
+
+def _bytes_of(model):
+    try:
+        return np.frombuffer(model, dtype=np.uint8)
+    except (TypeError, ValueError, BufferError) as error:
+        raise Failed("invalid argument", f"model is a {type(model).__name__}: it is a path, or the bytes of a file in one piece "
+                     f"({error})") from None
 
 
 def _due(due_ms):

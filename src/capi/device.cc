@@ -72,8 +72,10 @@ const char* lagoon_version(void) { return LAGOON_VERSION; }
 uint32_t lagoon_abi(void) { return 1; }
 
 const char* lagoon_code_name(lagoon_code code) {
+  const int number = NumberOf(code);
+  if (number < LAGOON_OK || number > LAGOON_TOO_LATE) return "unknown";
   // Names are of literals, so that they end with a zero byte.
-  return Name(static_cast<RunCode>(code)).data();
+  return Name(static_cast<RunCode>(number)).data();
 }
 
 lagoon_code lagoon_device_open(const lagoon_device_options* options, lagoon_device** device,

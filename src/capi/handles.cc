@@ -101,8 +101,9 @@ lagoon_type ToType(DataType type) {
   return std::ranges::find(kTypes, type, &TypePair::ours)->theirs;
 }
 
-std::optional<DataType> FromType(lagoon_type type) {
-  const auto* const found = std::ranges::find(kTypes, type, &TypePair::theirs);
+std::optional<DataType> FromType(int type) {
+  const auto* const found =
+      std::ranges::find(kTypes, type, [](const TypePair& pair) { return int{pair.theirs}; });
   if (found == std::end(kTypes)) return std::nullopt;
   return found->ours;
 }

@@ -89,11 +89,20 @@ class KeptModel : public std::enable_shared_from_this<KeptModel> {
 /// The error of a call for a model that is freed, or whose device is closed or forked.
 Status Closed(const KeptModel& model);
 
+/// An enum of a caller in C, which may have any number: to read that as the enum is undefined.
+template <typename Enum>
+int NumberOf(const Enum& from) {
+  int number = 0;
+  static_assert(sizeof(from) == sizeof(number));
+  std::memcpy(&number, &from, sizeof(number));
+  return number;
+}
+
 // Conversions.
 lagoon_code ToCode(RunCode code);
 lagoon_code ToCode(ErrorCode code);
 lagoon_type ToType(DataType type);
-std::optional<DataType> FromType(lagoon_type type);
+std::optional<DataType> FromType(int type);
 /// nullopt: `due` is for the model to decide.
 std::optional<TimePoint> ToTime(std::int64_t due_ns);
 std::int64_t FromTime(TimePoint time);
@@ -196,9 +205,9 @@ struct lagoon_run {
 
   const std::shared_ptr<lagoon::capi::KeptModel> open;
   std::optional<lagoon::Run> run;
-  /// Why the last call failed here, before it came to the run. Null: see the run.
-  const char* refusal = nullptr;
-  lagoon_code refused = LAGOON_OK;
+  /// Why the last call failed here, before it came to the run. Null: see the run. Atomic, as a call
+  /// is refused while `done` of the run reads this.
+  std::atomic<const lagoon::RunRefusal*> refusal = nullptr;
   void (*done)(void*, lagoon_run*) = nullptr;
   void* argument = nullptr;
 };

@@ -16,7 +16,7 @@ namespace {
 Result<LocalModelOptions> FromC(const lagoon_model_options& from) {
   LocalModelOptions options;
   if (from.name != nullptr) options.name = from.name;
-  switch (static_cast<int>(from.job_class)) {
+  switch (const int job_class = NumberOf(from.job_class)) {
     case 0:
     case LAGOON_BEST_EFFORT:
       break;
@@ -26,7 +26,7 @@ Result<LocalModelOptions> FromC(const lagoon_model_options& from) {
     default:
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("there is no class {}: it is LAGOON_REAL_TIME or LAGOON_BEST_EFFORT",
-                              static_cast<int>(from.job_class)));
+                              job_class));
   }
   constexpr std::int64_t kMost = std::int64_t{1} << 53;  // in us: centuries
   if (from.deadline_us < 0 || from.deadline_us > kMost) {
@@ -84,7 +84,7 @@ Status Describe(const std::vector<DeclaredTensor>& tensors, std::size_t index,
   return WriteResult(made, "lagoon_tensor_info", info);
 }
 
-Result<double> NumberOf(const char* key, const char* value) {
+Result<double> ParseNumber(const char* key, const char* value) {
   double number = 0;
   const char* const end = value + std::strlen(value);
   const auto [at, error] = std::from_chars(value, end, number);
@@ -109,7 +109,7 @@ Status Set(LocalModel& model, const std::string& key, const char* value) {
                             "share",
                             Quoted(key)));
   }
-  LAGOON_ASSIGN_OR_RETURN(const double number, NumberOf(key.c_str(), value));
+  LAGOON_ASSIGN_OR_RETURN(const double number, ParseNumber(key.c_str(), value));
   if (key == "weight") return model.SetWeight(number);
   if (key == "share") return model.SetShare(number);
   if (number < 0 || number > 9e15) {
@@ -148,7 +148,8 @@ lagoon_code lagoon_model_load_bytes(lagoon_device* device, const void* bytes, si
                                     lagoon_model** model, lagoon_error* error) {
   return LoadModel(device, options, model, error, [&](LocalDevice& on, LocalModelOptions loads) {
     using Loaded = Result<std::unique_ptr<LocalModel>>;
-    if (bytes == nullptr) return Loaded(tl::unexpected(Null("the bytes of the model").error()));
+    if (bytes == nullptr)
+      return Loaded(tl::unexpected(Null("the place of the model's bytes").error()));
     ModelBytes from;
     from.bytes = {static_cast<const std::byte*>(bytes), size};
     if (folder != nullptr) from.folder = folder;

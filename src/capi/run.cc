@@ -10,29 +10,33 @@ using namespace lagoon::capi;  // NOLINT: for the same
 
 namespace {
 
-constexpr char kClosed[] = "the model is freed, or its device closed";
-constexpr char kNoType[] = "the tensor's type is none of lagoon_type";
-constexpr char kNoTensor[] = "the tensor is NULL, or has a rank without dims";
+constexpr RunRefusal kClosed = {RunCode::kUnavailable, "the model is freed, or its device closed"};
+constexpr RunRefusal kNoType = {RunCode::kInvalidArgument,
+                                "the tensor's type is none of lagoon_type"};
+constexpr RunRefusal kNoTensor = {RunCode::kInvalidArgument,
+                                  "the tensor is NULL, or has a rank without dims"};
+constexpr RunRefusal kNoMemory = {RunCode::kResourceExhausted, "out of memory"};
+constexpr RunRefusal kThrown = {RunCode::kInternal, "an unknown exception"};
 
-/// The path of a run makes no text: it keeps one of static storage.
-lagoon_code RefuseRun(lagoon_run& run, lagoon_code code, const char* why) {
-  run.refusal = why;
-  run.refused = code;
-  return code;
+lagoon_code RefuseRun(lagoon_run& run, const RunRefusal& refusal) {
+  run.refusal.store(&refusal, std::memory_order_relaxed);
+  return ToCode(refusal.code);
 }
 
-/// Runs `work` on the run, which returns a RunCode, unless the model is closed.
+/// Runs `work` on the run, which returns a RunCode, unless the model is closed, or the run under
+/// way. `done` of the last start has returned then, unless it is what calls.
 template <typename F>
 lagoon_code WithRun(lagoon_run* run, F&& work) noexcept {
   if (run == nullptr) return LAGOON_INVALID_ARGUMENT;
   try {
-    if (run->open->gate.closed()) return RefuseRun(*run, LAGOON_UNAVAILABLE, kClosed);
-    run->refusal = nullptr;
+    if (run->open->gate.closed()) return RefuseRun(*run, kClosed);
+    if (const RunRefusal* const refusal = run->run->AwaitQuiet()) return RefuseRun(*run, *refusal);
+    run->refusal.store(nullptr, std::memory_order_relaxed);
     return ToCode(work(*run->run));
   } catch (const std::bad_alloc&) {
-    return RefuseRun(*run, LAGOON_RESOURCE_EXHAUSTED, "out of memory");
+    return RefuseRun(*run, kNoMemory);
   } catch (...) {
-    return RefuseRun(*run, LAGOON_INTERNAL, "an unknown exception");
+    return RefuseRun(*run, kThrown);
   }
 }
 
@@ -40,10 +44,10 @@ template <typename F>
 lagoon_code Bind(lagoon_run* run, const lagoon_tensor* tensor, F&& bind) noexcept {
   if (run == nullptr) return LAGOON_INVALID_ARGUMENT;
   if (tensor == nullptr || (tensor->rank > 0 && tensor->dims == nullptr)) {
-    return RefuseRun(*run, LAGOON_INVALID_ARGUMENT, kNoTensor);
+    return RefuseRun(*run, kNoTensor);
   }
-  const std::optional<DataType> type = FromType(tensor->type);
-  if (!type) return RefuseRun(*run, LAGOON_INVALID_ARGUMENT, kNoType);
+  const std::optional<DataType> type = FromType(NumberOf(tensor->type));
+  if (!type) return RefuseRun(*run, kNoType);
   return WithRun(run, [&](Run& of) {
     return bind(of, RunTensor{*type, {tensor->dims, tensor->rank}, tensor->data, tensor->bytes});
   });
@@ -99,7 +103,7 @@ lagoon_code lagoon_run_prepare(lagoon_run* run, lagoon_error* error) {
 
 lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns) {
   if (run == nullptr) return LAGOON_INVALID_ARGUMENT;
-  if (!run->open->gate.Enter()) return RefuseRun(*run, LAGOON_UNAVAILABLE, kClosed);
+  if (!run->open->gate.Enter()) return RefuseRun(*run, kClosed);
   const lagoon_code code = WithRun(run, [&](Run& of) { return of.Sync(ToTime(due_ns)); });
   run->open->gate.Leave();
   return code;
@@ -108,16 +112,15 @@ lagoon_code lagoon_run_sync(lagoon_run* run, int64_t due_ns) {
 lagoon_code lagoon_run_start(lagoon_run* run, int64_t due_ns, void (*done)(void*, lagoon_run*),
                              void* arg) {
   if (run == nullptr) return LAGOON_INVALID_ARGUMENT;
-  if (run->run->under_way()) {
-    return RefuseRun(*run, LAGOON_INVALID_ARGUMENT, "the run is under way");
-  }
   KeptModel& open = *run->open;
-  if (!open.gate.Enter()) return RefuseRun(*run, LAGOON_UNAVAILABLE, kClosed);
-  run->done = done;
-  run->argument = arg;
-  // Behind a good start the run may be over, and the gate left.
-  const lagoon_code code =
-      WithRun(run, [&](Run& of) { return of.Start(ToTime(due_ns), Ended, run); });
+  if (!open.gate.Enter()) return RefuseRun(*run, kClosed);
+  const lagoon_code code = WithRun(run, [&](Run& of) {
+    // Ended() has read those of the last start.
+    run->done = done;
+    run->argument = arg;
+    // Behind a good start the run may be over, and the gate left.
+    return of.Start(ToTime(due_ns), Ended, run);
+  });
   if (code != LAGOON_OK) open.gate.Leave();
   return code;
 }
@@ -127,7 +130,7 @@ lagoon_code lagoon_run_wait(lagoon_run* run, int64_t until_ns) {
   try {
     return ToCode(run->run->Wait(ToTime(until_ns).value_or(kNoDeadline)));
   } catch (...) {
-    return RefuseRun(*run, LAGOON_INTERNAL, "an unknown exception");
+    return RefuseRun(*run, kThrown);
   }
 }
 
@@ -139,7 +142,11 @@ lagoon_code lagoon_run_result(const lagoon_run* run, lagoon_result* result) {
   return Call(nullptr, [&]() -> Status {
     if (run == nullptr) return Null("the run");
     lagoon_result made = LAGOON_RESULT_INIT;
-    made.under_way = run->run->under_way() ? 1 : 0;
+    if (run->run->under_way()) {  // another thread writes the result at any time
+      made.under_way = 1;
+      made.why_name = Name(WhyLate::kNot).data();
+      return WriteResult(made, "lagoon_result", result);
+    }
     const RunResult& of = run->run->result();
     made.code = ToCode(of.code);
     made.called_ns = FromTime(of.called);
@@ -172,8 +179,8 @@ void lagoon_run_error(const lagoon_run* run, lagoon_error* error) {
     return;
   }
   Quietly([&] {
-    if (run->refusal != nullptr) {
-      Report(error, run->refused, run->refusal);
+    if (const RunRefusal* const refusal = run->refusal.load(std::memory_order_relaxed)) {
+      Report(error, ToCode(refusal->code), refusal->why);
       return;
     }
     Report(error, ToCode(run->run->code()), run->run->message());
@@ -201,8 +208,10 @@ const void* lagoon_run_made_output(const lagoon_run* run, size_t index, size_t* 
 void lagoon_run_free(lagoon_run* run) {
   if (run == nullptr) return;
   Quietly([&] {
-    if (run->run->in_done()) {
-      spdlog::error("lagoon_run_free within `done` of the same run: the run keeps its memory");
+    if (run->run->in_done() || (Run::AnyInDone() && !run->run->quiet())) {
+      spdlog::error(
+          "lagoon_run_free within `done` of this run, or of another one before this one is over: "
+          "the run keeps its memory");
       return;
     }
     delete run;

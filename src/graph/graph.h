@@ -236,8 +236,8 @@ struct ImportOptions {
   std::size_t max_bytes = std::size_t{8} << 30;
   /// Runs what Lagoon does not; null: that is refused.
   std::shared_ptr<EngineHost> engine = {};
-  /// External data lie in this folder. Nothing: in that of the file. Empty: there are none, and a
-  /// file that names some is refused.
+  /// External data lie in this folder. Nothing: in that of the file, as File::OpenExternal() says.
+  /// Empty: there are none, and a file that names some is refused.
   std::optional<std::string> folder = {};
   /// External data lie there, and not in files; null: in files. Large ones are read when they are
   /// packed, and not kept.

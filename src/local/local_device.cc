@@ -89,6 +89,12 @@ Status BecomeOpener(const LocalDeviceOptions& options) {
 }
 
 Status CheckOptions(const LocalDeviceOptions& options) {
+  std::vector<int> sorted = options.cores;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end()) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("cores [{}]: core {} is named twice",
+                                                         fmt::join(options.cores, ", "), *twice));
+  }
   constexpr std::size_t kMostEvents = std::size_t{1} << 27;
   if (options.trace_events > kMostEvents) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -45,6 +45,12 @@ enum class WhyLate : std::uint8_t {
 };
 std::string_view Name(WhyLate why);  // "not late", "caller", "compiling", ...
 
+/// Why a call for a run is refused; of static storage, as the path of a run makes no text.
+struct RunRefusal {
+  RunCode code;
+  const char* why;
+};
+
 struct RunResult {
   RunCode code = RunCode::kInvalidArgument;  // of a run that was never started
   /// Stamps of the device's clock. Those of stages that were never reached equal `finished`. Of a
@@ -62,6 +68,8 @@ struct RunResult {
 };
 
 /// Used by one thread at a time; only Cancel() may come from another. The model outlives the run.
+/// Calls that bind, prepare or start wait until Done of the last run has returned, unless they come
+/// from within that Done. From within Done of another run they cannot wait: kInvalidArgument.
 /// Once a run of the same shapes has ended, these calls allocate nothing: SetInput() and
 /// SetOutput() of other memory for the same shapes, Start(), Sync(), Wait(), Cancel(), result().
 /// Exceptions: models in parts, and outputs whose dims are not known before the run.
@@ -75,7 +83,8 @@ class Run final : private JobClient {
   /// Called once per started run, without a lock, when the run has ended, on any thread: also by
   /// Start() before it returns, and by calls for other runs. Must be short and must not block; may
   /// call Start() of this run and of others, result() and the outputs; must not destroy the run or
-  /// the model. What it throws is caught and logged.
+  /// the model. Once Done has started this run again, that run may end, and call Done, before this
+  /// call returns. What Done throws is caught and logged.
   using Done = void (*)(void* argument, Run& run);
 
   explicit Run(LocalModel& model);
@@ -143,6 +152,11 @@ class Run final : private JobClient {
   RunCode code() const { return error_ ? CodeOf(error_->code) : result_.code; }
   std::string message() const;
 
+  /// Waits as above. Null: what is bound may change, and a run may start; else why not.
+  const RunRefusal* AwaitQuiet();
+  /// Whether the run is over, and its Done has returned.
+  bool quiet() const;
+
   /// Whether the calling thread calls Done of this run, or of any run, now.
   bool in_done() const;
   static bool AnyInDone();
@@ -189,6 +203,7 @@ class Run final : private JobClient {
   // run_flow.cc: from the start to the end.
   void Finished(const JobResult& result) override;
   Status BecomeQuiet();
+  std::optional<bool> MayChangeWithinDone() const;
   Status Begin(std::optional<TimePoint> due);
   Next EndPart(const JobResult& job);
   Status TakeOutputs(const JobResult& job);
@@ -233,6 +248,7 @@ class Run final : private JobClient {
   std::atomic<bool> cancelled_{false};
   std::atomic<std::uint32_t> state_{0};
   std::atomic<std::uint32_t> calling_{0};  // calls of Done that have not returned
+  std::atomic<std::uint64_t> starts_{0};   // of Start(), without those that failed
   std::unique_ptr<CallerRun> slot_;        // not freed in a forked child
 };
 

@@ -14,13 +14,38 @@
 namespace lagoon {
 namespace {
 
-/// The run that calls its Done on this thread now.
-thread_local const Run* telling = nullptr;
+/// A call of Done on this thread. Within it there may be calls for other runs, or for the same one.
+struct DoneCall {
+  const Run* run;
+  std::uint64_t start;  // Run::starts_ of what has ended
+  const DoneCall* around;
+};
+thread_local const DoneCall* innermost_done = nullptr;
+
+constexpr RunRefusal kNotOver = {
+    RunCode::kInvalidArgument,
+    "this run is under way: wait for its end, or make another run of the model"};
+constexpr RunRefusal kStartedAgain = {
+    RunCode::kInvalidArgument,
+    "this run was started again within its callback, and that start is not over yet, its callback "
+    "included"};
+constexpr RunRefusal kInOtherDone = {
+    RunCode::kInvalidArgument,
+    "the last start of this run is not over yet, its callback included, and the callback of "
+    "another run cannot wait for that"};
 
 }  // namespace
 
-bool Run::in_done() const { return telling == this; }
-bool Run::AnyInDone() { return telling != nullptr; }
+bool Run::AnyInDone() { return innermost_done != nullptr; }
+bool Run::in_done() const {
+  const DoneCall* call = innermost_done;
+  while (call != nullptr && call->run != this) call = call->around;
+  return call != nullptr;
+}
+
+bool Run::quiet() const {
+  return !under_way() && calling_.load(std::memory_order_acquire) == 0 && slot_->done();
+}
 
 Run::~Run() {
   if (!model_.device().usable()) {
@@ -31,15 +56,34 @@ Run::~Run() {
   Wait(kNoDeadline);
 }
 
-/// Before the caller changes something. From within Done the run may be started again.
+/// Nothing: the thread is not within Done of this run. Else whether that Done may start it again:
+/// not, if it did so, and another thread ends that run now.
+std::optional<bool> Run::MayChangeWithinDone() const {
+  std::uint32_t calls = 0;
+  bool last = false;
+  for (const DoneCall* call = innermost_done; call != nullptr; call = call->around) {
+    if (call->run != this) continue;
+    ++calls;
+    last = last || call->start == starts_.load(std::memory_order_relaxed);
+  }
+  if (calls == 0) return std::nullopt;
+  return last || (calling_.load(std::memory_order_acquire) == calls && slot_->done());
+}
+
+const RunRefusal* Run::AwaitQuiet() {
+  if (!model_.device().usable()) return nullptr;  // each call says so itself
+  if (under_way()) return &kNotOver;
+  if (const std::optional<bool> may = MayChangeWithinDone()) return *may ? nullptr : &kStartedAgain;
+  if (quiet()) return nullptr;
+  if (AnyInDone()) return &kInOtherDone;
+  Wait(kNoDeadline);
+  return nullptr;
+}
+
+/// Before the caller changes something.
 Status Run::BecomeQuiet() {
-  if (under_way()) {
-    return tl::unexpected<Error>(
-        Invalid("this run is under way: wait for its end, or make another run of the model"));
-  }
-  if (telling != this && (calling_.load(std::memory_order_acquire) != 0 || !slot_->done())) {
-    Wait(kNoDeadline);
-  }
+  const RunRefusal* const refusal = AwaitQuiet();
+  if (refusal != nullptr) return tl::unexpected<Error>(Invalid(refusal->why));
   return {};
 }
 
@@ -106,6 +150,7 @@ RunCode Run::Start(std::optional<TimePoint> due, Done done, void* argument) {
   if (begun != RunCode::kOk) return begun;
   done_ = done;
   argument_ = argument;
+  starts_.fetch_add(1, std::memory_order_relaxed);
   state_.store(kUnderWay, std::memory_order_release);
   model_.device().CountStart();
   // Behind this call the run may be over, and started anew.
@@ -114,6 +159,7 @@ RunCode Run::Start(std::optional<TimePoint> due, Done done, void* argument) {
   const RunCode code = CodeOf(full.code);
   End(code, nullptr, std::move(full));
   done_ = nullptr;
+  starts_.fetch_sub(1, std::memory_order_relaxed);
   Tell();
   return code;
 }
@@ -307,11 +353,12 @@ void Run::Tell() {
   model_.device().CountEnd();
   const Done done = done_;
   void* const argument = argument_;
+  const DoneCall call{this, starts_.load(std::memory_order_relaxed), innermost_done};
   if (done != nullptr) calling_.fetch_add(1, std::memory_order_relaxed);
   const std::atomic<std::uint32_t>* const state = &state_;
   if ((state_.exchange(0, std::memory_order_acq_rel) & kSleeps) != 0) WakeWord(state);
   if (done == nullptr) return;
-  const Run* const outer = std::exchange(telling, this);
+  innermost_done = &call;
   try {
     done(argument, *this);
   } catch (const std::exception& thrown) {
@@ -319,7 +366,7 @@ void Run::Tell() {
   } catch (...) {
     spdlog::error("model '{}': the callback of a run has thrown", model_.name());
   }
-  telling = outer;
+  innermost_done = call.around;
   const std::atomic<std::uint32_t>* const calling = &calling_;
   calling_.fetch_sub(1, std::memory_order_acq_rel);
   WakeWord(calling);

@@ -30,11 +30,10 @@ std::int64_t OpsetOf(const onnx::ModelProto& model) {
 /// Writes the parts of one file.
 class Cutter {
  public:
-  Cutter(const onnx::ModelProto& model, std::string source_folder, PartNodes shared,
-         ValueTypes types)
+  Cutter(const onnx::ModelProto& model, ExternalPlace place, PartNodes shared, ValueTypes types)
       : model_(model),
         graph_(model.graph()),
-        source_folder_(std::move(source_folder)),
+        place_(std::move(place)),
         shared_(std::move(shared)),
         types_(std::move(types)),
         parts_(shared_.nodes.size()) {
@@ -169,7 +168,7 @@ class Cutter {
   Status LoadExternal(onnx::TensorProto& weight) const {
     if (weight.data_location() != onnx::TensorProto::EXTERNAL) return {};
     LAGOON_ASSIGN_OR_RETURN(const ExternalRange range, ReadExternalRange(weight));
-    LAGOON_ASSIGN_OR_RETURN(const File file, File::OpenBeneath(source_folder_, range.location));
+    LAGOON_ASSIGN_OR_RETURN(const File file, File::OpenExternal(place_, range.location));
     if (range.offset > file.size()) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("begins at byte {} of {}, which has {}", range.offset,
@@ -184,7 +183,7 @@ class Cutter {
 
   const onnx::ModelProto& model_;
   const onnx::GraphProto& graph_;
-  const std::string source_folder_;
+  const ExternalPlace place_;
   const PartNodes shared_;
   const ValueTypes types_;
   std::unordered_map<std::string_view, int> weights_;    // initialisers, by name
@@ -248,7 +247,7 @@ Result<std::vector<PartFile>> CutOnnx(const std::string& path, std::span<const C
   }
   auto shared = ShareNodes(model.graph(), OpsetOf(model), cuts);
   if (!shared) return in_file(std::move(shared).error());
-  const Cutter cutter(model, fs::path(path).parent_path().string(), *std::move(shared),
+  const Cutter cutter(model, PlaceBeside(path), *std::move(shared),
                       TypesOf(model.graph(), known, fixed));
 
   std::error_code failure;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/testing/model_builder.h"
@@ -161,10 +162,70 @@ TEST_F(ExternalData, OfARelativeModelPathIsFound) {
 TEST_F(ExternalData, MayNotLeaveTheModelsFolder) {
   EXPECT_THAT(Refusal({{"location", "../secret.bin"}}), HasSubstr("leaves the model's folder"));
   EXPECT_THAT(Refusal({{"location", "data/../../secret.bin"}}), HasSubstr("leaves"));
+  EXPECT_THAT(Refusal({{"location", "data/../.."}}), HasSubstr("leaves"));
   EXPECT_THAT(Refusal({{"location", folder_ / "secret.bin"}}), HasSubstr("is absolute"));
   EXPECT_THAT(Refusal({{"location", ""}}), HasSubstr("is empty"));
   EXPECT_THAT(Refusal({}), HasSubstr("is empty"));
   EXPECT_THAT(Refusal({{"location", std::string("weights.bin\0x", 13)}}), HasSubstr("zero byte"));
+}
+
+TEST_F(ExternalData, MayGoUpWithinTheModelsFolder) {
+  for (const char* location :
+       {"data/../weights.bin", "./a/b/../../weights.bin", "data/.//../weights.bin"}) {
+    const Result<Graph> graph = Import({{"location", location}, {"offset", "8"}, {"length", "8"}});
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    EXPECT_THAT(graph->value(graph->nodes[0].inputs[1]).constant->floats(), ElementsAre(3, 4));
+  }
+}
+
+// snapshots/1/model.onnx and its data are links to files in blobs/, which have other names.
+TEST_F(ExternalData, MayBeALinkToTheFolderWhereTheModelItselfLies) {
+  fs::create_directories(folder_ / "blobs/below");
+  fs::create_directories(folder_ / "snapshots/1/onnx");
+  ExternalModel({{"location", "model.onnx_data"}}).Save(folder_, "blobs/aa");
+  folder_.Write("blobs/bb", Bytes({7, 8}));
+  folder_.Write("blobs/below/cc", Bytes({5, 6}));
+  folder_.Write("snapshots/1/other", Bytes({0, 0}));
+  const auto link = [&](const std::string& to, const std::string& name) {
+    fs::remove(folder_ / name);
+    fs::create_symlink(to, folder_ / name);
+  };
+  link("../../blobs/aa", "snapshots/1/model.onnx");
+  const auto weights = [&](const std::string& data, const std::string& path) {
+    link(data, path + "_data");
+    const Result<Graph> graph = ImportOnnx(folder_ / path);
+    EXPECT_TRUE(graph.has_value()) << graph.error().message;
+    if (!graph) return std::vector<float>();
+    const auto floats = graph->value(graph->nodes[0].inputs[1]).constant->floats();
+    return std::vector<float>(floats.begin(), floats.end());
+  };
+  EXPECT_THAT(weights("../../blobs/bb", "snapshots/1/model.onnx"), ElementsAre(7, 8));
+  EXPECT_THAT(weights(folder_ / "blobs/below/cc", "snapshots/1/model.onnx"), ElementsAre(5, 6));
+  link("../../../blobs/aa", "snapshots/1/onnx/model.onnx");
+  EXPECT_THAT(weights("../../../blobs/bb", "snapshots/1/onnx/model.onnx"), ElementsAre(7, 8));
+
+  const auto refusal = [&](const std::string& data, ErrorCode code) {
+    link(data, "snapshots/1/model.onnx_data");
+    return MessageOf(ImportOnnx(folder_ / "snapshots/1/model.onnx"), code);
+  };
+  EXPECT_THAT(refusal("../../secret.bin", ErrorCode::kInvalidArgument), HasSubstr("leaves"));
+  EXPECT_THAT(refusal("/etc/passwd", ErrorCode::kInvalidArgument), HasSubstr("leaves"));
+  EXPECT_THAT(refusal("../../blobs/../secret.bin", ErrorCode::kInvalidArgument),
+              HasSubstr("leaves"));
+  EXPECT_THAT(refusal("../../blobs", ErrorCode::kInvalidArgument), HasSubstr("leaves"));
+  EXPECT_THAT(refusal("../../blobs/none", ErrorCode::kNotFound), HasSubstr("model.onnx_data"));
+  // A folder that only starts with the same name.
+  fs::create_directory(folder_ / "blobs-of-others");
+  folder_.Write("blobs-of-others/bb", Bytes({1, 1}));
+  EXPECT_THAT(refusal("../../blobs-of-others/bb", ErrorCode::kInvalidArgument),
+              HasSubstr("leaves"));
+  // Where the bytes of the model were given, only the folder counts.
+  ImportOptions bytes;
+  bytes.folder = (folder_ / "snapshots/1");
+  link("../../blobs/bb", "snapshots/1/model.onnx_data");
+  EXPECT_THAT(
+      MessageOf(ImportOnnx(folder_ / "snapshots/1/model.onnx", bytes), ErrorCode::kInvalidArgument),
+      HasSubstr("leaves"));
 }
 
 TEST_F(ExternalData, MayBeALinkThatStaysInTheModelsFolder) {

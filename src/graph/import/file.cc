@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -17,6 +19,8 @@
 
 namespace lagoon {
 namespace {
+
+namespace fs = std::filesystem;
 
 // O_NONBLOCK: opening a pipe must not wait for a writer.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
@@ -28,7 +32,11 @@ Error ErrnoError(const std::string& shown, int error) {
       error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
   std::string why = Reason(error);
   if (error == ELOOP) why = "it is a symbolic link that leads to no file";
-  if (error == EXDEV) why = "it is a symbolic link that leaves the model's folder";
+  if (error == EXDEV) {
+    why =
+        "it is a symbolic link that leaves the model's folder, and does not lead to the folder in "
+        "which the model's file itself lies";
+  }
   return {code, fmt::format("cannot open {}: {}", shown, why)};
 }
 
@@ -44,9 +52,13 @@ Result<std::vector<std::string>> SplitLocation(const std::string& location) {
   for (std::size_t begin = 0; begin <= location.size();) {
     const std::size_t end = std::min(location.find('/', begin), location.size());
     const std::string part = location.substr(begin, end - begin);
-    if (part == "..") return refuse("leaves the model's folder");
-    if (!part.empty() && part != ".") parts.push_back(part);
     begin = end + 1;
+    if (part == "..") {
+      if (parts.empty()) return refuse("leaves the model's folder");
+      parts.pop_back();
+    } else if (!part.empty() && part != ".") {
+      parts.push_back(part);
+    }
   }
   if (parts.empty()) return refuse("names no file");
   return parts;
@@ -74,6 +86,33 @@ int OpenInside(int folder, const std::vector<std::string>& parts) {
   return current;
 }
 
+/// Opens what the links on the path of `parts` lead to, if it lies where File::OpenExternal() says.
+/// Negative: errno says why not.
+int OpenBehindLinks(const ExternalPlace& place, const std::vector<std::string>& parts) {
+  std::error_code error;
+  const fs::path real =
+      fs::canonical(fs::path(place.folder) / fmt::format("{}", fmt::join(parts, "/")), error);
+  std::vector<fs::path> folders;
+  if (!error) folders.push_back(fs::canonical(place.folder, error));
+  if (!error && !place.model.empty()) {
+    folders.push_back(fs::canonical(place.model, error).parent_path());
+  }
+  errno = error ? error.value() : EXDEV;
+  if (error) return -1;
+  for (const fs::path& folder : folders) {
+    const auto [left, at] = std::ranges::mismatch(folder, real);
+    if (left != folder.end() || at == real.end()) continue;
+    const int root = ::open(folder.c_str(), kOpenFlags | O_DIRECTORY);
+    if (root < 0) return root;
+    const int opened = OpenInside(root, {at, real.end()});
+    const int failed = errno;
+    ::close(root);
+    errno = failed;
+    return opened;
+  }
+  return -1;
+}
+
 std::int64_t ChangedNs(const struct stat& info) {
   return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
@@ -86,18 +125,25 @@ Result<File> File::Open(const std::string& path) {
   return FromDescriptor(fd, Quoted(path));
 }
 
-Result<File> File::OpenBeneath(const std::string& folder, const std::string& location) {
+ExternalPlace PlaceBeside(const std::string& model) {
+  std::string folder = fs::path(model).parent_path().string();
+  return {folder.empty() ? "." : std::move(folder), model};
+}
+
+Result<File> File::OpenExternal(const ExternalPlace& place, const std::string& location) {
   LAGOON_ASSIGN_OR_RETURN(const std::vector<std::string> parts, SplitLocation(location));
   const std::string shown = "external data " + Quoted(location);
-  if (folder.empty()) {
+  if (place.folder.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("cannot open {}: the model was given as bytes, without the folder of "
                             "its external data",
                             shown));
   }
-  const File opened(::open(folder.c_str(), kOpenFlags | O_DIRECTORY));
-  if (opened.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(folder), errno));
-  const int fd = OpenInside(opened.fd_, parts);
+  const File opened(::open(place.folder.c_str(), kOpenFlags | O_DIRECTORY));
+  if (opened.fd_ < 0) return tl::unexpected(ErrnoError(Quoted(place.folder), errno));
+  int fd = OpenInside(opened.fd_, parts);
+  // EXDEV: a link leads out of the folder. ELOOP: so it may, where the kernel has no openat2.
+  if (fd < 0 && (errno == EXDEV || errno == ELOOP)) fd = OpenBehindLinks(place, parts);
   if (fd < 0) return tl::unexpected(ErrnoError(shown, errno));
   return FromDescriptor(fd, shown);
 }

@@ -10,6 +10,14 @@
 
 namespace lagoon {
 
+/// Where the external data of a model lie.
+struct ExternalPlace {
+  std::string folder;  // locations are relative to this; empty: there are no external data
+  std::string model;   // path of the model's file, which may be a link; empty: given as bytes
+};
+/// Beside the file of a model.
+ExternalPlace PlaceBeside(const std::string& model);
+
 /// A regular file, open for reading. Move-only; closes itself.
 class File {
  public:
@@ -17,10 +25,12 @@ class File {
   /// device or an unreadable file. Never blocks on a pipe.
   static Result<File> Open(const std::string& path);
 
-  /// Opens `location` below `folder`. `location` comes from an untrusted file: it must be relative
-  /// and without "..". Symbolic links are followed if they stay below `folder`. kInvalidArgument
-  /// where `folder` is empty: there is none.
-  static Result<File> OpenBeneath(const std::string& folder, const std::string& location);
+  /// Opens `location` below `place.folder`. `location` comes from an untrusted file: it must be
+  /// relative, and may not leave the folder by "..". Symbolic links are followed if they lead to a
+  /// file below that folder, or below the folder in which `place.model` itself lies. So in Hugging
+  /// Face's cache, where links to one folder of blobs stand for a model and its data.
+  /// kInvalidArgument where `place.folder` is empty: there is none.
+  static Result<File> OpenExternal(const ExternalPlace& place, const std::string& location);
 
   File(File&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), size_(other.size_), changed_ns_(other.changed_ns_) {}

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -84,10 +83,9 @@ class Importer final : public GraphModel {
   onnx::GraphProto& proto() { return *file_.model->mutable_graph(); }
 
   TensorSource source() {
-    if (options_.weights != nullptr) return {"", budget_, options_.weights};
-    if (options_.folder) return {*options_.folder, budget_, nullptr};
-    std::string folder = std::filesystem::path(path_).parent_path().string();
-    return {folder.empty() ? "." : std::move(folder), budget_, nullptr};
+    if (options_.weights != nullptr) return {{}, budget_, options_.weights};
+    if (options_.folder) return {{*options_.folder, ""}, budget_, nullptr};
+    return {PlaceBeside(path_), budget_, nullptr};
   }
 
   Status CheckProto() {

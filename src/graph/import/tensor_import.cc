@@ -54,7 +54,7 @@ Result<FileRange> FindExternal(const onnx::TensorProto& proto, std::size_t bytes
                                const TensorSource& source) {
   if (source.weights != nullptr) return FindWeights(proto, bytes, source);
   LAGOON_ASSIGN_OR_RETURN(ExternalRange range, ReadExternalRange(proto));
-  LAGOON_ASSIGN_OR_RETURN(File opened, File::OpenBeneath(source.folder, range.location));
+  LAGOON_ASSIGN_OR_RETURN(File opened, File::OpenExternal(source.place, range.location));
   const File& file = opened;
   if (range.length.value_or(bytes) != bytes) {
     return tl::unexpected(Invalid(fmt::format("external data {} gives {} bytes, the shape needs {}",

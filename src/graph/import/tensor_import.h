@@ -21,7 +21,7 @@ std::int64_t ToOnnxType(DataType type);
 
 /// Where tensors may find their data, and the memory they may take.
 struct TensorSource {
-  std::string folder;  // folder of the model; external data lies below it
+  ExternalPlace place;  // of external data
   ByteBudget& budget;
   std::shared_ptr<const WeightSource> weights = nullptr;  // ImportOptions::weights
 };

@@ -19,7 +19,7 @@ using testing::RawTensor;
 
 Result<Constant> Import(onnx::TensorProto proto, std::size_t max_bytes = 1 << 20) {
   ByteBudget budget(max_bytes);
-  return ImportTensor(proto, {"/nonexistent", budget});
+  return ImportTensor(proto, {{"/nonexistent", ""}, budget});
 }
 
 template <typename T>
