@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <string>
@@ -50,8 +50,10 @@ class ModelChangesTest : public CoreTest {
   std::future<Status> StartLoad(const std::string& model) {
     return Start(&RepositoryControl::LoadModel, model);
   }
-  void OpenWith(std::vector<std::string> models) {
+  /// `python`: the interpreter of models of Python.
+  void OpenWith(std::vector<std::string> models, const std::string& python = "python3") {
     CoreOptions options;
+    options.python = python;
     options.repository = repository_.path();
     options.models = std::move(models);
     options.device = Cpu(1);
@@ -216,22 +218,30 @@ TEST_F(ModelChangesTest, ALoadedModelIsReplacedByWhatTheRepositoryHasNow) {
 
 TEST_F(ModelChangesTest, ALoadThatTakesLongHoldsUpNoOtherModel) {
   repository_.AddModel("small", ScaledModel(2));
-  repository_.AddModel("long", ScaledModel(3));
-  OpenWith({});
-  // Reading a pipe ends when its writer has closed it.
-  const std::string pipe = repository_.path() + "/long/config.pbtxt";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  repository_.WriteFile("long/config.pbtxt", R"(backend: "python"
+      input { name: "x" data_type: TYPE_FP32 dims: 4 }
+      output { name: "y" data_type: TYPE_FP32 dims: 4 })");
+  repository_.WriteFile("long/1/model.py", "");
+  // In place of Python: a program that is not ready, and ends when there is the file.
+  const std::string program = repository_.path() + "/long/python", ends = program + ".ends";
+  repository_.WriteFile("long/python",
+                        "#!/bin/sh\nuntil [ -e '" + ends + "' ]; do sleep 0.01; done\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  OpenWith({}, program);
   std::future<Status> loaded = StartLoad("long");
   std::future<Status> again = StartUnload("long");  // waits for its turn
   ASSERT_TRUE(Load("small"));
   EXPECT_EQ(Value("small"), 2);
   ASSERT_TRUE(Unload("small"));
-  EXPECT_EQ(loaded.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  std::ofstream(pipe).close();
+  for (const auto* change : {&loaded, &again}) {
+    EXPECT_EQ(change->wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  }
+  repository_.WriteFile("long/python.ends", "");
   const Status done = loaded.get();
-  EXPECT_TRUE(done) << done.error().message;
-  EXPECT_TRUE(again.get());
-  EXPECT_EQ(ReasonOf("long"), "not loaded");
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message, HasSubstr("'long'"));
+  EXPECT_FALSE(again.get()) << "there is nothing to unload";
+  EXPECT_EQ(ReasonOf("long"), done.error().message);
 }
 
 TEST_F(ModelChangesTest, ALoadThatFailsLeavesWhatWasLoaded) {
