@@ -321,15 +321,17 @@ TEST_F(InstanceTest, ADeadlineThatPassesInTheProgramAnswersAtOnceAndTheProgramHe
 }
 
 TEST_F(InstanceTest, ACancelledRequestIsForgottenAlthoughTheProgramWorksOn) {
-  std::promise<void> heard;
+  std::promise<void> begun, heard;
   OpenReady({[&](Peer& peer) {
     peer.Ready();
     peer.Next();
+    begun.set_value();
     EXPECT_EQ(peer.Next()["op"], "cancel");
     heard.set_value();
     peer.Next();
   }});
   const auto job = jobs_.Add(*instance_);
+  begun.get_future().wait();
   job->End("cancelled");  // as the client's thread does
   instance_->Wake();
   heard.get_future().wait();
