@@ -129,7 +129,7 @@ class Model(Handle):
     _CLOSED = "the model is closed"
 
     def __init__(self, device, handle):
-        self._free = []  # runs that run() and run_async() use again; not children, whose references to this model would be cycles
+        self._free = []  # runs that run() and run_async() use again; they do not refer to this model, so that no cycle keeps it
         super().__init__(handle, device)
         self.device = device
         lib = library()

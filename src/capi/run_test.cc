@@ -98,6 +98,7 @@ TEST_F(CapiRun, AStartWaitsForTheCallbackOfTheLastOne) {
     started = true;
     EXPECT_EQ(lagoon_run_wait(run_, 0), LAGOON_OK);
   });
+  // Long enough for a start that does not wait, as it should, to be seen.
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(started);
   EXPECT_EQ(others, 0);
@@ -121,7 +122,7 @@ TEST_F(CapiRun, StartsInTurnsByTwoThreadsCallTheirOwnCallbacks) {
   EXPECT_EQ(calls[1], kTimes / 2);
 }
 
-/// Two runs whose callbacks start each other.
+/// Two runs. The callback of each one starts the other one.
 struct PingPong {
   static void Done(void* argument, lagoon_run* run) {
     auto& both = *static_cast<PingPong*>(argument);
@@ -151,7 +152,7 @@ TEST_F(CapiRun, CallbacksOfTwoRunsMayStartEachOther) {
   lagoon_run_free(other);
 }
 
-/// What the callback of one run gets for another one whose callback has not returned.
+/// A callback that starts another run, `run`, while the callback of that run has not returned.
 struct Other {
   static void Done(void* argument, lagoon_run*) {
     auto& other = *static_cast<Other*>(argument);

@@ -113,8 +113,8 @@ class ConvBlock {
     const std::size_t count = std::min(whole - at.panel, end - at.item);
     return static_cast<std::uint32_t>(std::min<std::size_t>(count, args_.call_panels));
   }
-  // Number of segments from `at` on whose panels a few calls take together, one per panel: segments
-  // of as many pixels, in one row; items stop before `end`.
+  // Number of segments, from `at` on, that AccumulateSegments() may take at once. They have equally
+  // many pixels, lie in one row, and all their items come before `end`.
   std::uint32_t SegmentsPerCall(const Cursor& at, std::size_t end) const {
     if (args_.call_segments < 2 || at.panel != tile_.panels.begin) return 1;
     const std::size_t longer =
