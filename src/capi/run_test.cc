@@ -98,7 +98,7 @@ TEST_F(CapiRun, AStartWaitsForTheCallbackOfTheLastOne) {
     started = true;
     EXPECT_EQ(lagoon_run_wait(run_, 0), LAGOON_OK);
   });
-  // Long enough for a start that does not wait, as it should, to be seen.
+  // A start that wrongly does not wait would be over by then.
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(started);
   EXPECT_EQ(others, 0);

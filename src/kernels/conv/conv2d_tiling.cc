@@ -21,7 +21,8 @@ constexpr double kIdealBlockUs[] = {4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 45, 50
 // be slower than planned.
 constexpr double kCommitUs = 11;
 constexpr double kChunkUs = 7;
-constexpr std::uint32_t kMaxCallSegments = 64;  // more gain nothing: a call is long by then
+// Set, not tuned.
+constexpr std::uint32_t kMaxCallSegments = 64;
 constexpr double kClaimUs = 0.7;  // cost of a block besides its work
 // A little more is better than a second pass over the accumulators.
 constexpr std::uint32_t kGoodChunkDepth = kMaxChunkDepth - kMaxChunkDepth / 5;

@@ -21,7 +21,7 @@ struct GrpcInferParts {
   SharedRegions& regions;
 };
 
-/// A message that was read as a request, with what the call's header says of it.
+/// A request that was read from a message, and what the header of its call says.
 struct GrpcAsked {
   std::string id;  // also beside an error, if the message has one
   Result<GrpcInfer> parsed;
