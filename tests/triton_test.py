@@ -271,6 +271,48 @@ def test_the_refusal_to_change_models_names_the_flag(lagoon, repository, module)
         assert server.post("/v2/repository/models/sum/load", b"", port="metrics")[0] == 200
 
 
+ENSEMBLE_OF_OTHER = """
+platform: "ensemble"
+max_batch_size: 2
+input [ { name: "left" data_type: TYPE_FP32 dims: -1 }, { name: "right" data_type: TYPE_FP32 dims: -1 } ]
+output { name: "total" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling { step {
+  model_name: "other" model_version: -1
+  input_map [ { key: "left" value: "left" }, { key: "right" value: "right" } ]
+  output_map { key: "total" value: "total" } } }
+"""
+
+
+def test_a_server_that_polls_follows_its_repository(lagoon, tmp_path):
+    """Models come, change, are damaged, mended and go while a client asks one of them all the time."""
+    add_sum(tmp_path, "sum")
+    words = ("--model-control-mode=poll", "--repository-poll-secs=0.1")
+    with serving(lagoon, tmp_path, *words) as server, client_of(triton_http, server) as client:
+        def wait(condition):
+            until = time.monotonic() + 60
+            while not condition():
+                assert time.monotonic() < until
+                client.infer("sum", tensors(triton_http, "left", "right"))
+
+        def batch_of(model):
+            return client.get_model_config(model)["max_batch_size"] if client.is_model_ready(model) else None
+        (tmp_path / "pair" / "1").mkdir(parents=True)
+        (tmp_path / "pair" / "config.pbtxt").write_text(ENSEMBLE_OF_OTHER)
+        add_sum(tmp_path, "other")
+        wait(lambda: batch_of("other") == 8 and client.is_model_ready("pair"))
+        config = tmp_path / "other" / "config.pbtxt"
+        config.write_text("max_batch_size: 4")
+        wait(lambda: batch_of("other") == 4)
+        config.write_text("max_batch_size: no number")
+        wait(lambda: "Expected integer" in server.log())
+        assert batch_of("other") == 4, "what was loaded before stays"
+        config.write_text("max_batch_size: 2")
+        wait(lambda: batch_of("other") == 2)
+        (tmp_path / "other").rename(tmp_path / ".aside")
+        wait(lambda: not client.is_model_ready("other") and not client.is_model_ready("pair"))
+        assert "--model-control explicit" in refusal(client.load_model, "other")
+
+
 def test_statistics_have_the_members_that_clients_look_for(server):
     with client_of(triton_http, server) as client:
         row = client.get_inference_statistics("sum")["model_stats"][0]
@@ -357,8 +399,9 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
 
 
 @pytest.mark.parametrize("words, message", (
-    (("--model-control-mode", "poll"), "the repository is not polled; write explicit"),
-    (("--model-control-mode", "all"), "all is neither none nor explicit"),
+    (("--model-control-mode", "all"), "all not in {none,poll,explicit}"),
+    (("--model-control-mode", "poll", "--repository-poll-secs", "0"), "--repository-poll-secs"),
+    (("--model-control-mode", "poll", "--fleet", "cpu:1,cpu:1"), "--model-control poll cannot"),
     (("--rate-limit=execution_count",), "--rate-limit: an option of tritonserver"),
     (("--trace-config", "level=TIMESTAMPS"), "there is no collector"),
     (("--trace-config", "mode=triton"), "mode is opentelemetry"),

@@ -34,6 +34,7 @@
 #include "serving/fleet/open_fleet.h"
 #include "serving/late/late_log.h"
 #include "serving/open_core.h"
+#include "serving/repository_poll.h"
 
 namespace lagoon {
 namespace {
@@ -48,7 +49,8 @@ struct ServeWords {
   std::string fleet;  // empty: one device
   std::string placer = "static";
   int lost_after_ms = 2000;
-  bool explicit_control = false;
+  std::string control = "none";  // --model-control
+  double poll_seconds = 15;
   bool exit_on_error = false;
   std::vector<std::string> load_models;
   ListenWords listen;
@@ -152,17 +154,20 @@ void CheckFleet(const CLI::App& command, const ServeWords& words) {
 
 /// Dies for options that do not go together.
 void CheckWords(ServeWords& words) {
-  if (!words.fleet.empty() && words.explicit_control) {
-    Die("--fleet: the placer loads and unloads models, so that --model-control explicit cannot");
+  if (!words.fleet.empty() && words.control != "none") {
+    Die(
+        fmt::format("--fleet: the placer loads and unloads models, so that --model-control {} "
+                    "cannot",
+                    words.control));
   }
   if (!words.fleet.empty() && words.tracing.wanted()) {
     Die("--fleet: a trace is of one device; leave --trace away");
   }
   if (words.core.repository.empty() && words.fleet.empty()) Die("--models: is required");
-  if (!words.load_models.empty() && !words.explicit_control) {
+  if (!words.load_models.empty() && words.control != "explicit") {
     Die("--load-model: takes effect with --model-control explicit only");
   }
-  if (!words.explicit_control) return;
+  if (words.control != "explicit") return;
   words.listen.server.model_control = true;
   const bool all = std::ranges::find(words.load_models, "*") != words.load_models.end();
   if (!all) words.core.models = words.load_models;
@@ -217,11 +222,13 @@ void Serve(const ServeWords& words) {
   const Status ports = Server::Check(words.listen.server);
   if (!ports) Die(ports.error().message);
   const std::unique_ptr<SpanExporter> spans = OpenSpans(words.spans);
+  std::optional<RepositoryFolder> folder;  // looked at before the models are loaded
+  if (words.control == "poll") folder.emplace(words.core.repository);
   Result<std::unique_ptr<Inference>> core = OpenServed(words);
   if (!core) {
-    const std::string& folder = words.core.repository;
-    const bool missing = !folder.empty() && !std::filesystem::exists(folder);
-    Die(core.error().message + (missing ? HowToMake(folder) : ""));
+    const std::string& path = words.core.repository;
+    const bool missing = !path.empty() && !std::filesystem::exists(path);
+    Die(core.error().message + (missing ? HowToMake(path) : ""));
   }
   if (words.exit_on_error) CheckModels(**core);
   std::optional<TracedCore> traced;
@@ -237,6 +244,12 @@ void Serve(const ServeWords& words) {
   // Kept to the end: its destructor allocates, and may not fail.
   const nlohmann::json ports_and_models = Describe(**core, **server);
   WritePorts(words.listen, ports_and_models, reserve);
+  std::optional<RepositoryPoll> poll;
+  if (folder) {
+    poll.emplace(
+        *folder, *(*core)->repository(),
+        std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(words.poll_seconds)));
+  }
   StopOnSignal(**core, **server, signals, words.listen.drain_seconds, reserve);
 }
 
@@ -283,13 +296,17 @@ void AddFleet(CLI::App& command, const std::shared_ptr<ServeWords>& words) {
       ->check(CLI::IsMember(FleetPlacers()))
       ->capture_default_str();
   command
-      .add_option_function<std::string>(
-          "--model-control,--model-control-mode",
-          [words](const std::string& word) { words->explicit_control = word == "explicit"; },
-          "none: all models are loaded when the server starts, and stay; explicit: only those of "
-          "--load-model, and clients load and unload models")
-      ->check(ControlMode())
-      ->default_str("none");
+      .add_option("--model-control,--model-control-mode", words->control,
+                  "none: all models are loaded when the server starts, and stay; poll: so too, and "
+                  "then the server follows what changes in the folder of --models; explicit: only "
+                  "those of --load-model, and clients load and unload models")
+      ->check(CLI::IsMember({"none", "poll", "explicit"}))
+      ->capture_default_str();
+  command
+      .add_option("--repository-poll-secs", words->poll_seconds,
+                  "With --model-control poll: seconds between two looks at the folder of --models")
+      ->check(NumberBetween(0.1, 86'400))
+      ->capture_default_str();
   command.add_option("--load-model", words->load_models,
                      "With --model-control explicit: a model to load when the server starts; *: "
                      "all. May be given several times");

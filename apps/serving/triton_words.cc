@@ -47,7 +47,6 @@ constexpr TritonWord kRefused[] = {
     {"--metrics-config", "there are no metrics to configure"},
     {"--rate-limit", "the scheduler decides what runs: --scheduler"},
     {"--rate-limit-resource", "the scheduler decides what runs: --scheduler"},
-    {"--repository-poll-secs", "write --model-control explicit, and load models"},
 };
 
 // Each port is always served.
@@ -94,15 +93,6 @@ void AddTritonWords(CLI::App& command, ListenWords& words) {
   AddHidden(command, "--log-verbose", [&words](const std::string& value) {
     if (value != "0" && value != "false") words.log_level = "debug";
   });
-}
-
-CLI::Validator ControlMode() {
-  return {[](std::string& word) -> std::string {
-            if (word == "none" || word == "explicit") return "";
-            if (word != "poll") return fmt::format("{} is neither none nor explicit", word);
-            return "the repository is not polled; write explicit, and load models with clients";
-          },
-          "{none,explicit}"};
 }
 
 }  // namespace lagoon

@@ -11,7 +11,4 @@ namespace lagoon {
 /// with a message. Help and reference leave them out.
 void AddTritonWords(CLI::App& command, ListenWords& words);
 
-/// Checks a value of --model-control. Dies, naming what to do, for "poll".
-CLI::Validator ControlMode();
-
 }  // namespace lagoon

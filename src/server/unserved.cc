@@ -12,8 +12,7 @@ namespace {
 constexpr std::array kUnserved = {
     UnservedRow{
         "model_repository", "repository", "Repository",
-        "the models are those that the server was started with; `lagoon serve --model-control "
-        "explicit` allows to load and unload them"},
+        "clients load and unload models with `lagoon serve --model-control explicit` alone"},
 };
 
 constexpr std::string_view kService = "/inference.GRPCInferenceService/";
