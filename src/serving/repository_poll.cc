@@ -40,7 +40,7 @@ int ByName(const FTSENT** left, const FTSENT** right) {
 RepositoryFolder::RepositoryFolder(std::string repository) : repository_(std::move(repository)) {
   Result<std::map<std::string, Files>> found = Read(repository_);
   if (!found) return;  // the server does not start
-  for (auto& [name, files] : *found) models_[name] = {.served = files, .seen = std::move(files)};
+  for (const auto& [name, files] : *found) models_[name] = {.served = files, .seen = files};
 }
 
 /// Links are followed; a circle of them ends where it closes.

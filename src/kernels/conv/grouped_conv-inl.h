@@ -110,7 +110,38 @@ HWY_INLINE void AddTap(const Segment& s, const float* x, const float* weights, V
   }
 }
 
+/// Adds a filter row of three columns side by side at stride 1: what is read of the input once,
+/// each lane for its own group, serves three outputs. `x`: the first pixel's first column.
 template <bool kSeveral, size_t kPixels>
+HWY_INLINE void AddRow(const Segment& s, const float* x, const float* weights, V (&sums)[kPixels]) {
+  constexpr size_t kTaps = 3, kReach = kPixels + kTaps - 1;
+  const size_t lanes = simd::Lanes();
+  PixelPointers<kReach> columns(x, s.column);
+  for (size_t i = s.piece.begin; i < s.piece.end; ++i, weights += lanes) {
+    V w[kTaps];
+    LAGOON_UNROLL for (size_t tap = 0; tap < kTaps; ++tap) {
+      w[tap] = simd::Whole::Load(weights + tap * s.depth * lanes);
+    }
+    LAGOON_UNROLL for (size_t column = 0; column < kReach; ++column) {
+      const float* const at = columns.Of(column, s.column);
+      V v;
+      if constexpr (kSeveral) {
+        v = hn::TableLookupLanes(simd::Whole::Load(at),
+                                 hn::SetTableIndices(D(), s.lanes + i * lanes));
+      } else {
+        v = hn::Set(D(), *at);
+      }
+      LAGOON_UNROLL for (size_t tap = 0; tap < kTaps; ++tap) {
+        const size_t p = column - tap;  // wraps where no output reads the column by this tap
+        if (p < kPixels) sums[p] = hn::MulAdd(v, w[tap], sums[p]);
+      }
+    }
+    if constexpr (!kSeveral) columns.Advance();
+  }
+}
+
+/// kRows: by AddRow(), else by AddTap().
+template <bool kSeveral, bool kRows, size_t kPixels>
 void Multiply(const Segment& s) {
   const size_t lanes = simd::Lanes();
   V sums[kPixels];
@@ -120,9 +151,14 @@ void Multiply(const Segment& s) {
   const float* row_weights = s.weights + s.piece.begin * lanes;
   for (size_t row = 0; row < s.rows; ++row) {
     const float* x = s.x + row * s.row + (kSeveral ? 0 : s.piece.begin);
-    for (size_t column = 0; column < s.columns; ++column, x += s.column) {
-      AddTap<kSeveral, kPixels>(s, x, row_weights, sums);
-      row_weights += s.depth * lanes;
+    if constexpr (kRows) {
+      AddRow<kSeveral, kPixels>(s, x, row_weights, sums);
+      row_weights += s.columns * s.depth * lanes;
+    } else {
+      for (size_t column = 0; column < s.columns; ++column, x += s.column) {
+        AddTap<kSeveral, kPixels>(s, x, row_weights, sums);
+        row_weights += s.depth * lanes;
+      }
     }
   }
   StoreSums<kPixels>(s, sums);
@@ -130,17 +166,23 @@ void Multiply(const Segment& s) {
 
 using MultiplyFunction = void (*)(const Segment&);
 
-template <bool kSeveral, size_t... kIndices>
+template <bool kSeveral, bool kRows, size_t... kIndices>
 constexpr std::array<MultiplyFunction, sizeof...(kIndices)> MultiplyTable(
     std::index_sequence<kIndices...>) {
-  return {&Multiply<kSeveral, kIndices + 1>...};
+  return {&Multiply<kSeveral, kRows, kIndices + 1>...};
 }
 
-HWY_INLINE MultiplyFunction PickMultiply(bool several, size_t pixels) {
+HWY_INLINE MultiplyFunction PickMultiply(const ImageWindow& w, bool several, size_t pixels) {
+  // AddRow() adds to each sum three times in a row, and few pixels would wait for themselves. By
+  // the width of the image, so that all versions add in the same order.
+  constexpr size_t kEnoughPixels = 9;
+  const bool rows = w.kernel_w == 3 && w.dilation_w == 1 && w.stride_w == 1 &&
+                    (several || w.out_width >= kEnoughPixels);
   using Indices = std::make_index_sequence<kPixelsAtOnce>;
-  static constexpr auto kSeveral = MultiplyTable<true>(Indices());
-  static constexpr auto kOne = MultiplyTable<false>(Indices());
-  return several ? kSeveral[pixels - 1] : kOne[pixels - 1];
+  static constexpr std::array kTables = {
+      MultiplyTable<false, false>(Indices()), MultiplyTable<false, true>(Indices()),
+      MultiplyTable<true, false>(Indices()), MultiplyTable<true, true>(Indices())};
+  return kTables[(several ? 2 : 0) + (rows ? 1 : 0)][pixels - 1];
 }
 
 /// The input of a tile and a panel.
@@ -306,7 +348,7 @@ class GroupedRunner {
   bool Sum(Segment& s, size_t pixels) {
     const size_t lanes = simd::Lanes();
     for (size_t p = 0; p < pixels; ++p) std::copy_n(start_, lanes, sums_ + p * lanes);
-    const MultiplyFunction multiply = PickMultiply(args_.panels.several(), pixels);
+    const MultiplyFunction multiply = PickMultiply(spec_.window, args_.panels.several(), pixels);
     for (size_t i = 0; i < args_.pieces; ++i) {
       if (i > 0 && ctx_ != nullptr && ctx_->ShouldLeave()) return false;
       s.piece = Share(s.depth, args_.pieces, i);

@@ -205,8 +205,7 @@ TEST(GroupedConv, DeepGroupsLookAtTheirGuardsWithinASegment) {
   EXPECT_GE(never.checks(), 4);
 }
 
-TEST(GroupedConv, EveryVersionComputesTheSame) {
-  GroupedConvSpec s = Three(28, 256, 32);
+void ExpectEveryVersionComputesTheSame(GroupedConvSpec s) {
   s.bias = true;
   Problem problem = MakeProblem(s);
   const Floats weights = problem.inputs[1];
@@ -231,6 +230,20 @@ TEST(GroupedConv, EveryVersionComputesTheSame) {
     EXPECT_EQ(y, first);
   }
   testing::ExpectClose(first.data(), problem.reference, kTolerance);
+}
+
+TEST(GroupedConv, EveryVersionComputesTheSame) {
+  ExpectEveryVersionComputesTheSame(Three(28, 256, 32));
+}
+
+/// The versions cut a row into segments of other lengths.
+TEST(GroupedConv, EveryVersionOfAWideRowComputesTheSame) {
+  GroupedConvSpec s = Three(3, 64, 4);
+  s.window.height = s.window.out_height = 1;
+  s.window.width = s.window.out_width = 29;
+  ExpectEveryVersionComputesTheSame(s);
+  s.window.width = s.window.out_width = 3000;
+  ExpectEveryVersionComputesTheSame(s);
 }
 
 TEST(GroupedConv, OtherGroupsNeverMeet) {
