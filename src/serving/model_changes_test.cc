@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -242,6 +243,25 @@ TEST_F(ModelChangesTest, ALoadThatTakesLongHoldsUpNoOtherModel) {
   EXPECT_THAT(done.error().message, HasSubstr("'long'"));
   EXPECT_FALSE(again.get()) << "there is nothing to unload";
   EXPECT_EQ(ReasonOf("long"), done.error().message);
+}
+
+TEST_F(ModelChangesTest, APipeIsNoModel) {
+  const std::string tensors = R"(input { name: "x" data_type: TYPE_FP32 dims: 4 }
+      output { name: "y" data_type: TYPE_FP32 dims: 4 })";
+  OpenWith({});
+  for (const auto& [file, backend] :
+       {std::pair("model.onnx", "onnxruntime"), {"model.py", "python"}, {"job.so", "lagoon_job"}}) {
+    SCOPED_TRACE(file);
+    const std::string name = backend;
+    repository_.WriteFile(name + "/config.pbtxt", "backend: \"" + name + "\" " + tensors);
+    repository_.WriteFile(name + "/1/other", "");
+    ASSERT_EQ(::mkfifo((repository_.path() + "/" + name + "/1/" + file).c_str(), 0600), 0);
+    const TimePoint start = Now();
+    const Status loaded = Load(name);
+    ASSERT_FALSE(loaded);
+    EXPECT_THAT(loaded.error().message, AllOf(HasSubstr(file), HasSubstr("not a regular file")));
+    EXPECT_LT(Now() - start, std::chrono::seconds(5)) << "somebody opened the pipe";
+  }
 }
 
 TEST_F(ModelChangesTest, ALoadThatFailsLeavesWhatWasLoaded) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "base/text.h"
 #include "serving/config/small_file.h"
@@ -24,6 +25,13 @@ Result<std::string> ReadModelFile(const std::string& folder, const std::string& 
   Result<std::string> text = ReadSmallFile(fs::path(folder) / inside, most);
   if (!text) return refuse(text.error().message);
   return text;
+}
+
+Status CheckNoPipe(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status) || fs::is_regular_file(status)) return {};
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a regular file", path));
 }
 
 }  // namespace lagoon

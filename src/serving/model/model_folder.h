@@ -12,4 +12,8 @@ namespace lagoon {
 Result<std::string> ReadModelFile(const std::string& folder, const std::string& file,
                                   std::size_t most);
 
+/// For a file that code of others opens, which would wait for the writer of a pipe.
+/// kInvalidArgument: `path` is there, and no regular file.
+Status CheckNoPipe(const std::string& path);
+
 }  // namespace lagoon

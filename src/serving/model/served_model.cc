@@ -19,6 +19,7 @@
 #include "program/split/apply_parts.h"
 #include "serving/batch/wanted_rows.h"
 #include "serving/model/labels.h"
+#include "serving/model/model_folder.h"
 #include "serving/model/python_config.h"
 
 namespace lagoon {
@@ -72,6 +73,9 @@ Result<std::unique_ptr<ServedModel>> ServedModel::Prepare(ModelSource source, De
     return Fail(ErrorCode::kUnimplemented,
                 fmt::format("is a job program, which runs on device 'cpu' only, not on '{}'",
                             device.info().name));
+  }
+  if (model->is_program() || model->is_python()) {
+    LAGOON_RETURN_IF_ERROR(CheckNoPipe(model->source_.path));
   }
   if (model->is_ensemble()) {
     LAGOON_RETURN_IF_ERROR(model->LoadEnsemble());
