@@ -3,6 +3,8 @@
 
 Usage: torch_trace.py MODEL --out FILE [--device cpu]
 
+MODEL is one of torch_models.py, torchvision:NAME, transformers:bert or transformers:gpt2.
+
 The form is that of docs/design/idempotence.md: an operation for each call that PyTorch dispatches, without those that only
 make a view or allocate. An operation reads its tensors and writes its results and the arguments that its schema marks as
 written. Addresses are those of the tensors at the time, so that memory that PyTorch gives out again is seen as overwritten.
@@ -59,16 +61,35 @@ def trace(module, inputs):
     return recorder.operations
 
 
-def main():
+def module_and_input(name):
+    """A model with random weights, and an input of one row."""
+    library, _, inside = name.rpartition(":")
+    if library == "torchvision":
+        from torchvision import models  # pylint: disable=import-outside-toplevel
+        if not callable(getattr(models, inside, None)):
+            raise SystemExit(f"torchvision.models has no model '{inside}'")
+        size = 299 if inside == "inception_v3" else 224
+        return getattr(models, inside)(weights=None).eval(), torch.rand(1, 3, size, size)
+    if library == "transformers":
+        import transformers  # pylint: disable=import-outside-toplevel
+        makers = {"bert": (transformers.BertModel, transformers.BertConfig),
+                  "gpt2": (transformers.GPT2LMHeadModel, transformers.GPT2Config)}
+        if inside not in makers:
+            raise SystemExit(f"of transformers there are {', '.join(makers)}, not '{inside}'")
+        model, config = makers[inside]
+        return model(config()).eval(), torch.randint(0, 8192, (1, 128))
     from torch_models import make, make_input  # pylint: disable=import-outside-toplevel
+    return make(name), make_input(name, 1)
 
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
-    module = make(arguments.model).to(arguments.device)
-    operations = trace(module, [make_input(arguments.model, 1).to(arguments.device)])
+    module, given = module_and_input(arguments.model)
+    operations = trace(module.to(arguments.device), [given.to(arguments.device)])
     arguments.out.write_text(json.dumps({"operations": operations}))
 
 
