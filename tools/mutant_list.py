@@ -1178,6 +1178,8 @@ MUTANTS = [
      "if (options_.grow_at_once && !state.shrank) return false;", "if (options_.grow_at_once) return false;", ["cluster"]),
     ("giving-way-is-held", "a model that gave way once stands in the way", f"{CLUSTER}/share_tuner.cc",
      "shrank = needs_less && ", "shrank = ", ["cluster"]),
+    ("list-restarts-too-late", "a kernel of a list restarts without the kernels of its group", "bench/import/kernel_files.cc",
+     "(index + 1 - group)", "(index)", ["kernel-files"]),
     ("loads-half-a-copy", "a polled model is loaded while it is copied", "src/serving/repository_poll.cc",
      "const bool settled = now == model.seen;", "const bool settled = true;", ["repository-poll"]),
     ("mv-goes-unseen", "a polled file that another of its size and time replaces goes unseen", "src/serving/repository_poll.cc",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/text.h"
 #include "bench/import/traced_kernels.h"
 #include "sim/device/units.h"
 
@@ -81,6 +83,28 @@ Result<SimModelKernel> ToKernel(const TracedKernel& traced, const GpuModel& gpu)
   return kernel;
 }
 
+// `index`: of the kernel in its list.
+Status SetRestart(const TracedKernel& traced, std::size_t index, SimModelKernel& kernel) {
+  const std::string& text = traced.restart;
+  if (text.empty() || text == "claims") return {};
+  if (text == "wait") {
+    kernel.restart = Restart::kNever;
+    return {};
+  }
+  std::size_t group = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), group);
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  if (!number || group < 1 || group > index + 1) {
+    return Wrong(
+        fmt::format("{}: 'restart' is {}, it must be claims, wait or a number of kernels from 1 "
+                    "to {}, as {} come before",
+                    traced.where, Quoted(text), index + 1, index));
+  }
+  kernel.restart = Restart::kByGroup;
+  kernel.group_first = static_cast<std::uint32_t>(index + 1 - group);
+  return {};
+}
+
 Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> traced,
                          const GpuModel& gpu) {
   if (traced.empty()) return Wrong("has no kernels");
@@ -94,7 +118,8 @@ Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> trac
   std::uint64_t blocks = 0;
   Nanoseconds time{0};
   for (const TracedKernel& one : traced) {
-    LAGOON_ASSIGN_OR_RETURN(const SimModelKernel kernel, ToKernel(one, gpu));
+    LAGOON_ASSIGN_OR_RETURN(SimModelKernel kernel, ToKernel(one, gpu));
+    LAGOON_RETURN_IF_ERROR(SetRestart(one, model.kernels.size(), kernel));
     blocks += kernel.blocks;
     time += kernel.time;
     model.kernels.push_back(kernel);

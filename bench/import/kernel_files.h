@@ -20,7 +20,10 @@ inline constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 /// Reads the kernels of one request of model `name` from `path`:
 /// - CSV with a row for each kernel, in the order in which they run. The columns `blocks` and
 ///   `time_us` (the whole kernel, alone on the device) must be there. There may be `block_us` (one
-///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block.
+///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block;
+///   and `restart`, what happens to a kernel that is interrupted: `claims`, its blocks go on where
+///   they were; a number, it and the kernels before it, so many in all, run again; `wait`, it runs
+///   to its end.
 /// - CSV of Nsight Systems: `nsys stats --report cuda_gpu_trace --format csv`.
 /// - JSON of PyTorch's profiler: `export_chrome_trace()`.
 ///

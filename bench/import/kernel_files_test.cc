@@ -48,6 +48,24 @@ TEST(KernelFiles, ReadsOurColumnsInAnyOrder) {
   EXPECT_EQ(model.kernels[1].block.time, Nanoseconds(2'500)) << "one wave";
 }
 
+TEST(KernelFiles, ReadsHowKernelsRestart) {
+  const SimModel model =
+      *Parse("blocks,time_us,restart\n9,10,\n9,10,claims\n9,10,1\n9,10,wait\n9,10,5\n");
+  const auto& kernels = model.kernels;
+  ASSERT_EQ(kernels.size(), 5u);
+  for (const std::size_t claims : {0, 1}) EXPECT_EQ(kernels[claims].restart, Restart::kByClaims);
+  EXPECT_EQ(kernels[2].restart, Restart::kByGroup);
+  EXPECT_EQ(kernels[2].group_first, 2u);
+  EXPECT_EQ(kernels[3].restart, Restart::kNever);
+  EXPECT_EQ(kernels[4].restart, Restart::kByGroup);
+  EXPECT_EQ(kernels[4].group_first, 0u);
+  for (const char* const wrong : {"3", "0", "-1", "1.5", "never", "1 "}) {
+    EXPECT_THAT(MessageOf(std::string("blocks,time_us,restart\n9,10,\n9,10,") + wrong + "\n"),
+                AllOf(HasSubstr("line 3"), HasSubstr("'restart' is"), HasSubstr("from 1 to 2")))
+        << wrong;
+  }
+}
+
 // 60 units hold four blocks of 256 threads and 64 registers.
 TEST(KernelFiles, DividesAKernelsTimeByItsWaves) {
   const auto kernel = [](int blocks) {
@@ -115,6 +133,33 @@ TEST(KernelFiles, AListRunsAsLongAsItSays) {
       std::chrono::duration<double, std::milli>(model.statistics.time).count();
   ASSERT_GT(runs.front().latencies_ms.size(), 10u);
   EXPECT_NEAR(runs.front().latencies_ms.back(), expected_ms, 0.02 * expected_ms);
+}
+
+// A real-time kernel that comes while blocks of 5 ms fill the device.
+TEST(KernelFiles, AKernelThatWaitsKeepsRealTimeWorkFromItsUnits) {
+  const auto worst_ms = [](const std::string& restart) {
+    const SimModel mine = *Parse("blocks,time_us\n60,50\n");
+    const SimModel other =
+        *Parse("blocks,time_us,block_us,restart\n120,10000,5000," + restart + "\n");
+    const std::vector<bench::SimStageQueue> queues{{"mine", JobClass::kRealTime, &mine},
+                                                   {"other", JobClass::kBestEffort, &other}};
+    bench::SimStage stage =
+        *bench::SimStage::Open({.gpu = Mi50()}, *MakeScheduler("reset"), queues);
+    bench::DisbLoad steady, endless;
+    steady.kind = bench::DisbLoad::Kind::kUniform;
+    const std::vector<bench::DisbClient> clients{
+        {"mine", "mine", JobClass::kRealTime, steady},
+        {"other", "other", JobClass::kBestEffort, endless}};
+    std::vector<Nanoseconds> arrivals;
+    for (int i = 1; i < 30; ++i) arrivals.push_back(std::chrono::milliseconds(13 * i));
+    const auto runs =
+        stage.Run(clients, {std::chrono::milliseconds(500), {arrivals, {}}}, Nanoseconds(0));
+    EXPECT_EQ(runs.front().latencies_ms.size(), arrivals.size());
+    return runs.front().latencies_ms.empty() ? -1 : std::ranges::max(runs.front().latencies_ms);
+  };
+  EXPECT_LT(worst_ms("claims"), 1);
+  EXPECT_LT(worst_ms("1"), 1);
+  EXPECT_GT(worst_ms("wait"), 3);
 }
 
 TEST(KernelFiles, NamesWhatIsWrong) {

@@ -71,7 +71,7 @@ std::optional<double> ScaleOf(const std::string& unit) {
 struct Column {
   std::string_view name;
   double TracedKernel::*field = nullptr;
-  enum class Joins : std::uint8_t { kSets, kMultiplies, kAdds } joins = Joins::kSets;
+  enum class Joins : std::uint8_t { kSets, kMultiplies, kAdds, kText } joins = Joins::kSets;
   double scale = 1;
   bool needed = true;
 };
@@ -85,6 +85,7 @@ constexpr std::array kOurs{
     Column{"registers_per_thread", &TracedKernel::registers_per_thread, Joins::kSets, 1, false},
     Column{"shared_bytes", &TracedKernel::shared_bytes, Joins::kSets, 1, false},
     Column{"memory_bytes", &TracedKernel::memory_bytes, Joins::kSets, 1, false},
+    Column{"restart", nullptr, Joins::kText, 1, false},
 };
 constexpr std::array kNsight{
     Column{"start", &TracedKernel::start_ns},
@@ -128,6 +129,10 @@ class RowReader {
         return std::optional<TracedKernel>();  // a copy or a fill has no grid
       }
       if (text.empty() && !place.column->needed) continue;
+      if (place.column->joins == Joins::kText) {
+        kernel.restart = text;
+        continue;
+      }
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
@@ -185,6 +190,8 @@ class RowReader {
       case Joins::kAdds:
         to += value;
         break;
+      case Joins::kText:
+        break;  // no number
     }
   }
 
