@@ -19,7 +19,7 @@ PROFILER = {"traceEvents": [
      "args": {"grid": [20 + i, 2, 1], "block": [128, 1, 1], "registers per thread": 64, "shared memory": 1024}}
     for i in range(20)]}
 WORKLOAD = {"time": 1, "tasks": [
-    {"id": "camera", "load": {"type": "uniform", "frequency": 500}, "client": {"name": "c", "model_name": "cam", "priority": 0}},
+    {"id": "camera", "load": {"type": "periodic", "frequency": 500}, "client": {"name": "c", "model_name": "cam", "priority": 0}},
     {"id": "batch", "load": {"type": "continuous"}, "client": {"name": "b", "model_name": "big", "priority": 1}}]}
 
 
@@ -96,7 +96,7 @@ def test_a_lying_trace_is_refused_with_its_line(own):
 
 
 @pytest.mark.parametrize("load,named", [
-    ({"type": "uniform", "frequency": -3}, "frequency"), ({"type": "poisson", "frequency": "nan"}, "frequency"),
+    ({"type": "periodic", "frequency": -3}, "frequency"), ({"type": "poisson", "frequency": "nan"}, "frequency"),
     ({"type": "poisson", "frequency": 1e300}, "frequency"),
 ])
 def test_rates_that_are_none_are_refused(own, tmp_path, load, named):

@@ -466,6 +466,13 @@ def wrong_rows(root, counts, page):
             yield f"{PAGE}: the folder {name} has {names.count(name)} rows; leave one"
 
 
+def unlisted_python_tests(root):
+    listed = set(re.findall(r"lagoon_python_test\((\w+)", (root / "tests/CMakeLists.txt").read_text()))
+    for path in sorted((root / "tests").glob("*_test.py")):
+        if path.name.removesuffix("_test.py") not in listed:
+            yield f"tests/{path.name}: never runs; add a lagoon_python_test for it to tests/CMakeLists.txt"
+
+
 # ---- All checks, and the proof that each of them can fail.
 
 FILE_CHECKS = [wrong_includes, test_helpers_in_production, simulators_in_the_server, cuda_in_host_code, clocks, foreign_dispatch, unguarded_headers,
@@ -480,6 +487,7 @@ def violations(root):
     yield from circles(FOLDERS)
     yield from full_folders(counts)
     yield from wrong_rows(root, counts, (root / PAGE).read_text())
+    yield from unlisted_python_tests(root)
 
 
 # For each check files that break it, and files that do not. A file is its path and its text; an include alone is written
@@ -566,6 +574,7 @@ def self_test():
     self_test_circles()
     self_test_folders()
     self_test_rows()
+    self_test_python_tests()
 
 
 def self_test_types():
@@ -610,6 +619,13 @@ def self_test_rows():
     assert ["no row for the folder bench" in line for line in rows(page.replace("| `bench/` | c |\n", ""))] == [True]
     assert ["src/none names no folder" in line for line in rows(page + "| `src/none` | d |\n")] == [True]
     assert ["has 2 rows" in line for line in rows(page + "| `src/base` | d |\n")] == [True]
+
+
+def self_test_python_tests():
+    files = {"tests/CMakeLists.txt": "lagoon_python_test(a 300 e2e)\n", "tests/a_test.py": ""}
+    assert not in_folder(files, unlisted_python_tests)
+    lines = in_folder({**files, "tests/b_test.py": ""}, unlisted_python_tests)
+    assert len(lines) == 1 and lines[0].startswith("tests/b_test.py: never runs"), lines
 
 
 def print_folders():
