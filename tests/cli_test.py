@@ -306,6 +306,21 @@ def test_a_trace_of_pytorch_shows_the_kernel_that_overwrites_its_input(lagoon, t
     assert result.returncode == 1 and "operation 1 'aten::relu_' says that it restarts from operation 1" in result.stderr
 
 
+def test_a_trace_of_pytorch_has_no_views():
+    import torch
+    import torch_trace
+
+    class Views(torch.nn.Module):
+        def forward(self, x):
+            unsafe = torch.ops.aten._unsafe_view(x, [8])  # its schema does not say that it is a view
+            total = (unsafe.reshape(2, 4).t() + 1).sum()
+            return x.clone().relu_(), total.item()
+
+    operations = torch_trace.trace(Views(), [torch.zeros(2, 4)])
+    names = ["aten::add", "aten::sum", "aten::clone", "aten::relu_", "aten::_local_scalar_dense"]
+    assert sorted(one["name"] for one in operations) == sorted(names)
+
+
 def test_inspect_of_a_broken_trace_fails(lagoon, tmp_path):
     trace = tmp_path / "broken.json"
     trace.write_text('{"operations": [{"reads": [[4]]}]}')

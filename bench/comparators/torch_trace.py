@@ -30,6 +30,14 @@ def ranges_of(values):
     return [range_of(tensor) for tensor in tensors if tensor.numel() > 0]
 
 
+def memory_of(values):
+    """Where the memory of these tensors begins: views of a tensor have the same."""
+    tensors = (value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor))
+    storages = (one.untyped_storage() if hasattr(one, "untyped_storage") else one.storage()
+                for one in tensors if one.numel() > 0)
+    return {storage.data_ptr() for storage in storages}
+
+
 class Recorder(TorchDispatchMode):
     """Records the operations that run inside its `with` block."""
 
@@ -41,12 +49,16 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         results = func(*args, **kwargs)
         schema = func._schema
-        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in schema.returns)
-        if is_view or schema.name.startswith("aten::empty"):
+        if schema.name.startswith("aten::empty"):
             return results
         given = [args[i] if i < len(args) else kwargs.get(one.name) for i, one in enumerate(schema.arguments)]
         written = [value for value, one in zip(given, schema.arguments)
                    if one.alias_info is not None and one.alias_info.is_write]
+        # Some views say in their schema that they are none: aten::_unsafe_view.
+        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in schema.returns)
+        memory = memory_of(results)
+        if is_view or (memory and not written and memory <= memory_of(given)):
+            return results
         writes = ranges_of([results, written])
         self.operations.append({"name": schema.name, "reads": ranges_of(given),
                                 "writes": [one for i, one in enumerate(writes) if one not in writes[:i]]})
