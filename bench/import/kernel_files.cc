@@ -83,25 +83,49 @@ Result<SimModelKernel> ToKernel(const TracedKernel& traced, const GpuModel& gpu)
   return kernel;
 }
 
-// `index`: of the kernel in its list.
-Status SetRestart(const TracedKernel& traced, std::size_t index, SimModelKernel& kernel) {
-  const std::string& text = traced.restart;
+// Sets how kernel `at` restarts (ReadKernelFile). The kernels before it are set.
+Status SetRestart(const std::vector<TracedKernel>& traced, std::size_t at,
+                  std::vector<SimModelKernel>& kernels) {
+  const std::string& text = traced[at].restart;
+  const std::string& where = traced[at].where;
+  SimModelKernel& kernel = kernels[at];
   if (text.empty() || text == "claims") return {};
   if (text == "wait") {
     kernel.restart = Restart::kNever;
     return {};
   }
-  std::size_t group = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), group);
-  const bool number = error == std::errc() && end == text.data() + text.size();
-  if (!number || group < 1 || group > index + 1) {
+  std::uint64_t again = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), again);
+  if (error != std::errc() || end != text.data() + text.size() || again == 0) {
     return Wrong(
-        fmt::format("{}: 'restart' is {}, it must be claims, wait or a number of kernels from 1 "
-                    "to {}, as {} come before",
-                    traced.where, Quoted(text), index + 1, index));
+        fmt::format("{}: 'restart' is {}, it must be 'claims', 'wait' or a number of "
+                    "kernels from 1 on",
+                    where, Quoted(text)));
+  }
+  if (again > at + 1) {
+    return Wrong(
+        fmt::format("{}: 'restart' runs the last {} kernels again, but it is kernel {} of "
+                    "the request",
+                    where, again, at + 1));
+  }
+  const std::size_t first = at + 1 - again;
+  for (std::size_t i = at; i > first;) {
+    const SimModelKernel& before = kernels[--i];
+    if (before.restart == Restart::kByClaims) continue;
+    const bool waits = before.restart == Restart::kNever;
+    if (!waits && before.group_first >= first) {
+      i = before.group_first;  // what its group holds was looked at
+      continue;
+    }
+    return Wrong(
+        fmt::format("{}: 'restart' runs the last {} kernels again, among them that of {}, "
+                    "whose 'restart' is '{}': {}",
+                    where, again, traced[i].where, traced[i].restart,
+                    waits ? "it cannot run again, so this one must be 'wait' too"
+                          : "its group begins earlier, and so must this one"));
   }
   kernel.restart = Restart::kByGroup;
-  kernel.group_first = static_cast<std::uint32_t>(index + 1 - group);
+  kernel.group_first = static_cast<std::uint32_t>(first);
   return {};
 }
 
@@ -117,12 +141,12 @@ Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> trac
   model.name = name;
   std::uint64_t blocks = 0;
   Nanoseconds time{0};
-  for (const TracedKernel& one : traced) {
-    LAGOON_ASSIGN_OR_RETURN(SimModelKernel kernel, ToKernel(one, gpu));
-    LAGOON_RETURN_IF_ERROR(SetRestart(one, model.kernels.size(), kernel));
+  for (std::size_t i = 0; i < traced.size(); ++i) {
+    LAGOON_ASSIGN_OR_RETURN(const SimModelKernel kernel, ToKernel(traced[i], gpu));
     blocks += kernel.blocks;
     time += kernel.time;
     model.kernels.push_back(kernel);
+    LAGOON_RETURN_IF_ERROR(SetRestart(traced, i, model.kernels));
   }
   if (blocks > kMostListBlocks) {
     return Wrong(fmt::format("has {} blocks, the limit is {}", blocks, kMostListBlocks));
@@ -137,6 +161,8 @@ Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> trac
 
 Result<SimModel> ParseKernelFile(const std::string& name, std::string_view text,
                                  const std::string& origin, const GpuModel& gpu) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // spreadsheets write it
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
   Result<std::vector<TracedKernel>> kernels =

@@ -20,12 +20,17 @@ inline constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 /// Reads the kernels of one request of model `name` from `path`:
 /// - CSV with a row for each kernel, in the order in which they run. The columns `blocks` and
 ///   `time_us` (the whole kernel, alone on the device) must be there. There may be `block_us` (one
-///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block;
-///   and `restart`, what happens to a kernel that is interrupted: `claims`, its blocks go on where
-///   they were; a number, it and the kernels before it, so many in all, run again; `wait`, it runs
-///   to its end.
+///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block.
 /// - CSV of Nsight Systems: `nsys stats --report cuda_gpu_trace --format csv`.
 /// - JSON of PyTorch's profiler: `export_chrome_trace()`.
+///
+/// All three may say what happens to a kernel that is revoked after it has begun: CSV in a column
+/// `restart`, a trace of PyTorch in `args` of the event. The value is
+/// - `claims`, or nothing: blocks that are done stay done (Restart::kByClaims);
+/// - a number n: the last n kernels up to this one run again (kByGroup; 1: it is idempotent);
+/// - `wait`: it runs to its end (kNever).
+/// Whatever restarts a kernel must restart all kernels of its group: a group that holds a kernel
+/// which waits, or one whose own group begins earlier, is an error.
 ///
 /// Kernels of a trace are put in the order of their starts, and each depends on the one before,
 /// whatever its stream. Copies and fills of a trace are left out. Without `block_us` a kernel's

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -12,6 +13,7 @@ namespace lagoon {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const GpuModel& Mi50() {
@@ -46,24 +48,6 @@ TEST(KernelFiles, ReadsOurColumnsInAnyOrder) {
   EXPECT_EQ(first.block.memory_bytes, 4096u);
   EXPECT_EQ(first.block.use_permille, 0u) << "it fills the units";
   EXPECT_EQ(model.kernels[1].block.time, Nanoseconds(2'500)) << "one wave";
-}
-
-TEST(KernelFiles, ReadsHowKernelsRestart) {
-  const SimModel model =
-      *Parse("blocks,time_us,restart\n9,10,\n9,10,claims\n9,10,1\n9,10,wait\n9,10,5\n");
-  const auto& kernels = model.kernels;
-  ASSERT_EQ(kernels.size(), 5u);
-  for (const std::size_t claims : {0, 1}) EXPECT_EQ(kernels[claims].restart, Restart::kByClaims);
-  EXPECT_EQ(kernels[2].restart, Restart::kByGroup);
-  EXPECT_EQ(kernels[2].group_first, 2u);
-  EXPECT_EQ(kernels[3].restart, Restart::kNever);
-  EXPECT_EQ(kernels[4].restart, Restart::kByGroup);
-  EXPECT_EQ(kernels[4].group_first, 0u);
-  for (const char* const wrong : {"3", "0", "-1", "1.5", "never", "1 "}) {
-    EXPECT_THAT(MessageOf(std::string("blocks,time_us,restart\n9,10,\n9,10,") + wrong + "\n"),
-                AllOf(HasSubstr("line 3"), HasSubstr("'restart' is"), HasSubstr("from 1 to 2")))
-        << wrong;
-  }
 }
 
 // 60 units hold four blocks of 256 threads and 64 registers.
@@ -119,6 +103,15 @@ TEST(KernelFiles, ReadsTheTraceOfPyTorchsProfiler) {
   EXPECT_EQ(model.kernels[1].block.shared_bytes, 512u);
 }
 
+TEST(KernelFiles, SkipsTheByteOrderMarkOfASpreadsheet) {
+  EXPECT_EQ(Parse("\xEF\xBB\xBF"
+                  "blocks,time_us\n3,5\n")
+                ->kernels.front()
+                .blocks,
+            3u);
+  EXPECT_EQ(Parse("\xEF\xBB\xBF" + std::string(kProfiler))->kernels.size(), 2u);
+}
+
 // A request alone takes the sum of the kernels and the gaps between them.
 TEST(KernelFiles, AListRunsAsLongAsItSays) {
   std::string text = "blocks,time_us,threads,registers_per_thread\n";
@@ -135,31 +128,88 @@ TEST(KernelFiles, AListRunsAsLongAsItSays) {
   EXPECT_NEAR(runs.front().latencies_ms.back(), expected_ms, 0.02 * expected_ms);
 }
 
-// A real-time kernel that comes while blocks of 5 ms fill the device.
-TEST(KernelFiles, AKernelThatWaitsKeepsRealTimeWorkFromItsUnits) {
-  const auto worst_ms = [](const std::string& restart) {
-    const SimModel mine = *Parse("blocks,time_us\n60,50\n");
-    const SimModel other =
-        *Parse("blocks,time_us,block_us,restart\n120,10000,5000," + restart + "\n");
-    const std::vector<bench::SimStageQueue> queues{{"mine", JobClass::kRealTime, &mine},
-                                                   {"other", JobClass::kBestEffort, &other}};
-    bench::SimStage stage =
-        *bench::SimStage::Open({.gpu = Mi50()}, *MakeScheduler("reset"), queues);
-    bench::DisbLoad steady, endless;
-    steady.kind = bench::DisbLoad::Kind::kUniform;
-    const std::vector<bench::DisbClient> clients{
-        {"mine", "mine", JobClass::kRealTime, steady},
-        {"other", "other", JobClass::kBestEffort, endless}};
-    std::vector<Nanoseconds> arrivals;
-    for (int i = 1; i < 30; ++i) arrivals.push_back(std::chrono::milliseconds(13 * i));
-    const auto runs =
-        stage.Run(clients, {std::chrono::milliseconds(500), {arrivals, {}}}, Nanoseconds(0));
-    EXPECT_EQ(runs.front().latencies_ms.size(), arrivals.size());
-    return runs.front().latencies_ms.empty() ? -1 : std::ranges::max(runs.front().latencies_ms);
+std::vector<Restart> RestartsOf(const SimModel& model) {
+  std::vector<Restart> restarts;
+  for (const SimModelKernel& kernel : model.kernels) restarts.push_back(kernel.restart);
+  return restarts;
+}
+
+TEST(KernelFiles, SaysHowAKernelRestarts) {
+  const SimModel model = *Parse(
+      "blocks,time_us,restart\n1,5,\n1,5,claims\n1,5,wait\n1,5,1\n1,5,claims\n1,5,3\n1,5,4\n");
+  EXPECT_THAT(RestartsOf(model), ElementsAre(Restart::kByClaims, Restart::kByClaims,
+                                             Restart::kNever, Restart::kByGroup, Restart::kByClaims,
+                                             Restart::kByGroup, Restart::kByGroup));
+  EXPECT_EQ(model.kernels[3].group_first, 3u) << "it is idempotent";
+  EXPECT_EQ(model.kernels[5].group_first, 3u);
+  EXPECT_EQ(model.kernels[6].group_first, 3u) << "a group in a group";
+}
+
+// The number counts kernels in order of time, not of the file, and copies are none.
+TEST(KernelFiles, SaysHowATracedKernelRestarts) {
+  const SimModel nsight = *Parse(
+      "Start (ns),Duration (ns),GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Restart\n"
+      "5000,1500,7,1,1,32,1,1,2\n100,900,,,,,,,\n2000,800,3,1,1,64,1,1,wait\n4000,9,3,1,1,4,1,1,"
+      "1\n");
+  EXPECT_THAT(RestartsOf(nsight),
+              ElementsAre(Restart::kNever, Restart::kByGroup, Restart::kByGroup));
+  EXPECT_EQ(nsight.kernels[2].group_first, 1u);
+  const auto profiled = [](const char* restart) {
+    return Parse(R"([{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "args": )"
+                 R"({"grid": [1, 1, 1], "block": [1, 1, 1], "restart": )" +
+                 std::string(restart) + "}}]");
   };
-  EXPECT_LT(worst_ms("claims"), 1);
-  EXPECT_LT(worst_ms("1"), 1);
-  EXPECT_GT(worst_ms("wait"), 3);
+  EXPECT_THAT(RestartsOf(*profiled("1")), ElementsAre(Restart::kByGroup));
+  EXPECT_THAT(RestartsOf(*profiled("\"wait\"")), ElementsAre(Restart::kNever));
+  for (const char* wrong : {"-1", "1.5", "[1]", "null", "true"}) {
+    EXPECT_THAT(profiled(wrong).error().message,
+                AllOf(HasSubstr("event 0 ('k')"), HasSubstr("'restart'"), HasSubstr("'wait'")));
+  }
+}
+
+TEST(KernelFiles, NamesARestartThatCannotBe) {
+  const auto rows = [](const std::string& lines) {
+    return MessageOf("blocks,time_us,restart\n" + lines);
+  };
+  for (const char* wrong : {"0", "-1", "never", "1.5", "1 ", "99999999999999999999", "Wait"}) {
+    EXPECT_THAT(rows("1,5," + std::string(wrong)),
+                AllOf(HasSubstr("line 2"), HasSubstr("'" + std::string(wrong) + "'"),
+                      HasSubstr("'claims', 'wait' or a number")));
+  }
+  EXPECT_THAT(rows("1,5,1\n1,5,3\n"),
+              AllOf(HasSubstr("line 3"), HasSubstr("last 3"), HasSubstr("kernel 2 of")));
+  EXPECT_THAT(
+      rows("1,5,wait\n1,5,1\n1,5,3\n"),
+      AllOf(HasSubstr("line 4"), HasSubstr("that of line 2"), HasSubstr("cannot run again")));
+  EXPECT_THAT(rows("1,5,1\n1,5,2\n1,5,2\n"),
+              AllOf(HasSubstr("line 4"), HasSubstr("that of line 3"), HasSubstr("begins earlier")));
+}
+
+// The longest latency of a short real-time kernel beside a kernel of 2 ms that fills the device.
+double LongestBeside(const std::string& restart) {
+  const SimModel shorter = *Parse("blocks,time_us\n60,20\n");
+  const SimModel longer =
+      *Parse("blocks,time_us,threads,registers_per_thread,restart\n240,2000,256,64," + restart);
+  const std::vector<bench::SimStageQueue> queues{{"short", JobClass::kRealTime, &shorter},
+                                                 {"long", JobClass::kBestEffort, &longer}};
+  bench::SimStage stage = *bench::SimStage::Open({.gpu = Mi50()}, *MakeScheduler("reset"), queues);
+  bench::DisbLoad load{};
+  load.kind = bench::DisbLoad::Kind::kUniform;
+  const std::vector<bench::DisbClient> clients{{"short", "short", JobClass::kRealTime, load},
+                                               {"long", "long", JobClass::kBestEffort, {}}};
+  std::vector<Nanoseconds> arrivals;
+  for (int i = 1; i < 30; ++i) arrivals.push_back(i * std::chrono::microseconds(3'300));
+  const auto runs =
+      stage.Run(clients, {std::chrono::milliseconds(100), {arrivals, {}}}, Nanoseconds(0));
+  EXPECT_EQ(runs.front().latencies_ms.size(), arrivals.size());
+  EXPECT_GT(runs.back().ended, 10u) << "the long kernels starve";
+  return *std::ranges::max_element(runs.front().latencies_ms);
+}
+
+TEST(KernelFiles, RealTimeWorkWaitsForAKernelThatCannotRestart) {
+  EXPECT_LT(LongestBeside("claims"), 0.3);
+  EXPECT_LT(LongestBeside("1"), 0.3);
+  EXPECT_GT(LongestBeside("wait"), 1.0);
 }
 
 TEST(KernelFiles, NamesWhatIsWrong) {

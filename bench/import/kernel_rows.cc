@@ -70,12 +70,14 @@ std::optional<double> ScaleOf(const std::string& unit) {
 // What a column means. Several columns of a field are multiplied (GrdX, GrdY, GrdZ) or added.
 struct Column {
   std::string_view name;
-  double TracedKernel::*field = nullptr;
-  enum class Joins : std::uint8_t { kSets, kMultiplies, kAdds, kText } joins = Joins::kSets;
+  double TracedKernel::*field = nullptr;  // of a number; nullptr: Put() says which member it is
+  enum class Joins : std::uint8_t { kSets, kMultiplies, kAdds } joins = Joins::kSets;
   double scale = 1;
   bool needed = true;
 };
 using Joins = Column::Joins;
+
+constexpr std::string_view kRestart = "restart";  // the only column of text
 
 constexpr std::array kOurs{
     Column{"blocks", &TracedKernel::blocks},
@@ -85,7 +87,7 @@ constexpr std::array kOurs{
     Column{"registers_per_thread", &TracedKernel::registers_per_thread, Joins::kSets, 1, false},
     Column{"shared_bytes", &TracedKernel::shared_bytes, Joins::kSets, 1, false},
     Column{"memory_bytes", &TracedKernel::memory_bytes, Joins::kSets, 1, false},
-    Column{"restart", nullptr, Joins::kText, 1, false},
+    Column{kRestart, nullptr, Joins::kSets, 1, false},
 };
 constexpr std::array kNsight{
     Column{"start", &TracedKernel::start_ns},
@@ -99,6 +101,7 @@ constexpr std::array kNsight{
     Column{"reg/trd", &TracedKernel::registers_per_thread, Joins::kSets, 1, false},
     Column{"stcsmem", &TracedKernel::shared_bytes, Joins::kAdds, 1, false},
     Column{"dymsmem", &TracedKernel::shared_bytes, Joins::kAdds, 1, false},
+    Column{kRestart, nullptr, Joins::kSets, 1, false},
 };
 
 class RowReader {
@@ -128,11 +131,11 @@ class RowReader {
       if (text.empty() && nsight_ && place.column->joins == Joins::kMultiplies) {
         return std::optional<TracedKernel>();  // a copy or a fill has no grid
       }
-      if (text.empty() && !place.column->needed) continue;
-      if (place.column->joins == Joins::kText) {
+      if (place.column->name == kRestart) {
         kernel.restart = text;
         continue;
       }
+      if (text.empty() && !place.column->needed) continue;
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
@@ -190,8 +193,6 @@ class RowReader {
       case Joins::kAdds:
         to += value;
         break;
-      case Joins::kText:
-        break;  // no number
     }
   }
 

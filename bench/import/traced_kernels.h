@@ -19,7 +19,7 @@ struct TracedKernel {
   std::optional<double> block_ns;
   double blocks = 0;
   double threads = 0, registers_per_thread = 0, shared_bytes = 0, memory_bytes = 0;  // of a block
-  std::string restart;  // as in ReadKernelFile(); empty: claims
+  std::string restart;  // as ReadKernelFile() has it; empty: nothing is said
 };
 
 /// Reads rows of CSV, ours or those of Nsight Systems. Errors have no subject.
