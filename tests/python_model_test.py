@@ -1,6 +1,7 @@
 """Models that are programs in Python, with the interface of Triton's Python backend."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -511,3 +512,34 @@ def test_without_numpy_or_without_python_the_reason_says_so(lagoon, tmp_path):
         result = lagoon.run("check", tmp_path / "models", "--python", interpreter, "--json")
         assert result.returncode == 1
         assert words in json.loads(result.stdout)[0]["reason"]
+
+
+# ---- The module that programs import, by itself
+
+@pytest.fixture(name="pb_utils", scope="module")
+def fixture_pb_utils():
+    path = pathlib.Path(__file__).parents[1] / "python/lagoon/backend/triton_python_backend_utils.py"
+    spec = importlib.util.spec_from_file_location("pb_utils_alone", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("kind", ("<f4", "<i8", "u1"))
+def test_tensors_come_and_go_by_dlpack_as_objects_and_as_capsules(pb_utils, kind):
+    values = np.arange(6, dtype=kind).reshape(2, 3)
+    for given in (values, values.__dlpack__()):
+        tensor = pb_utils.Tensor.from_dlpack("x", given)
+        assert tensor.shape() == [2, 3] and (tensor.as_numpy() == values).all()
+        again = pb_utils.Tensor.from_dlpack("y", tensor.to_dlpack())
+        assert again.triton_dtype() == tensor.triton_dtype() and (again.as_numpy() == values).all()
+    values.flags.writeable = False
+    assert (np.from_dlpack(pb_utils.Tensor("x", values)) == values).all()
+
+
+def test_what_dlpack_cannot_give_names_the_tensor(pb_utils):
+    used = np.ones(3).__dlpack__()
+    pb_utils.Tensor.from_dlpack("x", used)
+    for wrong, words in ((used, "was taken before"), ([1.0], "not a list"), (None, "not a NoneType")):
+        with pytest.raises(pb_utils.TritonModelException, match=f"tensor 'late'.*{words}"):
+            pb_utils.Tensor.from_dlpack("late", wrong)

@@ -70,6 +70,19 @@ def deserialize_bytes_tensor(data):
     return np.array(elements, dtype=np.object_)
 
 
+class _Capsule:
+    """What torch.utils.dlpack.to_dlpack() gives, as numpy takes it: numpy reads the device in it, and takes it once."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
 class Tensor:
     """A tensor in host memory."""
 
@@ -116,7 +129,9 @@ class Tensor:
         return self._array
 
     def __dlpack__(self, *_, **words):
-        return self.as_numpy().__dlpack__(**words)
+        array = self.as_numpy()
+        # numpy exports no array that is read-only, as those of from_dlpack are.
+        return (array if array.flags.writeable else array.copy()).__dlpack__(**words)
 
     def __dlpack_device__(self):
         return 1, 0
@@ -126,13 +141,20 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """From any object with __dlpack__ whose memory is the host's."""
+        """From an object with __dlpack__, or the capsule that it gives, whose memory is the host's."""
+        if type(tensor).__name__ == "PyCapsule":
+            if "used_dltensor" in repr(tensor):
+                raise TritonModelException(f"tensor '{name}': from_dlpack(): the capsule was taken before, and can be once")
+            tensor = _Capsule(tensor)
         if not hasattr(tensor, "__dlpack__"):
-            raise TritonModelException(f"tensor '{name}': from_dlpack() takes an object with __dlpack__; a bare capsule "
-                                       "is not implemented")
+            raise TritonModelException(f"tensor '{name}': from_dlpack() takes an object with __dlpack__ or its capsule, "
+                                       f"not a {type(tensor).__name__}")
         if hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] not in (1, 3):
             raise TritonModelException(f"tensor '{name}': memory of a GPU is not implemented; copy it to the host")
-        return Tensor(name, np.ascontiguousarray(np.from_dlpack(tensor)))
+        try:
+            return Tensor(name, np.ascontiguousarray(np.from_dlpack(tensor)))
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise TritonModelException(f"tensor '{name}': from_dlpack(): {error}") from error
 
     def _bytes(self):
         if self._array is None:
