@@ -414,6 +414,10 @@ def test_deadlines_classes_and_cancels_come_with_the_run():
             time.sleep(0.001)
         assert "lagoon: cancelled" in errors[0], errors
         session.set_ep_dynamic_options({"ep.dynamic.workload_type": "Default", "lagoon.weight": "2"})
+        fails("lagoon: invalid argument: option 'ep.dynamic.workload_type' is 'real-time', but takes Default (real-time) or",
+              lambda: session.set_ep_dynamic_options({"ep.dynamic.workload_type": "real-time"}))
+        fails("option 'lagoon.class' is 'Default', but takes real-time or best-effort",
+              lambda: session.set_ep_dynamic_options({"lagoon.class": "Default"}))
         session.set_ep_dynamic_options({"lagoon.scheduler": "edf"})
         session.run(None, {"x": x})
     """)

@@ -379,7 +379,9 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
     words = ("--model-store", repository, "--model-control-mode=explicit", "--load-model=sum", "--http-address=127.0.0.1",
              "--grpc-address=127.0.0.2", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--exit-timeout-secs=5",
              "--strict-readiness=true", "--log-verbose=1", "--allow-http=true", "--allow-metrics", "true",
-             "--pinned-memory-pool-byte-size=1000", "--disable-auto-complete-config", "--ports-file", ports)
+             "--pinned-memory-pool-byte-size=1000", "--disable-auto-complete-config", "--log-info=true", "--log-error", "1",
+             "--grpc-use-ssl=false", "--allow-sagemaker=0", "--reuse-grpc-port=False", "--grpc-keepalive-time=10000",
+             "--metrics-interval-ms=2000", "--log-format=default", "--rate-limit=off", "--ports-file", ports)
     with subprocess.Popen([lagoon.binary, "serve", *map(str, words)], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -396,13 +398,15 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
     assert process.returncode == 0, log
     assert "--pinned-memory-pool-byte-size has no effect" in log
     assert "--disable-auto-complete-config has no effect" in log
+    assert "--grpc-keepalive-time has no effect" in log
 
 
 @pytest.mark.parametrize("words, message", (
     (("--model-control-mode", "all"), "all not in {none,poll,explicit}"),
     (("--model-control-mode", "poll", "--repository-poll-secs", "0"), "--repository-poll-secs"),
     (("--model-control-mode", "poll", "--fleet", "cpu:1,cpu:1"), "--model-control poll cannot"),
-    (("--rate-limit=execution_count",), "--rate-limit: an option of tritonserver"),
+    (("--rate-limit=execution_count",), "--rate-limit: it cannot be other than off"),
+    (("--model-repository", "/elsewhere"), "is given twice: a server has one repository"),
     (("--trace-config", "level=TIMESTAMPS"), "there is no collector"),
     (("--trace-config", "mode=triton"), "mode is opentelemetry"),
     (("--trace-config", "opentelemetry,url=https://there"), "does not speak TLS"),
@@ -410,6 +414,11 @@ def test_the_command_line_of_tritonserver_starts_the_server(lagoon, repository, 
     (("--trace-config", "opentelemetry,color=red"), "the settings are mode, url, rate"),
     (("--allow-grpc=false",), "--allow-grpc: it cannot be false"),
     (("--grpc-use-ssl=1",), "there is no TLS"),
+    (("--reuse-http-port", "true"), "--reuse-http-port: it cannot be true"),
+    (("--allow-sagemaker",), "--allow-sagemaker: it cannot be true"),
+    (("--log-info=false",), "write --log-level warning"),
+    (("--http-max-input-size=1000",), "write --max-body-mib"),
+    (("--model-config-name=large",), "--model-config-name: an option of tritonserver"),
     (("--exit-timeout-secs=-1",), "--drain-seconds"),
 ))
 def test_an_option_of_tritonserver_that_is_missing_is_named(lagoon, repository, words, message):

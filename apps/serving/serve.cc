@@ -154,6 +154,10 @@ void CheckFleet(const CLI::App& command, const ServeWords& words) {
 
 /// Dies for options that do not go together.
 void CheckWords(ServeWords& words) {
+  if (words.core.repository.find('\n') != std::string::npos) {
+    Die("--models (--model-repository): is given twice: a server has one repository; put links to "
+        "the folders of all models into one folder");
+  }
   if (!words.fleet.empty() && words.control != "none") {
     Die(
         fmt::format("--fleet: the placer loads and unloads models, so that --model-control {} "
@@ -318,9 +322,11 @@ void AddServe(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model repository over HTTP, gRPC and metrics");
   auto words = std::make_shared<ServeWords>();
-  command->add_option("--models,--model-repository,--model-store", words->core.repository,
-                      "Repository: DIR/<model>/<version>/model.onnx. Required, but with --fleet of "
-                      "servers alone: then each of them keeps the models that it has");
+  command
+      ->add_option("--models,--model-repository,--model-store", words->core.repository,
+                   "Repository: DIR/<model>/<version>/model.onnx. Required, but with --fleet of "
+                   "servers alone: then each of them keeps the models that it has")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join);  // CheckWords() refuses several
   AddDevice(*command, words->core.device);
   command
       ->add_option_function<double>(

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <limits>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "ort/api.h"
@@ -36,7 +38,9 @@ Failed AsFailed(const Error& error) {
   } else if (error.code == ErrorCode::kUnimplemented) {
     code = kNotImplemented;
   }
-  return {code, fmt::format("lagoon: {}: {}", Name(error.code), error.message)};
+  std::string name(Name(error.code));
+  std::ranges::replace(name, '_', ' ');  // as the codes of runs
+  return {code, fmt::format("lagoon: {}: {}", name, error.message)};
 }
 
 namespace {

@@ -211,9 +211,15 @@ Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted)
 }
 
 Result<JobClass> ReadClass(std::string_view key, std::string_view text) {
-  if (text == "real-time" || text == "Default") return JobClass::kRealTime;
-  if (text == "best-effort" || text == "Efficient") return JobClass::kBestEffort;
+  if (text == "real-time") return JobClass::kRealTime;
+  if (text == "best-effort") return JobClass::kBestEffort;
   return BadValue(key, text, "real-time or best-effort");
+}
+
+Result<JobClass> ReadWorkloadType(std::string_view key, std::string_view text) {
+  if (text == "Default") return JobClass::kRealTime;
+  if (text == "Efficient") return JobClass::kBestEffort;
+  return BadValue(key, text, "Default (real-time) or Efficient (best-effort)");
 }
 
 Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most,

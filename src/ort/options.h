@@ -64,9 +64,10 @@ ProcessSettings Either(const ProcessSettings& first, const ProcessSettings& seco
 /// kInvalidArgument if `wanted` has a value that differs from the one in `present`, which has all.
 Status CheckAgree(const ProcessSettings& present, const ProcessSettings& wanted);
 
-/// "real-time" or "best-effort"; also ORT's words for a session's workload, "Default" and
-/// "Efficient".
+/// "real-time" or "best-effort".
 Result<JobClass> ReadClass(std::string_view key, std::string_view text);
+/// ORT's words for a session's workload: "Default", real-time, and "Efficient", best-effort.
+Result<JobClass> ReadWorkloadType(std::string_view key, std::string_view text);
 /// A whole number from `least` to `most`.
 Result<std::int64_t> ReadNumber(std::string_view key, std::string_view text, std::int64_t most,
                                 std::int64_t least = 0);

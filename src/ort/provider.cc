@@ -202,8 +202,9 @@ void Provider::SetDynamic(const std::string& key, const std::string& value) {
     if (!result) throw AsFailed(result.error());
     return *result;
   };
-  if (key == "ep.dynamic.workload_type" || key == "lagoon.class") {
-    const JobClass job_class = get(ReadClass(key, value));
+  const bool is_workload = key == "ep.dynamic.workload_type";
+  if (is_workload || key == "lagoon.class") {
+    const JobClass job_class = get((is_workload ? ReadWorkloadType : ReadClass)(key, value));
     each([&](LocalModel& model) { model.SetClass(job_class); });
   } else if (key == "lagoon.deadline_us") {
     const std::int64_t us = get(ReadNumber(key, value, kMostDeadlineUs));

@@ -156,10 +156,10 @@ Subgraph::~Subgraph() {
 }
 
 void Subgraph::Throw(const Run& run, RunCode code) const {
-  const std::string text = run.message();
+  std::string text = run.message();  // names the model
+  if (text.empty()) text = fmt::format("model '{}'", model_->name());
   throw Failed{code == RunCode::kInvalidArgument ? kInvalidArgument : kFail,
-               fmt::format("lagoon: {}: model '{}'{}{}", Name(code), model_->name(),
-                           text.empty() ? "" : ": ", text)};
+               fmt::format("lagoon: {}: {}", Name(code), text)};
 }
 
 void Subgraph::Bind(Run& run, KernelContext* context, AlignedCopies& copies) {

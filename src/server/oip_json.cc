@@ -19,8 +19,9 @@ using Json = nlohmann::ordered_json;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-constexpr std::array<std::string_view, 5> kExtensions = {
-    "binary_tensor_data", "logging", "model_configuration", "schedule_policy", "statistics"};
+constexpr std::array<std::string_view, 8> kExtensions = {
+    "binary_tensor_data", "classification",  "logging",  "model_configuration",
+    "parameters",         "schedule_policy", "sequence", "statistics"};
 
 std::string Dump(const Json& json) { return DumpJson(json); }
 

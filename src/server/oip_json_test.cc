@@ -14,11 +14,11 @@ TEST(OipJson, ServerListsWhatItServesAndNoMore) {
   const nlohmann::json json = nlohmann::json::parse(ServerMetadataJson({}));
   EXPECT_EQ(json["name"], "lagoon");
   EXPECT_FALSE(json["version"].get<std::string>().empty());
-  EXPECT_EQ(json["extensions"],
-            nlohmann::json({"binary_tensor_data", "logging", "model_configuration",
-                            "schedule_policy", "statistics"}));
+  EXPECT_EQ(json["extensions"], nlohmann::json({"binary_tensor_data", "classification", "logging",
+                                                "model_configuration", "parameters",
+                                                "schedule_policy", "sequence", "statistics"}));
   const auto more = nlohmann::json::parse(ServerMetadataJson({true, true}))["extensions"];
-  EXPECT_EQ(more.size(), 7u);
+  EXPECT_EQ(more.size(), 10u);
   EXPECT_EQ(more.back(), "system_shared_memory");
 }
 

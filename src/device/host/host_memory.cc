@@ -51,7 +51,10 @@ Result<Buffer> HostMemory::Allocate(std::size_t bytes) {
   void* data = ::operator new(bytes, AlignmentOf(bytes), std::nothrow);
   if (data == nullptr) {
     used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-    return fail("the system has no memory");
+    return Fail(ErrorCode::kResourceExhausted,
+                "device '" + device_ + "': cannot allocate " + std::to_string(bytes) +
+                    " bytes: the system, or a limit of the process (`ulimit -v`, a container's), "
+                    "gives no more");
   }
   if (bytes >= kHugePage) {
     // Advice only: without huge pages everything works, but slower.

@@ -139,9 +139,10 @@ Status InferPad(OpContext& context) {
     out[i % rank] += pad;
   }
   const Dims& x = context.dims(0);
-  if (mode != "constant" && std::find(x.begin(), x.end(), 0) != x.end()) {
-    return context.Invalid(
-        fmt::format("mode {} has nothing to repeat in {}", Quoted(mode), ToString(x)));
+  for (std::size_t i = 0; mode != "constant" && i < pads.size(); ++i) {
+    if (x[i % rank] != 0 || pads[i] <= 0) continue;
+    return context.Invalid(fmt::format("mode {} has nothing to repeat in axis {} of {}",
+                                       Quoted(mode), i % rank, ToString(x)));
   }
   for (std::size_t i = 0; i < rank; ++i) {
     if (out[i] >= 0) continue;

@@ -103,7 +103,11 @@ Result<ConfigFile> ParseJsonConfig(const std::string& json, const std::string& m
 
 Result<ConfigFile> ReadConfig(const std::string& model, const std::string& path) {
   const Result<std::string> text = ReadSmallFile(path, kMaxConfigBytes);
-  if (text) return ParseConfig(*text, model, path);
+  if (text) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it
+    const std::size_t mark = text->starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+    return ParseConfig(text->substr(mark), model, path);
+  }
   if (text.error().code == ErrorCode::kNotFound) return ParseConfig("", model, path);
   return Fail(text.error().code, fmt::format("{}: {}", path, text.error().message));
 }

@@ -470,6 +470,14 @@ TEST_F(ReadConfigTest, ReadsTheFile) {
   EXPECT_EQ(ReadConfig("m", path())->config.max_batch_size(), 1);
 }
 
+TEST_F(ReadConfigTest, AByteOrderMarkIsNoText) {
+  std::ofstream(path()) << "\xEF\xBB\xBF"
+                        << "max_batch_size: 1";
+  const auto file = ReadConfig("m", path());
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  EXPECT_EQ(file->config.max_batch_size(), 1);
+}
+
 TEST_F(ReadConfigTest, AFolderInItsPlaceIsAnError) {
   std::filesystem::create_directory(path());
   const auto file = ReadConfig("m", path());
