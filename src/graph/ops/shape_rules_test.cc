@@ -342,18 +342,6 @@ TEST(PadShape, RefusesWhatIsNotSupported) {
   EXPECT_THAT(pad({0, 0, INT64_MAX, 0}, "constant").Invalid(), HasSubstr("pads axis 0"));
 }
 
-TEST(PadShape, RepeatsNothingOnlyWhereItPads) {
-  const auto reflect = [](const Dims& x, const Ints& pads) {
-    return OneNode{"Pad",
-                   x,
-                   {"pads"},
-                   [=](ModelBuilder& m) { m.Ints("pads", pads); },
-                   [=](NodeRef n) { n.Text("mode", "reflect"); }};
-  };
-  EXPECT_EQ(reflect({0, 3}, {0, 1, 0, 2}).OutputDims(), (Dims{0, 6}));
-  EXPECT_THAT(reflect({0, 3}, {0, 1, 1, 2}).Invalid(), HasSubstr("nothing to repeat in axis 0"));
-}
-
 OneNode Slice(const Ints& starts, const Ints& ends, const Ints& axes, const Ints& steps) {
   return {"Slice", {10, 20}, {"s", "e", "a", "t"}, [=](ModelBuilder& m) {
             m.Ints("s", starts).Ints("e", ends).Ints("a", axes).Ints("t", steps);
