@@ -157,6 +157,22 @@ MOODS = """class TritonPythonModel:
             time.sleep(0.3)
         if mood == 14:
             return [pb_utils.InferenceResponse([pb_utils.Tensor("y", np.zeros(100_000_000, np.float32))])]
+        half = json.loads('"\\\\ud800"')
+        if mood == 15:
+            raise ValueError("half " + half)
+        if mood == 16:
+            pb_utils.Logger.log_warn("half " + half)
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError("half " + half))]
+        if mood in (17, 18):
+            parameters = {"t": float("nan")} if mood == 18 else {"t": half}
+            pb_utils.InferenceRequest(model_name="no" + half, requested_output_names=["y"], inputs=requests[0].inputs(),
+                                      request_id=half, parameters=parameters).exec()
+            raise ValueError("it was called")
+        if mood == 19:
+            class Silent(Exception):
+                def __str__(self):
+                    raise KeyError("no text")
+            raise Silent
         return [good]
 """
 COUNT = """class TritonPythonModel:
@@ -294,6 +310,15 @@ def test_a_throw_names_its_place(server):
 def test_wrong_answers_are_errors_of_their_request(server, mood, words):
     assert words in error_of(server, "moods", [mood]).message()
     assert ask(server, "moods", [0]).tolist() == [0]
+
+
+@pytest.mark.parametrize(("mood", "words"), [
+    (15, "ValueError: half ?"), (16, "half ?"), (17, "it was called"), (18, "parameter 't' is nan: numbers are finite"),
+    (19, "Silent, whose text cannot be had: KeyError")])
+def test_no_text_or_number_of_a_program_ends_it(server, mood, words):
+    assert words in error_of(server, "moods", [mood]).message()
+    assert ask(server, "moods", [0]).tolist() == [0]
+    assert "no JSON object" not in server.log()
 
 
 def test_a_large_output_arrives_or_is_refused_and_the_model_goes_on(server):

@@ -5,6 +5,7 @@ worker.py sets."""
 import asyncio
 import dataclasses
 import json
+import math
 import struct
 import threading
 
@@ -285,6 +286,8 @@ class InferenceRequest:
         for name, value in self._parameters.items():
             if not isinstance(name, str) or not isinstance(value, (str, int, float)):
                 raise TritonModelException(f"parameter {name!r} is {value!r}: names are str, values str, int, float or bool")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise TritonModelException(f"parameter {name!r} is {value!r}: numbers are finite")
         self._preferred_memory = preferred_memory
 
     @classmethod

@@ -38,7 +38,8 @@ class Connection:
         self.sending = threading.Lock()
 
     def send(self, message, parts=()):
-        text = json.dumps(message).encode()
+        # The texts of a program may hold halves of characters, as json.loads() makes them, which no UTF-8 has.
+        text = json.dumps(message, ensure_ascii=False).encode(errors="replace")
         size = sum(len(part) for part in parts)
         file = -1
         try:
@@ -128,7 +129,10 @@ def error_text(error):
     """The message with the last line of the model's own code. Clients do not see folders of the server."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith("lagoon/backend/")]
-    text = f"{type(error).__name__}: {error}"
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception as second:  # of the error's own __str__()
+        text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
     if isinstance(error, SyntaxError) and error.filename:
         text = f"SyntaxError: {error.msg} ({os.path.basename(error.filename)}:{error.lineno})"
     elif places:
