@@ -111,9 +111,13 @@ class Subgraph::Lent {
       }
     }
     if (run_ == nullptr) run_ = std::make_unique<Run>(from.model());
+    const MutexLock lock(from.mutex_);
+    from.idle_.reserve(from.idle_.size() + from.lent_ + 1);  // so that giving back never allocates
+    ++from.lent_;
   }
   ~Lent() {
     const MutexLock lock(from_.mutex_);
+    --from_.lent_;
     from_.idle_.push_back(std::move(run_));
   }
   Lent(const Lent&) = delete;

@@ -55,6 +55,7 @@ class Subgraph {
   std::vector<std::size_t> outputs_;  // by output of the model: the output of the fused node
   Mutex mutex_;                       // held for nanoseconds
   std::vector<std::unique_ptr<Run>> idle_ GUARDED_BY(mutex_);
+  std::size_t lent_ GUARDED_BY(mutex_) = 0;  // runs that are in use
 };
 
 /// Cancels the runs under way that have this tag, in all sessions. Any thread.
