@@ -314,7 +314,7 @@ def test_wrong_answers_are_errors_of_their_request(server, mood, words):
 
 @pytest.mark.parametrize(("mood", "words"), [
     (15, "ValueError: half ?"), (16, "half ?"), (17, "it was called"), (18, "parameter 't' is nan: numbers are finite"),
-    (19, "Silent, whose text cannot be had: KeyError")])
+    (19, "Silent (its __str__() raised KeyError)")])
 def test_no_text_or_number_of_a_program_ends_it(server, mood, words):
     assert words in error_of(server, "moods", [mood]).message()
     assert ask(server, "moods", [0]).tolist() == [0]

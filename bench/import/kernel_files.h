@@ -29,8 +29,8 @@ inline constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 /// - `claims`, or nothing: blocks that are done stay done (Restart::kByClaims);
 /// - a number n: the last n kernels up to this one run again (kByGroup; 1: it is idempotent);
 /// - `wait`: it runs to its end (kNever).
-/// Whatever restarts a kernel must restart all kernels of its group: a group that holds a kernel
-/// which waits, or one whose own group begins earlier, is an error.
+/// A kernel that restarts takes all kernels of its group along. So a group is an error if one of
+/// its kernels is `wait`, or if the group of one of its kernels begins before it.
 ///
 /// Kernels of a trace are put in the order of their starts, and each depends on the one before,
 /// whatever its stream. Copies and fills of a trace are left out. Without `block_us` a kernel's

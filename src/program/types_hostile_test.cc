@@ -274,7 +274,7 @@ TEST(HostileSizes, PaddingOfNothingIsRefused) {
     ExpectRefused({{"Pad", {{kF32, {0}, true}}, {"y"}, configure, 9}}, mode);
     // Only along an axis that is padded is there something to repeat.
     const auto inner = [mode](NodeRef node) { node.Text("mode", mode).Ints("pads", {0, 1, 0, 2}); };
-    if (std::string_view(mode) == "wrap") continue;  // of opset 19 on, whose pads are an input
+    if (std::string_view(mode) == "wrap") continue;  // since opset 19, `pads` an input
     const HostileNode empty{"Pad", {{kF32, {0, 3}, true}}, {"y"}, inner, 9};
     EXPECT_EQ(empty.Refusal(), "") << mode;
     empty.Run();

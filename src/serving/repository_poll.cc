@@ -52,7 +52,7 @@ RepositoryFolder::Files RepositoryFolder::FilesOf(const std::string& directory) 
       ::fts_open(roots.data(), FTS_LOGICAL | FTS_NOCHDIR, ByName), ::fts_close);
   if (walk == nullptr) throw std::bad_alloc();
   Files files;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): as above.
   while (FTSENT* const entry = ::fts_read(walk.get())) {
     if (entry->fts_info == FTS_DP) continue;  // a folder that is left
     if (entry->fts_level > 0 && Ignored(entry->fts_name)) {

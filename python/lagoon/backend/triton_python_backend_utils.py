@@ -142,7 +142,7 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """From an object with __dlpack__, or the capsule that it gives, whose memory is the host's."""
+        """Takes an object with __dlpack__(), or a capsule that it returned. The tensor must be in the host's memory."""
         if type(tensor).__name__ == "PyCapsule":
             if "used_dltensor" in repr(tensor):
                 raise TritonModelException(f"tensor '{name}': from_dlpack(): the capsule was taken before, and can be once")

@@ -131,8 +131,8 @@ def error_text(error):
               if not frame.filename.startswith("lagoon/backend/")]
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception as second:  # of the error's own __str__()
-        text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
+    except Exception as second:
+        text = f"{type(error).__name__} (its __str__() raised {type(second).__name__})"
     if isinstance(error, SyntaxError) and error.filename:
         text = f"SyntaxError: {error.msg} ({os.path.basename(error.filename)}:{error.lineno})"
     elif places:
