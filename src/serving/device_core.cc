@@ -378,7 +378,7 @@ void DeviceCore::TellOfLate(const ServedModel& model, const InferRequest& reques
   end.job_class = model.ClassOf(request.priority);
   end.job = WithoutJob(Outcome::kExpired, Now());
   end.received = std::max(request.received, request.arrival);
-  end.admitted = end.job.finished;
+  end.admitted = end.job.posted;  // not `finished`: no time counts twice
   end.deadline = deadline;
   end.late = true;
   if (request.end != nullptr) *request.end = end;
