@@ -618,6 +618,22 @@ def test_a_process_may_end_while_jobs_run(end):
         """, timeout=60)
 
 
+def test_a_run_in_a_handler_of_exit_is_refused():
+    # The handler is registered before the first session, so that it runs after Lagoon's own.
+    output = child("""
+        libc, sessions = ctypes.CDLL(None), []
+        @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+        def late(_status, _argument):
+            fails("the process is ending", lambda: sessions[0].run(None, {"x": ONES}))
+            os.write(1, b"refused")
+        libc.on_exit(late, None)
+        sessions.append(lagoon(mlp()))
+        sessions[0].run(None, {"x": ONES})
+        libc.exit(0)
+    """, timeout=60)
+    assert "refused" in output
+
+
 def test_a_trace_is_written(tmp_path):
     child(f"""
         session = lagoon(mlp(), trace_events=10000)

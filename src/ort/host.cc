@@ -30,10 +30,12 @@ Host& TheHost() {
 
 std::atomic<LocalDevice*> open_device{nullptr};
 std::atomic<bool> ending{false};
+std::atomic<std::thread::id> ending_thread{};
 std::atomic<std::int32_t> inside{0};
 
 // At the end of the process static objects go. Runs must not be in the midst of using them.
 void End() {
+  ending_thread.store(std::this_thread::get_id());
   ending.store(true);
   const TimePoint until = Now() + std::chrono::seconds(1);
   if (InForkedChild()) return;
@@ -56,6 +58,10 @@ void SetUpHostLog() {
         }
       },
       &least);
+}
+
+bool InHandlerOfExit() {
+  return ending.load() && ending_thread.load() == std::this_thread::get_id();
 }
 
 tl::unexpected<Error> Forked() {
@@ -120,9 +126,10 @@ bool InForkedChild() {
 }
 
 // A thread that came back would go on in ONNX Runtime, whose static objects are being destroyed.
+// Only the thread that calls exit() goes on: it destroys them afterwards.
 InsideRun::InsideRun() {
   inside.fetch_add(1);
-  if (!ending.load()) return;
+  if (!ending.load() || InHandlerOfExit()) return;
   inside.fetch_sub(1);
   for (;;) pause();
 }
@@ -130,7 +137,9 @@ InsideRun::~InsideRun() { inside.fetch_sub(1); }
 
 Status InsideRun::Check() const {
   if (InForkedChild()) return Forked();
-  return {};
+  if (!InHandlerOfExit()) return {};
+  return Fail(ErrorCode::kUnavailable,
+              "the process is ending: a handler of exit() cannot run a session");
 }
 
 }  // namespace lagoon::plugin

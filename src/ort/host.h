@@ -24,8 +24,9 @@ void EndBeforeNewStatics();
 /// then, and locks may be held for ever.
 bool InForkedChild();
 
-/// Around each run. kUnavailable: it is the forked child of the process that has opened the device.
-/// At exit() the process waits for the runs inside, a second at most, and later ones never return.
+/// Around each run. kUnavailable: it is the forked child of the process that has opened the device,
+/// or a handler of exit() runs a session. At exit() the process waits for the runs inside, a second
+/// at most, and later ones of other threads never return.
 class InsideRun {
  public:
   InsideRun();

@@ -185,8 +185,8 @@ ModelTable::Removed DeviceCore::MakeRoom(const std::string& name, ModelTable::En
 
 Status DeviceCore::UnloadModel(const std::string& name) {
   const MutexLock changing(change_mutex_);
-  LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   LAGOON_RETURN_IF_ERROR(models_.CheckLoaded(name));
+  LAGOON_RETURN_IF_ERROR(models_.CheckMayChange(name));
   auto none = std::make_unique<ModelTable::Entry>();
   none->not_loaded = true;
   ModelTable::Removed removed = MakeRoom(name, *none);

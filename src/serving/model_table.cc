@@ -148,6 +148,11 @@ ModelTable::Removed ModelTable::MakeRoom(const std::string& name, Entry& entry) 
   }
   Removed room;
   const MutexLock lock(mutex_);
+  if (!models_.contains(name) && models_.size() >= kMostNames) {
+    const auto idle =
+        std::ranges::find_if(models_, [](const auto& one) { return one.second->not_loaded; });
+    if (idle != models_.end()) models_.erase(idle);
+  }
   room.reserve(PlaceOf(name).versions.size());
   return room;
 }
@@ -185,6 +190,7 @@ Status ModelTable::CheckLoaded(const std::string& name) const {
 
 void ModelTable::NoteFailure(const std::string& name, const std::string& reason) {
   const MutexLock lock(mutex_);
+  if (!models_.contains(name) && models_.size() >= kMostNames / 2) return;
   Entry& entry = PlaceOf(name);
   const bool refused = !entry.problem.empty();
   if (entry.not_loaded || refused) entry.problem = reason;

@@ -27,6 +27,9 @@ class ModelTable {
   class Entry;
   /// Versions that were taken out of the table.
   using Removed = std::vector<std::unique_ptr<Lender<LoadedVersion>>>;
+  /// A name stays in the table when its model is unloaded or fails to load. In a table of so many
+  /// names, a new one takes the place of such a name; of new names that fail, half as many stay.
+  static constexpr std::size_t kMostNames = 10'000;
 
   ModelTable();
   ~ModelTable();
@@ -62,7 +65,8 @@ class ModelTable {
   /// kNotFound: the model is not in the table, or not loaded.
   Status CheckLoaded(const std::string& name) const;
   /// Statuses() tells from now on why the model, which is not loaded, could not be loaded when a
-  /// client asked for it. Ignored while an older version serves.
+  /// client asked for it. Ignored while an older version serves, and for a new name where the table
+  /// has kMostNames / 2 or more.
   void NoteFailure(const std::string& name, const std::string& reason);
   /// kInvalidArgument: the model is a job program, or one runs it. Such a model stays as it is.
   Status CheckMayChange(const std::string& name) const;

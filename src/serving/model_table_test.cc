@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,23 @@ TEST_F(RepositoryTest, AModelOfTooManyKernelsNamesBothLimits) {
   Open();
   EXPECT_THAT(ReasonOf("long"), AllOf(HasSubstr("compiles to 8194 kernels"), HasSubstr("8192"),
                                       HasSubstr("65536 nodes")));
+}
+
+TEST(ModelTable, TheNamesOfModelsThatAreNotLoadedAreBounded) {
+  ModelTable table;
+  for (std::size_t i = 0; i < ModelTable::kMostNames; ++i) {
+    table.NoteFailure("failed" + std::to_string(i), "no version");
+  }
+  EXPECT_THAT(table.Statuses(), SizeIs(ModelTable::kMostNames / 2));
+  ModelTable::Entry entry;
+  for (std::size_t i = 0; i < ModelTable::kMostNames; ++i) {
+    (void)table.MakeRoom("loaded" + std::to_string(i), entry);
+  }
+  const std::vector<ModelStatus> statuses = table.Statuses();
+  EXPECT_THAT(statuses, SizeIs(ModelTable::kMostNames));
+  EXPECT_TRUE(std::ranges::any_of(statuses, [](const ModelStatus& status) {
+    return status.name == "loaded" + std::to_string(ModelTable::kMostNames - 1);
+  }));
 }
 
 TEST_F(RepositoryTest, AnUnreadableRepositoryIsAnError) {

@@ -14,6 +14,8 @@ import numpy as np
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_REQUEST_RELEASE_ALL = 1
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 TRITONSERVER_MEMORY_CPU = 0
 TRITONSERVER_MEMORY_GPU = 1
 
@@ -337,8 +339,10 @@ class InferenceRequest:
     def preferred_memory(self):
         return self._preferred_memory
 
-    def set_release_flags(self, _flags):
-        raise TritonModelException("set_release_flags() is not implemented: a request is given once")
+    def set_release_flags(self, flags):
+        if flags != TRITONSERVER_REQUEST_RELEASE_ALL:
+            raise TritonModelException(
+                f"set_release_flags({flags!r}) is not implemented: a request is given once (TRITONSERVER_REQUEST_RELEASE_ALL)")
 
     def get_response_sender(self):
         if self._sender is None or not self._decoupled:

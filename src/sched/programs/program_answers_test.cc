@@ -152,6 +152,21 @@ TEST_F(ProgramAnswers, AProgramThatPausesForTooLongGivesItsPlaceToOthers) {
   EXPECT_EQ(next.Await().outcome, Outcome::kDone);
 }
 
+TEST_F(ProgramAnswers, AProgramThatPausesWhileOthersWaitEndsSooner) {
+  options_.max_jobs = 1;
+  options_.max_unread = std::chrono::hours(1);
+  options_.max_unread_before_others = std::chrono::milliseconds(30);
+  Open(Count);
+  Reader reader, next;
+  reader.x[0] = 1e9f;
+  next.x[0] = 2;
+  ASSERT_TRUE(Ask(reader));
+  reader.AwaitAnswers(JobContext::kMaxSent);
+  ASSERT_TRUE(Ask(next));
+  EXPECT_THAT(reader.Await().error->message, HasSubstr("none of 8 answers for 30 ms"));
+  EXPECT_EQ(next.Await().outcome, Outcome::kDone);
+}
+
 TEST_F(ProgramAnswers, AnAnswerMayBeTakenAfterTheHost) {
   Open(Count);
   Reader reader;

@@ -130,7 +130,7 @@ bool ProgramHostImpl::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());
   for (const auto& [id, job] : jobs_) {
-    if (job->idle()) until = std::min(until, job->gives_up());
+    if (job->idle()) until = std::min(until, job->GivesUp(MaxUnread()));
   }
   const MutexLock lock(mutex_);
   while (news_.empty() && todo_.empty() && device->Now() < until && (!ending_ || cancelled_)) {
@@ -229,15 +229,22 @@ void ProgramHostImpl::ExpireWaiting() {
   }
 }
 
+// For how long a client may leave its answers unread.
+Nanoseconds ProgramHostImpl::MaxUnread() const {
+  if (waiting_.empty()) return options.max_unread;
+  return std::min(options.max_unread, options.max_unread_before_others);
+}
+
 // Jobs with operations end with these.
 void ProgramHostImpl::ExpireIdle() {
   const TimePoint now = device->Now();
+  const Nanoseconds max_unread = MaxUnread();
   std::vector<std::shared_ptr<ProgramRun>> expired;
   for (const auto& [id, job] : jobs_) {
-    if (job->idle() && job->gives_up() <= now && !job->abandoned()) expired.push_back(job);
+    if (job->idle() && job->GivesUp(max_unread) <= now && !job->abandoned()) expired.push_back(job);
   }
   for (const auto& job : expired) {
-    job->deadline() <= now ? job->End(Outcome::kExpired) : job->EndUnread();
+    job->deadline() <= now ? job->End(Outcome::kExpired) : job->EndUnread(max_unread);
     if (job->over()) Drop(job);
   }
 }

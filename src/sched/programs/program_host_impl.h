@@ -90,6 +90,7 @@ class ProgramHostImpl final : public ProgramHost, public JobServices, private Jo
   bool ResumeSignalled(ProgramThread& thread);
   void ExpireWaiting();
   void ExpireIdle();
+  Nanoseconds MaxUnread() const;
   bool Advance(const std::shared_ptr<ProgramRun>& job, ProgramThread& thread);
   void Drop(const std::shared_ptr<ProgramRun>& job);
   void CancelAll();

@@ -436,9 +436,8 @@ void ProgramRun::End(Outcome outcome, std::optional<Error> error) {
   for (const auto& [number, operation] : operations_) services_.dispatcher->Cancel(operation->id);
 }
 
-void ProgramRun::EndUnread() {
-  const auto limit =
-      std::chrono::duration_cast<std::chrono::milliseconds>(services_.options.max_unread);
+void ProgramRun::EndUnread(Nanoseconds max_unread) {
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(max_unread);
   End(Outcome::kFailed,
       Error{ErrorCode::kDeadlineExceeded,
             fmt::format("the client has read none of {} answers for {} ms (lagoon.max_unread_ms)",

@@ -149,10 +149,10 @@ class ProgramRun final : public JobContext {
   /// The client has taken an answer.
   void OnTaken() { --untaken_; }
   /// When the job ends if nothing happens: at its deadline, or when the client has not taken an
-  /// answer for too long.
-  TimePoint gives_up() const {
+  /// answer for `max_unread`.
+  TimePoint GivesUp(Nanoseconds max_unread) const {
     const bool full = untaken_ == kMaxSent && !failing_ && !returned_;
-    return full ? std::min(deadline_, full_since_ + services_.options.max_unread) : deadline_;
+    return full ? std::min(deadline_, full_since_ + max_unread) : deadline_;
   }
   /// Whether the coroutine awaits something that is complete and can be resumed.
   bool resumable() const {
@@ -165,8 +165,8 @@ class ProgramRun final : public JobContext {
   /// Makes the job end with this outcome, once the posted operations have finished. Later calls
   /// have no effect.
   void End(Outcome outcome, std::optional<Error> error = std::nullopt);
-  /// The client has not taken an answer for too long.
-  void EndUnread();
+  /// The client has not taken an answer for `max_unread`.
+  void EndUnread(Nanoseconds max_unread);
   /// Calls the client's Finished(). `now`: the device's time.
   void Answer(TimePoint now);
   /// The thread that runs the coroutine was given up: answers in its place. What the coroutine

@@ -126,7 +126,9 @@ Result<std::string> RenderGenerate(const InferResponse& response) {
     if (elements > kMaxEdgeElements) {
       return Fail(
           ErrorCode::kUnimplemented,
-          fmt::format("the outputs have more than {} elements: use infer", kMaxEdgeElements));
+          fmt::format("the outputs have more than {} elements: use infer, or ModelStreamInfer of "
+                      "gRPC where the model is decoupled",
+                      kMaxEdgeElements));
     }
     out += fmt::format(",{}:", JsonString(output.name));
     if (count != 1) out += '[';

@@ -156,7 +156,7 @@ TEST_F(GrpcServer, AnswersMetadataConfigAndStatistics) {
   inference::ServerMetadataResponse server;
   ASSERT_TRUE(Call(&Stub::ServerMetadata, {}, server).ok());
   EXPECT_EQ(server.name(), "lagoon");
-  EXPECT_EQ(server.extensions_size(), 6);
+  EXPECT_EQ(server.extensions_size(), 9);
 
   inference::ModelMetadataRequest model;
   inference::ModelMetadataResponse metadata;

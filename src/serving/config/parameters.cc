@@ -254,7 +254,7 @@ Rows ProgramRows() {
        }},
       {"lagoon.max_unread_ms", "", "milliseconds above 0, at most a day", "10000",
        "a request of a decoupled model ends when its client reads none of eight answers for so "
-       "long",
+       "long; 1 s while others wait",
        [](Text, Text value, ModelSettings& settings) {
          return ReadMilliseconds(value, settings.max_unread);
        }},

@@ -246,7 +246,7 @@ Result<nlohmann::json> PythonInstance::Open(const std::stop_token& stop) {
 /// One round: news of other threads, requests for the program, a message of the program. An error:
 /// the program is of no use any more.
 Status PythonInstance::Step(PythonJobs& jobs) {
-  TimePoint until = Look();
+  TimePoint until = Look(jobs);
   LAGOON_RETURN_IF_ERROR(Tell());
   if (executing_ && Now() >= execution_ends_) {
     return Broken(
@@ -258,7 +258,7 @@ Status PythonInstance::Step(PythonJobs& jobs) {
   std::vector<std::shared_ptr<PythonJob>> batch = jobs.Take(!executing_, next);
   if (!batch.empty()) {
     LAGOON_RETURN_IF_ERROR(Execute(batch));
-    until = Look();
+    until = Look(jobs);
   }
   until = std::min(until, next);
   if (executing_) until = std::min(until, execution_ends_);
@@ -294,18 +294,23 @@ Status PythonInstance::Execute(const std::vector<std::shared_ptr<PythonJob>>& jo
 
 /// Looks at the requests that the program has: those that were answered without it, whose deadlines
 /// have passed, or whose clients do not read. Returns when to look again.
-TimePoint PythonInstance::Look() {
+TimePoint PythonInstance::Look(const PythonJobs& jobs) {
   const TimePoint now = Now();
   TimePoint next = kNoDeadline;
+  const bool others_wait = executing_ && jobs.Waiting() > 0;
   for (auto& [id, held] : held_) {
     PythonJob& job = *held.job;
+    const Nanoseconds max_unread =
+        held.of_execution && others_wait
+            ? std::min(options_.max_unread, options_.max_unread_before_others)
+            : options_.max_unread;
     if (job.deadline() <= now) job.Expire();
     const bool unread = held.full_since != kNoDeadline;
-    if (unread && now - held.full_since >= options_.max_unread) {
+    if (unread && now - held.full_since >= max_unread) {
       job.Fail({ErrorCode::kDeadlineExceeded,
                 fmt::format("the client has read none of {} answers for {:.0f} ms "
                             "(lagoon.max_unread_ms)",
-                            AnswerStream::kMostUntaken, ToMilliseconds(options_.max_unread))});
+                            AnswerStream::kMostUntaken, ToMilliseconds(max_unread))});
     }
     if (!held.of_execution && !unread && now - held.heard >= options_.limit) {
       job.Fail({ErrorCode::kUnavailable,
@@ -315,7 +320,7 @@ TimePoint PythonInstance::Look() {
     }
     if (job.answered()) continue;
     next = std::min(next, job.deadline());
-    if (unread) next = std::min(next, held.full_since + options_.max_unread);
+    if (unread) next = std::min(next, held.full_since + max_unread);
     if (!held.of_execution && !unread) next = std::min(next, held.heard + options_.limit);
   }
   return next;

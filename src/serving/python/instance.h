@@ -35,6 +35,8 @@ class PythonInstance {
     Nanoseconds start_limit = std::chrono::minutes(10);  // until initialize() has returned
     Nanoseconds limit = std::chrono::minutes(5);         // of an execution
     Nanoseconds max_unread = std::chrono::seconds(10);   // a client reads none of eight answers
+    /// The same for a request whose execution others wait for. At most max_unread counts.
+    Nanoseconds max_unread_before_others = std::chrono::seconds(1);
     Nanoseconds first_pause = std::chrono::milliseconds(100);
     Nanoseconds longest_pause = std::chrono::seconds(30);
     bool decoupled = false;
@@ -70,7 +72,7 @@ class PythonInstance {
   Status AwaitEnd();
   Status Step(PythonJobs& jobs);
   Status Execute(const std::vector<std::shared_ptr<PythonJob>>& jobs);
-  TimePoint Look();
+  TimePoint Look(const PythonJobs& jobs);
   Status Tell();
   Status Handle(const ProgramMessage& message);
   Status HandleAnswer(const ProgramMessage& message);

@@ -116,10 +116,14 @@ class FakeJobs final : public PythonJobs {
     }
     return taken;
   }
+  std::size_t Waiting() const override {
+    const MutexLock lock(mutex_);
+    return waiting_.size();
+  }
 
  private:
   std::uint64_t last_ = 0;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<std::shared_ptr<FakeJob>> waiting_ GUARDED_BY(mutex_);
 };
 
@@ -438,6 +442,29 @@ TEST_F(InstanceTest, AClientThatDoesNotReadEndsItsRequest) {
     while (peer.Next().contains("op")) continue;
   }});
   EXPECT_NE(jobs_.Add(*instance_)->How().find("lagoon.max_unread_ms"), std::string::npos);
+}
+
+TEST_F(InstanceTest, AClientThatDoesNotReadGivesWayToOthersSooner) {
+  options_.decoupled = true;
+  options_.max_unread = std::chrono::hours(1);
+  options_.max_unread_before_others = std::chrono::milliseconds(20);
+  OpenReady({[](Peer& peer) {
+    peer.Ready();
+    const std::uint64_t id = peer.Next()["requests"][0]["id"];
+    for (std::uint32_t i = 0; i < AnswerStream::kMostUntaken; ++i) {
+      peer.Say(
+          {{"op", "answer"}, {"id", id}, {"final", false}, {"outputs", nlohmann::json::array()}});
+    }
+    while (peer.Next().value("op", "cancel") != "cancel") continue;
+    peer.Say({{"op", "answer"}, {"id", id}, {"final", true}});
+    peer.Say({{"op", "done"}});
+    peer.Say({{"op", "answer"}, {"id", peer.Next()["requests"][0]["id"]}, {"final", true}});
+    while (peer.Next().contains("op")) continue;
+  }});
+  const auto unread = jobs_.Add(*instance_);
+  const auto other = jobs_.Add(*instance_);
+  EXPECT_NE(unread->How().find("for 20 ms (lagoon.max_unread_ms)"), std::string::npos);
+  EXPECT_EQ(other->How(), "end");
 }
 
 TEST_F(InstanceTest, StoppingAnswersWhatTheProgramHas) {

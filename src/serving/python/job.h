@@ -55,6 +55,8 @@ class PythonJobs {
   /// Answers requests that have waited too long. If `wants`, returns those that the next execution
   /// gets; empty: none now. `next`: when to ask again although none has come.
   virtual std::vector<std::shared_ptr<PythonJob>> Take(bool wants, TimePoint& next) = 0;
+  /// The number of requests that wait for a program.
+  virtual std::size_t Waiting() const = 0;
 
  protected:
   ~PythonJobs() = default;

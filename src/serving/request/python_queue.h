@@ -34,9 +34,7 @@ class PythonQueue final : public WaitingPlace, public PythonJobs {
   void Cancel(Flight& flight) override;
   Kind kind() const override { return &RequestWaits::batch; }
   std::vector<std::shared_ptr<PythonJob>> Take(bool wants, TimePoint& next) override;
-
-  /// The number of requests that wait for a program.
-  std::size_t Waiting() const;
+  std::size_t Waiting() const override;
 
  private:
   class Job;
