@@ -619,8 +619,10 @@ def test_a_process_may_end_while_jobs_run(end):
 
 
 def test_a_run_in_a_handler_of_exit_is_refused():
-    # The handler is registered before the first session, so that it runs after Lagoon's own.
+    # The handler is registered behind ONNX Runtime's own static objects, so that they are there, and before Lagoon's
+    # first session, so that Lagoon has ended.
     output = child("""
+        cpu(mlp()).run(None, {"x": ONES})
         libc, sessions = ctypes.CDLL(None), []
         @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
         def late(_status, _argument):
