@@ -144,7 +144,7 @@ GRIDS = {
         "1 worker, ms": "{latency_ms_p50.$.w1.b1.bf16:.1f}", "speedup": "{bf16_speedup.$.w1.b1:.2f}",
         "2 workers, ms": "{latency_ms_p50.$.w2.b1.bf16:.1f}", "speedup ": "{bf16_speedup.$.w2.b1:.2f}",
         "cosine": "{bf16_cosine.$:.4f}", "weights MiB": "{weights_mib.$.bf16:.0f}"}),
-    "overhead": Grid(f"{XEON}-overhead", {"HTTP": "http", "gRPC": "grpc", "HTTP, behind ResNet-18": "http.resnet18",
+    "overhead": Grid(f"2026-11-29-{EPYC}-overhead", {"HTTP": "http", "gRPC": "grpc", "HTTP, behind ResNet-18": "http.resnet18",
                                           "gRPC, behind ResNet-18": "grpc.resnet18"}, {
         "p50 us": "{overhead_us_p50.$:.0f}", "p99 us": "{overhead_us_p99.$:.0f}", "read": "{stage_us_p50.$.read:.0f}",
         "parse": "{stage_us_p50.$.parse:.0f}", "input copy": "{stage_us_p50.$.compute_input:.0f}",

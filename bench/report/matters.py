@@ -171,8 +171,9 @@ SECTIONS = {
             "0.85: **missed**"),
         Row("the same: first token of a real-time request beside a best-effort prompt of 8,000 tokens, p99 over alone",
             f"2026-11-27-{EPYC}-generate", "{first_token_ratio_p99.qwen2_0_5b:.2f}", "1.1: **undecided**, few requests"),
-        Row("what the server adds to a request, p50 us: HTTP; gRPC", f"{XEON}-overhead",
-            "{overhead_us_p50.http:.0f}; {overhead_us_p50.grpc:.0f}", "300: met; **missed**"),
+        Row("what the server adds to a request, p50 us: HTTP; gRPC; small: gRPC; channel", f"2026-11-29-{EPYC}-overhead",
+            "{overhead_us_p50.http:.0f}; {overhead_us_p50.grpc:.0f}; {overhead_us_p50.grpc.small:.0f}; {overhead_us_p50.channel.small:.0f}",
+            "200: **missed**; 300: met; 80, 5: **missed**"),
     ],
     "gpu": [
         Row("12 models beside the CPU, each revoked 50 times or more: largest difference of an output", f"{H200}-outputs",
