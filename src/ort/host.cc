@@ -29,14 +29,12 @@ Host& TheHost() {
 }
 
 std::atomic<LocalDevice*> open_device{nullptr};
-std::atomic<bool> ending{false};
-std::atomic<std::thread::id> ending_thread{};
+std::atomic<std::thread::id> ending_thread{};  // that of no thread: the process does not end
 std::atomic<std::int32_t> inside{0};
 
 // At the end of the process static objects go. Runs must not be in the midst of using them.
 void End() {
   ending_thread.store(std::this_thread::get_id());
-  ending.store(true);
   const TimePoint until = Now() + std::chrono::seconds(1);
   if (InForkedChild()) return;
   while (inside.load() > 0 && Now() < until) std::this_thread::yield();
@@ -60,9 +58,7 @@ void SetUpHostLog() {
       &least);
 }
 
-bool InHandlerOfExit() {
-  return ending.load() && ending_thread.load() == std::this_thread::get_id();
-}
+bool InHandlerOfExit() { return ending_thread.load() == std::this_thread::get_id(); }
 
 tl::unexpected<Error> Forked() {
   return Fail(ErrorCode::kUnavailable,
@@ -129,7 +125,7 @@ bool InForkedChild() {
 // Only the thread that calls exit() goes on: it destroys them afterwards.
 InsideRun::InsideRun() {
   inside.fetch_add(1);
-  if (!ending.load() || InHandlerOfExit()) return;
+  if (ending_thread.load() == std::thread::id() || InHandlerOfExit()) return;
   inside.fetch_sub(1);
   for (;;) pause();
 }

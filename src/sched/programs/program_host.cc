@@ -129,8 +129,9 @@ void ProgramHostImpl::Loop(ProgramThread& thread) {
 bool ProgramHostImpl::WaitForNews() {
   TimePoint until = kNoDeadline;
   for (const auto& job : waiting_) until = std::min(until, job->deadline());
+  const Nanoseconds max_unread = MaxUnread();
   for (const auto& [id, job] : jobs_) {
-    if (job->idle()) until = std::min(until, job->GivesUp(MaxUnread()));
+    if (job->idle()) until = std::min(until, job->GivesUp(max_unread));
   }
   const MutexLock lock(mutex_);
   while (news_.empty() && todo_.empty() && device->Now() < until && (!ending_ || cancelled_)) {

@@ -38,7 +38,7 @@ struct ProgramHostOptions {
   /// A job whose client takes no answer for so long, while the most are sent, ends as kFailed: it
   /// holds what others wait for.
   Nanoseconds max_unread = std::chrono::seconds(10);
-  /// The same while other jobs wait to start. At most max_unread counts.
+  /// As max_unread, but while other jobs wait to start. The shorter of the two counts.
   Nanoseconds max_unread_before_others = std::chrono::seconds(1);
   /// Whether the thread that brings news resumes the coroutines: only for virtual time, where one
   /// thread does everything. Otherwise a thread of the host resumes them, as they may compute.

@@ -35,7 +35,8 @@ class PythonInstance {
     Nanoseconds start_limit = std::chrono::minutes(10);  // until initialize() has returned
     Nanoseconds limit = std::chrono::minutes(5);         // of an execution
     Nanoseconds max_unread = std::chrono::seconds(10);   // a client reads none of eight answers
-    /// The same for a request whose execution others wait for. At most max_unread counts.
+    /// As max_unread, but while other requests wait for the end of its execution. The shorter of
+    /// the two counts.
     Nanoseconds max_unread_before_others = std::chrono::seconds(1);
     Nanoseconds first_pause = std::chrono::milliseconds(100);
     Nanoseconds longest_pause = std::chrono::seconds(30);

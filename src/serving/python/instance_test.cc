@@ -429,16 +429,21 @@ TEST_F(InstanceTest, TheProgramHearsOfAnswersThatWereTaken) {
   EXPECT_EQ(heard.get_future().get(), "end") << "the request had ended";
 }
 
+/// As many answers as a client may leave unread.
+void SayMostAnswers(Peer& peer, std::uint64_t id) {
+  for (std::uint32_t i = 0; i < AnswerStream::kMostUntaken; ++i) {
+    peer.Say(
+        {{"op", "answer"}, {"id", id}, {"final", false}, {"outputs", nlohmann::json::array()}});
+  }
+}
+
 TEST_F(InstanceTest, AClientThatDoesNotReadEndsItsRequest) {
   options_.decoupled = true;
   options_.max_unread = std::chrono::milliseconds(20);
   OpenReady({[](Peer& peer) {
     peer.Ready();
     const std::uint64_t id = peer.Next()["requests"][0]["id"];
-    for (std::uint32_t i = 0; i < AnswerStream::kMostUntaken; ++i) {
-      peer.Say(
-          {{"op", "answer"}, {"id", id}, {"final", false}, {"outputs", nlohmann::json::array()}});
-    }
+    SayMostAnswers(peer, id);
     while (peer.Next().contains("op")) continue;
   }});
   EXPECT_NE(jobs_.Add(*instance_)->How().find("lagoon.max_unread_ms"), std::string::npos);
@@ -451,10 +456,7 @@ TEST_F(InstanceTest, AClientThatDoesNotReadGivesWayToOthersSooner) {
   OpenReady({[](Peer& peer) {
     peer.Ready();
     const std::uint64_t id = peer.Next()["requests"][0]["id"];
-    for (std::uint32_t i = 0; i < AnswerStream::kMostUntaken; ++i) {
-      peer.Say(
-          {{"op", "answer"}, {"id", id}, {"final", false}, {"outputs", nlohmann::json::array()}});
-    }
+    SayMostAnswers(peer, id);
     while (peer.Next().value("op", "cancel") != "cancel") continue;
     peer.Say({{"op", "answer"}, {"id", id}, {"final", true}});
     peer.Say({{"op", "done"}});
