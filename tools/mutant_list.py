@@ -752,8 +752,6 @@ MUTANTS = [
      "  Renew(job);\n", "", ["caller"]),
     ("cancelled-before-it-came", "a run that is cancelled while it is posted runs", MECHANISM,
      "  if (job.cancelled != nullptr && job.cancelled->load()) {", "  if (false) {", ["caller"]),
-    ("behind-itself", "a job waits for itself", RECENT_JOBS,
-     "    if (other.job == waited.self.job) return;\n", "", ["behind"]),
     ("behind-worse-jobs", "jobs that it revokes count as what a job waits for", RECENT_JOBS,
      "    if (other.job_class > waited.self.job_class && !waited.any_class) return;\n", "", ["behind"]),
     ("behind-better-jobs-to-the-start-only", "what revoked a job is not counted", RECENT_JOBS,

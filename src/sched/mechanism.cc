@@ -457,7 +457,7 @@ void Mechanism::Finish(Job& job, Outcome outcome, FinishedJobs& finished) {
     if (Continues(job)) --continuing_;
     if (Continues(job) && outcome == Outcome::kDone) BeginHold(queue);
     if (!lost_) queue.free_slots.push_back(job.slot);
-    recent_.Add({job.id, queue.id, job.job_class, job.result.started, device_.Now()});
+    recent_.Add({queue.id, job.job_class, job.result.started, device_.Now()});
   }
   jobs_.erase(jobs_.iterator_to(job));
   if (job.leaves_hook.is_linked()) leaves_.erase(leaves_.iterator_to(job));
@@ -503,7 +503,7 @@ void Mechanism::End(Job& job, Outcome outcome, FinishedJobs& finished) {
 void Mechanism::CountBehind(Job& job) const {
   const JobResult& result = job.result;
   const RecentJobs::Waited waited = {
-      .self = {job.id, job.queue->id, job.job_class, result.started, result.finished},
+      .self = {job.queue->id, job.job_class, result.started, result.finished},
       .arrived = job.arrival,
       .any_class = config_.preemption == SchedulerConfig::Preemption::kNone};
   const auto name_of = [&](QueueId queue) -> std::string_view {
@@ -512,9 +512,9 @@ void Mechanism::CountBehind(Job& job) const {
   recent_.CountAll(waited, name_of, job.result.behind);
   for (const Job& other : active_) {
     if (other.result.started >= result.finished) continue;
-    RecentJobs::Count(
-        waited, {other.id, other.queue->id, other.job_class, other.result.started, result.finished},
-        name_of, job.result.behind);
+    RecentJobs::Count(waited,
+                      {other.queue->id, other.job_class, other.result.started, result.finished},
+                      name_of, job.result.behind);
   }
 }
 

@@ -20,7 +20,6 @@ class RecentJobs {
 
   /// A job while it has the device.
   struct Entry {
-    JobId job{};
     QueueId queue{};
     JobClass job_class = JobClass::kBestEffort;
     TimePoint started, ended;
@@ -36,11 +35,11 @@ class RecentJobs {
   /// The job has left the device, no earlier than those that were added before.
   void Add(const Entry& entry) { entries_[added_++ % kMost] = entry; }
 
-  /// Counts a job that has the device, or had it.
+  /// Counts a job that has the device, or had it. (The job itself counts nothing: it started when
+  /// its wait ended.)
   template <typename NameOf>
   static void Count(const Waited& waited, const Entry& other, const NameOf& name_of,
                     RanBefore& to) {
-    if (other.job == waited.self.job) return;
     const bool better = other.job_class < waited.self.job_class;
     if (other.job_class > waited.self.job_class && !waited.any_class) return;
     const TimePoint end = std::min(other.ended, better ? waited.self.ended : waited.self.started);

@@ -114,12 +114,11 @@ TEST(RecentJobs, GoesBackSoFarAndNoFurther) {
   RecentJobs recent;
   const auto at = [](int ms) { return TimePoint(milliseconds(ms)); };
   for (int i = 0; i < 300; ++i) {
-    recent.Add({JobId{static_cast<std::uint64_t>(i) + 1}, QueueId{}, JobClass::kRealTime, at(i),
-                at(i + 1)});
+    recent.Add({QueueId{}, JobClass::kRealTime, at(i), at(i + 1)});
   }
   const auto name = [](QueueId) { return std::string_view("q"); };
-  const RecentJobs::Waited all = {
-      .self = {JobId{999}, QueueId{}, JobClass::kRealTime, at(300), at(301)}, .arrived = at(0)};
+  const RecentJobs::Waited all = {.self = {QueueId{}, JobClass::kRealTime, at(300), at(301)},
+                                  .arrived = at(0)};
   RanBefore behind;
   recent.CountAll(all, name, behind);
   EXPECT_EQ(behind.jobs, RecentJobs::kMost);
@@ -132,6 +131,23 @@ TEST(RecentJobs, GoesBackSoFarAndNoFurther) {
   RanBefore none;
   recent.CountAll(some, name, none);
   EXPECT_EQ(none.jobs, 0u);
+}
+
+TEST(RecentJobs, AWorseJobCountsOnlyWhereNothingIsRevokedAndOnlyForTheWait) {
+  RecentJobs recent;
+  const auto at = [](int ms) { return TimePoint(milliseconds(ms)); };
+  recent.Add({QueueId{}, JobClass::kBestEffort, at(0), at(10)});
+  const auto name = [](QueueId) { return std::string_view("q"); };
+  RecentJobs::Waited waited = {.self = {QueueId{}, JobClass::kRealTime, at(8), at(12)},
+                               .arrived = at(5)};
+  RanBefore none;
+  recent.CountAll(waited, name, none);
+  EXPECT_EQ(none.jobs, 0u);
+  waited.any_class = true;
+  RanBefore one;
+  recent.CountAll(waited, name, one);
+  EXPECT_EQ(one.jobs, 1u);
+  EXPECT_EQ(one.longest, milliseconds(3));
 }
 
 TEST(RecentJobs, ALongNameIsCut) {
