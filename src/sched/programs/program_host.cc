@@ -245,7 +245,8 @@ void ProgramHostImpl::ExpireIdle() {
     if (job->idle() && job->GivesUp(max_unread) <= now && !job->abandoned()) expired.push_back(job);
   }
   for (const auto& job : expired) {
-    job->deadline() <= now ? job->End(Outcome::kExpired) : job->EndUnread(max_unread);
+    job->deadline() <= now ? job->End(Outcome::kExpired)
+                           : job->EndUnread(max_unread, max_unread < options.max_unread);
     if (job->over()) Drop(job);
   }
 }

@@ -436,12 +436,12 @@ void ProgramRun::End(Outcome outcome, std::optional<Error> error) {
   for (const auto& [number, operation] : operations_) services_.dispatcher->Cancel(operation->id);
 }
 
-void ProgramRun::EndUnread(Nanoseconds max_unread) {
+void ProgramRun::EndUnread(Nanoseconds max_unread, bool others_wait) {
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(max_unread);
   End(Outcome::kFailed,
       Error{ErrorCode::kDeadlineExceeded,
-            fmt::format("the client has read none of {} answers for {} ms (lagoon.max_unread_ms)",
-                        untaken_, limit.count())});
+            fmt::format("the client has read none of {} answers for {} ms ({})", untaken_,
+                        limit.count(), others_wait ? "others wait" : "lagoon.max_unread_ms")});
 }
 
 // ---- The coroutine

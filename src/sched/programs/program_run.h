@@ -165,8 +165,8 @@ class ProgramRun final : public JobContext {
   /// Makes the job end with this outcome, once the posted operations have finished. Later calls
   /// have no effect.
   void End(Outcome outcome, std::optional<Error> error = std::nullopt);
-  /// The client has not taken an answer for `max_unread`.
-  void EndUnread(Nanoseconds max_unread);
+  /// The client has not taken an answer for `max_unread`, which is less while others wait.
+  void EndUnread(Nanoseconds max_unread, bool others_wait);
   /// Calls the client's Finished(). `now`: the device's time.
   void Answer(TimePoint now);
   /// The thread that runs the coroutine was given up: answers in its place. What the coroutine

@@ -25,7 +25,7 @@ TEST(InferJson, ReadsEverythingThatItKnows) {
   const auto parsed = Parse(R"({
     "id": "a7", "future": {"x": [1, {"y": null}]},
     "parameters": {"priority": 2, "timeout": 5000, "binary_data_output": true, "lagoon_stages": true,
-                   "sequence_id": "s", "nested": {"a": [1]}},
+                   "sequence_id": "s"},
     "inputs": [{"data": [[1, -2.5], [3e2, 4]], "shape": [2, 2], "name": "x", "datatype": "FP32"},
                {"name": "b", "datatype": "FP32", "shape": [], "parameters": {"binary_data_size": 4}}],
     "outputs": [{"name": "y", "parameters": {"binary_data": false, "classification": 0}}, {"name": "z"}]})");
@@ -106,6 +106,11 @@ TEST(InferJson, RefusesWhatIsNoRequest) {
                            R"({"parameters":{"timeout":1.5}})",
                            R"({"parameters":{"timeout":"5"}})",
                            R"({"parameters":{"binary_data_output":1}})",
+                           R"({"parameters":{"sequence_id":[1]}})",
+                           R"({"parameters":{"sequence_start":{}}})",
+                           R"({"parameters":{"other":{"a":[1]}}})",
+                           R"({"inputs":[{"parameters":{"binary_data_size":[4]}}]})",
+                           R"({"outputs":[{"parameters":{"shared_memory_region":["r"]}}]})",
                            R"({"inputs":[{"parameters":{"binary_data_size":-4}}]})",
                            R"({"inputs":[{"parameters":{"binary_data_size":true}}]})",
                            R"({"outputs":[{"parameters":{"binary_data":"yes"}}]})",

@@ -50,12 +50,7 @@ bool InferSax::IsKnownKey() const {
   return std::ranges::find(kKnownKeys, key_) != kKnownKeys.end();
 }
 
-bool InferSax::HoldsKnownParameter() const {
-  const In top = Top();
-  const bool parameters =
-      top == In::kParameters || top == In::kInputParameters || top == In::kOutputParameters;
-  return parameters && BitOf(key_) != 0;
-}
+bool InferSax::HoldsKnownParameter() const { return InParameters() && BitOf(key_) != 0; }
 
 bool InferSax::InOtherParameter() const {
   return Top() == In::kParameters && !IsServerParameter(key_);
@@ -120,7 +115,8 @@ bool InferSax::Wrong(std::string_view what) {
         (Top() == In::kInputs ? result_.inputs.size() : result_.outputs.size()) >= kMaxTensors;
     if (full) return Invalid(fmt::format("{} has more than {} entries", subject, kMaxTensors));
   }
-  return Invalid(fmt::format("{} cannot {} {}", subject, InObject() ? "be" : "hold", what));
+  return Invalid(
+      fmt::format("{} cannot {} {}", subject, InObject() || InParameters() ? "be" : "hold", what));
 }
 
 std::optional<InferSax::In> InferSax::PlaceOfObject() {
@@ -147,8 +143,14 @@ std::optional<InferSax::In> InferSax::PlaceOfObject() {
     case In::kData:
       return std::nullopt;
     default:
-      return In::kIgnored;
+      return PlaceInParameters();
   }
+}
+
+// Of an object or an array. All parameters of a request, and the server's of a tensor, are scalars.
+std::optional<InferSax::In> InferSax::PlaceInParameters() const {
+  const bool scalar = Top() == In::kParameters || (InTensorParameters() && IsServerParameter(key_));
+  return scalar ? std::nullopt : std::optional(In::kIgnored);
 }
 
 std::optional<InferSax::In> InferSax::PlaceOfArray() {
@@ -173,7 +175,7 @@ std::optional<InferSax::In> InferSax::PlaceOfArray() {
       }
       break;
     default:
-      return In::kIgnored;
+      return PlaceInParameters();
   }
   return IsKnownKey() ? std::nullopt : std::optional(In::kIgnored);
 }

@@ -86,6 +86,7 @@ class InferSax {
 
   std::optional<In> PlaceOfObject();
   std::optional<In> PlaceOfArray();
+  std::optional<In> PlaceInParameters() const;
   void BeginData();
   bool Enter(std::optional<In> place, std::string_view what);
   bool Leave();
@@ -110,6 +111,7 @@ class InferSax {
   bool InTensorParameters() const {
     return Top() == In::kInputParameters || Top() == In::kOutputParameters;
   }
+  bool InParameters() const { return Top() == In::kParameters || InTensorParameters(); }
   bool InObject() const;
   // The name of the place, for messages.
   std::string_view Subject() const;

@@ -307,10 +307,12 @@ TimePoint PythonInstance::Look(const PythonJobs& jobs) {
     if (job.deadline() <= now) job.Expire();
     const bool unread = held.full_since != kNoDeadline;
     if (unread && now - held.full_since >= max_unread) {
-      job.Fail({ErrorCode::kDeadlineExceeded,
-                fmt::format("the client has read none of {} answers for {:.0f} ms "
-                            "(lagoon.max_unread_ms)",
-                            AnswerStream::kMostUntaken, ToMilliseconds(max_unread))});
+      job.Fail(
+          {ErrorCode::kDeadlineExceeded,
+           fmt::format("the client has read none of {} answers for {:.0f} ms "
+                       "({})",
+                       AnswerStream::kMostUntaken, ToMilliseconds(max_unread),
+                       max_unread < options_.max_unread ? "others wait" : "lagoon.max_unread_ms")});
     }
     if (!held.of_execution && !unread && now - held.heard >= options_.limit) {
       job.Fail({ErrorCode::kUnavailable,

@@ -465,7 +465,7 @@ TEST_F(InstanceTest, AClientThatDoesNotReadGivesWayToOthersSooner) {
   }});
   const auto unread = jobs_.Add(*instance_);
   const auto other = jobs_.Add(*instance_);
-  EXPECT_NE(unread->How().find("for 20 ms (lagoon.max_unread_ms)"), std::string::npos);
+  EXPECT_NE(unread->How().find("for 20 ms (others wait)"), std::string::npos);
   EXPECT_EQ(other->How(), "end");
 }
 
