@@ -134,7 +134,10 @@ class Run final : private JobClient {
   /// Runs and waits. `due`: when the run must have ended, else it ends as kDeadlineExceeded;
   /// kNoDeadline: never; nothing: the model's deadline from now on. Makes the plan if Prepare() was
   /// not called for what is bound, and those of later parts. Not from within Done.
-  RunCode Sync(std::optional<TimePoint> due = std::nullopt);
+  /// `cancelled`: null, or a flag that another thread sets before it calls Cancel(), so that this
+  /// counts although it comes before Sync().
+  RunCode Sync(std::optional<TimePoint> due = std::nullopt,
+               const std::atomic<bool>* cancelled = nullptr);
   /// The same without waiting; where the plan is to be made, it waits for that. After an error
   /// `done` is not called. kInvalidArgument while this run is under way. Null: no call.
   RunCode Start(std::optional<TimePoint> due, Done done = nullptr, void* argument = nullptr);

@@ -124,10 +124,11 @@ Status Run::Begin(std::optional<TimePoint> due) {
   return BindPart();
 }
 
-RunCode Run::Sync(std::optional<TimePoint> due) {
+RunCode Run::Sync(std::optional<TimePoint> due, const std::atomic<bool>* cancelled) {
   if (AnyInDone()) return Refuse(Invalid("Sync() within the callback of a run"));
   const RunCode begun = Guarded([&] { return Begin(due); });
   if (begun != RunCode::kOk) return begun;
+  if (cancelled != nullptr && cancelled->load()) cancelled_.store(true);
   done_ = nullptr;
   state_.store(kUnderWay, std::memory_order_release);
   model_.device().CountStart();

@@ -315,6 +315,18 @@ TEST_F(RunTest, ACallbackThatThrowsOrBlocksHarmsNothing) {
   EXPECT_EQ(blocks.Wait(), RunCode::kOk);
 }
 
+TEST_F(RunTest, ACancelThatCameBeforeSyncCountsWhereItsFlagTellsSo) {
+  Open();
+  const auto model = Load(AddsWeights());
+  ModelRun run(*model);
+  std::vector<float> x = {1, 1, 1, 1};
+  ASSERT_EQ(run.SetInput(0, TensorOf(x, {1, 4}, DataType::kFloat32)), RunCode::kOk);
+  std::atomic<bool> cancelled = true;
+  EXPECT_EQ(run.Sync(std::nullopt, &cancelled), RunCode::kCancelled);
+  cancelled = false;
+  EXPECT_EQ(run.Sync(std::nullopt, &cancelled), RunCode::kOk);
+}
+
 TEST_F(RunTest, CancelEndsARunThatRunsAndOneThatWaits) {
   Open();
   const auto model = LoadHeld();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -15,39 +16,49 @@
 namespace lagoon::plugin {
 namespace {
 
+class Tagged;
+
 /// The runs under way that have a tag. Never destroyed.
 struct TaggedRuns {
   Mutex mutex;
-  std::multimap<std::string, Run*> runs GUARDED_BY(mutex);
+  std::multimap<std::string, Tagged*> runs GUARDED_BY(mutex);
 };
 TaggedRuns& TheTaggedRuns() {
   static TaggedRuns& tagged = *new TaggedRuns;
   return tagged;
 }
 
-/// The run can be cancelled by its tag while this lives.
+/// The run can be cancelled by its tag while this lives, also before it begins.
 class Tagged {
  public:
   Tagged(const std::string& tag, Run& run) : tag_(tag), run_(run) {
     if (tag.empty()) return;
     TaggedRuns& tagged = TheTaggedRuns();
     const MutexLock lock(tagged.mutex);
-    tagged.runs.emplace(tag, &run);
+    tagged.runs.emplace(tag, this);
   }
   ~Tagged() {
     if (tag_.empty()) return;
     TaggedRuns& tagged = TheTaggedRuns();
     const MutexLock lock(tagged.mutex);
     const auto [first, last] = tagged.runs.equal_range(tag_);
-    const auto own = std::find_if(first, last, [&](const auto& at) { return at.second == &run_; });
+    const auto own = std::find_if(first, last, [&](const auto& at) { return at.second == this; });
     if (own != last) tagged.runs.erase(own);
   }
   Tagged(const Tagged&) = delete;
   Tagged& operator=(const Tagged&) = delete;
 
+  /// Any thread.
+  void Cancel() {
+    cancelled_.store(true);
+    run_.Cancel();
+  }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+
  private:
   const std::string& tag_;
   Run& run_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 std::size_t PlaceOf(const std::vector<const ValueInfo*>& values, const std::string& name) {
@@ -213,10 +224,11 @@ void Subgraph::Compute(KernelContext* context, const RunOrder& order) {
   AlignedCopies copies;
   Lent lent(*this);
   Run& run = lent.run();
-  const Tagged tagged(order.tag, run);
+  Tagged tagged(order.tag, run);
   run.SetClass(order.job_class);
   Bind(run, context, copies);
-  if (const RunCode code = run.Sync(order.due); code != RunCode::kOk) Throw(run, code);
+  if (const RunCode code = run.Sync(order.due, &tagged.cancelled()); code != RunCode::kOk)
+    Throw(run, code);
   Take(run, context);
 }
 
