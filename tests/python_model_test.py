@@ -94,6 +94,20 @@ PARAMETERS = """class TritonPythonModel:
                 "y", np.frombuffer(text.encode(), np.uint8).astype(np.float32))]))
         return answers
 """
+# Answers with the sequence of the request as JSON; where %r is a model, with its answer to a call in the same sequence.
+SEQUENCE = """class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            text = json.dumps([request.correlation_id(), request.flags()])
+            if %r:
+                answers.append(pb_utils.InferenceRequest(model_name=%r, requested_output_names=["y"], inputs=request.inputs(),
+                                                         correlation_id=request.correlation_id(), flags=request.flags()).exec())
+                continue
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor(
+                "y", np.frombuffer(text.encode(), np.uint8).astype(np.float32))]))
+        return answers
+"""
 FULL = """class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
@@ -211,6 +225,8 @@ def fixture_server(lagoon, tmp_path_factory):
                + 'parameters { key: "lagoon.python_timeout_ms" value { string_value: "1500" } }')
     add_python(repository, "parameters", PARAMETERS)
     add_python(repository, "asks_parameters", PARAMETERS)
+    add_python(repository, "sequence", SEQUENCE % ("", ""))
+    add_python(repository, "asks_sequence", SEQUENCE % ("sequence", "sequence"))
     add_python(repository, "calls", CALLS % "onnx_twice")
     add_python(repository, "calls_pipeline", (CALLS % "pipeline").replace('["y"]', '["OUT"]').replace(
         'inputs=request.inputs()', 'inputs=[pb_utils.Tensor("IN", request.inputs()[0].as_numpy())]').replace(
@@ -366,11 +382,19 @@ def test_programs_read_the_parameters_of_requests_and_give_some_to_calls(server,
             parameters_of(client, module, "parameters", {f"p{i}": i for i in range(65)})
 
 
+@pytest.mark.parametrize("model", ("sequence", "asks_sequence"))
+def test_programs_see_the_sequence_of_a_request_and_call_within_it(server, model):
+    for identifier, start, end in ((7, True, False), ("camera", False, True), (2 ** 62, True, True), (0, False, False)):
+        words = {"sequence_id": identifier, "sequence_start": start, "sequence_end": end} if identifier else {}
+        seen = bytes(ask(server, model, [0], **words).astype(np.uint8)).decode()
+        assert json.loads(seen) == [identifier, start + 2 * end]
+
+
 def test_generate_passes_parameters_on(server):
-    body = {"x": [0.0], "parameters": {"text": "a", "x_like": 2, "priority": 0, "none": None}}
+    body = {"x": [0.0], "top": 0.5, "parameters": {"text": "a", "x_like": 2, "priority": 0, "none": None}}
     status, answer = server.post("/v2/models/parameters/generate", json.dumps(body).encode())
     assert status == 200
-    assert json.loads(bytes(int(code) for code in answer["y"]).decode()) == {"text": "a", "x_like": 2}
+    assert json.loads(bytes(int(code) for code in answer["y"]).decode()) == {"text": "a", "x_like": 2, "top": 0.5}
 
 
 def test_calls_of_other_models(server):
@@ -560,6 +584,18 @@ def test_tensors_come_and_go_by_dlpack_as_objects_and_as_capsules(pb_utils, kind
         assert again.triton_dtype() == tensor.triton_dtype() and (again.as_numpy() == values).all()
     values.flags.writeable = False
     assert (np.from_dlpack(pb_utils.Tensor("x", values)) == values).all()
+
+
+def test_types_and_errors_have_tritons_numbers(pb_utils):
+    for kind, number in ((np.float32, 11), (np.bool_, 1), (np.object_, 13), (np.dtype("int64"), 9)):
+        assert pb_utils.numpy_to_triton_type(kind) == number and pb_utils.triton_to_numpy_type(number) == np.dtype(kind).type
+    assert pb_utils.TritonError("m").code() == pb_utils.TritonError.INTERNAL == 1
+    assert pb_utils.TritonError("m", pb_utils.TritonError.CANCELLED).code() == 7
+    for wrong in (99, "NOWHERE"):
+        with pytest.raises(pb_utils.TritonModelException, match="takes a code"):
+            pb_utils.TritonError("m", wrong)
+    with pytest.raises(pb_utils.TritonModelException, match="correlation_id is -1"):
+        pb_utils.InferenceRequest(correlation_id=-1)
 
 
 def test_what_dlpack_cannot_give_names_the_tensor(pb_utils):

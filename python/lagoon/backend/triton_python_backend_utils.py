@@ -4,6 +4,7 @@ The server puts this module into the process of the model. It talks to the serve
 worker.py sets."""
 import asyncio
 import dataclasses
+import enum
 import json
 import math
 import struct
@@ -24,25 +25,29 @@ _NUMPY = {"FP32": np.float32, "FP16": np.float16, "FP64": np.float64, "INT8": np
           "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32,
           "UINT64": np.uint64, "BOOL": np.bool_, "BYTES": np.object_}
 _NAMES = {np.dtype(kind): name for name, kind in _NUMPY.items()}
+TRITON_TO_NUMPY_TYPE = dict(enumerate((np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32,
+                                       np.int64, np.float16, np.float32, np.float64, np.object_), start=1))
+NUMPY_TO_TRITON_TYPE = {kind: number for number, kind in TRITON_TO_NUMPY_TYPE.items()}
 
 
 class TritonModelException(Exception):
     """An error of this module or of the server."""
 
 
+class _ErrorCode(enum.IntEnum):
+    """Triton's numbers of errors."""
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
+
+
 class TritonError:
     """An error as the answer to a request."""
-    UNKNOWN = "UNKNOWN"
-    INTERNAL = "INTERNAL"
-    NOT_FOUND = "NOT_FOUND"
-    INVALID_ARG = "INVALID_ARG"
-    UNAVAILABLE = "UNAVAILABLE"
-    UNSUPPORTED = "UNSUPPORTED"
-    ALREADY_EXISTS = "ALREADY_EXISTS"
-    CANCELLED = "CANCELLED"
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = _ErrorCode
 
     def __init__(self, message, code=INTERNAL):
-        self._message, self._code = str(message), code
+        try:
+            self._message, self._code = str(message), _ErrorCode(code)
+        except ValueError:
+            raise TritonModelException(f"TritonError takes a code as TritonError.INTERNAL, not {code!r}") from None
 
     def message(self):
         return self._message
@@ -266,7 +271,7 @@ class InferenceResponseSender:
 def _error_of(response):
     error = response.error()
     code = error.code() if isinstance(error, TritonError) else TritonError.INTERNAL
-    return {"code": code, "message": str(error)}
+    return {"code": code.name, "message": str(error)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,12 +295,14 @@ class InferenceRequest:
                 raise TritonModelException(f"parameter {name!r} is {value!r}: names are str, values str, int, float or bool")
             if isinstance(value, float) and not math.isfinite(value):
                 raise TritonModelException(f"parameter {name!r} is {value!r}: numbers are finite")
+        if not isinstance(correlation_id, str) and int(correlation_id) < 0:
+            raise TritonModelException(f"correlation_id is {correlation_id!r}: it is a text, or a number from 0")
         self._preferred_memory = preferred_memory
 
     @classmethod
     def _received(cls, message, data, name, decoupled):
         request = cls(name, message["outputs"], _unpack(message["inputs"], data), message["request_id"],
-                      correlation_id=message["sequence"], timeout=message["timeout_us"],
+                      correlation_id=message["sequence"], flags=message["flags"], timeout=message["timeout_us"],
                       parameters=message.get("parameters"))
         request._priority = message["priority"]
         request._sender = InferenceResponseSender(message["id"])
@@ -359,11 +366,12 @@ class InferenceRequest:
             raise TritonModelException("exec(decoupled=True) is not implemented: call models with one answer")
         message = {"model": self._model, "version": "" if int(self._version) < 0 else str(int(self._version)),
                    "id": str(self._request_id), "timeout_us": int(self._timeout), "outputs": self._outputs,
-                   "parameters": self._parameters}
+                   "sequence": self._correlation_id if isinstance(self._correlation_id, str) else int(self._correlation_id),
+                   "flags": int(self._flags), "parameters": self._parameters}
         message["inputs"], parts = _pack(self._inputs)
         answer, data = _connection.call(message, parts)
         if "error" in answer:
-            return InferenceResponse(error=TritonError(answer["error"]["message"], answer["error"]["code"]))
+            return InferenceResponse(error=TritonError(answer["error"]["message"], _ErrorCode[answer["error"]["code"]]))
         return InferenceResponse(_unpack(answer["outputs"], data))
 
     async def async_exec(self, decoupled=False):
@@ -475,12 +483,13 @@ def using_decoupled_model_transaction_policy(model_config):
 
 
 def triton_to_numpy_type(kind):
-    """numpy's type of a type of the protocol ("FP32")."""
-    return _NUMPY.get(kind)
+    """numpy's type of Triton's number of a type."""
+    return TRITON_TO_NUMPY_TYPE[kind]
 
 
 def numpy_to_triton_type(kind):
-    return _NAMES.get(np.dtype(kind))
+    """Triton's number of numpy's type."""
+    return NUMPY_TO_TRITON_TYPE[np.dtype(kind).type]
 
 
 def triton_string_to_numpy(word):

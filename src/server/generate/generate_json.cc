@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -26,17 +27,16 @@ Dims NestingOf(const Json& value) {
   return nesting;
 }
 
-/// The declared dims for `count` elements; one open dim follows from the others. Empty: there are
-/// no such.
+/// The declared dims for `count` elements: the last open dim follows from the others, of which the
+/// open ones are 1, as Triton has it. Empty: there are no such.
 Dims DeclaredFor(Dims dims, std::int64_t count) {
   std::int64_t known = 1;
   std::int64_t* open = nullptr;
   for (std::int64_t& dim : dims) {
     if (dim >= 0) {
       known *= dim;
-    } else if (open != nullptr) {
-      return {};
     } else {
+      if (open != nullptr) *open = 1;
       open = &dim;
     }
   }
@@ -84,6 +84,23 @@ Result<Json> InputsOf(const Json& body, const ModelMetadata& model) {
   return inputs;
 }
 
+/// Whether a body of generate may name this parameter: not those of tensors and of forms.
+bool IsParameterOfGenerate(std::string_view name) {
+  static constexpr std::array<std::string_view, 6> kOfServer = {
+      "priority", "timeout", "sequence_id", "sequence_start", "sequence_end", "lagoon_tenant"};
+  return !IsServerParameter(name) || std::ranges::find(kOfServer, name) != kOfServer.end();
+}
+
+/// Of the members that are no input; the last one counts where a name is there twice.
+void KeepParameters(const Json& members, const ModelMetadata& model, Json& request) {
+  for (const auto& [name, value] : members.items()) {
+    const bool input =
+        std::ranges::find(model.inputs, name, &TensorSpec::name) != model.inputs.end();
+    if (input || name == "id" || name == "parameters" || !IsParameterOfGenerate(name)) continue;
+    request["parameters"][name] = value;
+  }
+}
+
 }  // namespace
 
 Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& model) {
@@ -97,19 +114,13 @@ Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& mode
   if (const auto id = parsed->find("id"); id != parsed->end()) {
     request["id"] = id->is_string() ? *id : Json(DumpJson(*id));
   }
-  for (const char* name : {"priority", "timeout"}) {
-    if (const Json* const value = Member(*parsed, name)) request["parameters"][name] = *value;
-  }
-  // The parser keeps the other parameters that no input has.
-  if (const auto given = parsed->find("parameters"); given != parsed->end() && given->is_object()) {
-    for (const auto& [name, value] : given->items()) {
-      const bool input =
-          std::ranges::find(model.inputs, name, &TensorSpec::name) != model.inputs.end();
-      if (!input && !IsServerParameter(name) && value.is_primitive()) {
-        request["parameters"][name] = value;
-      }
+  if (const auto given = parsed->find("parameters"); given != parsed->end()) {
+    if (!given->is_object() && !given->is_null()) {
+      return Fail(ErrorCode::kInvalidArgument, "the body: 'parameters' is no JSON object");
     }
+    KeepParameters(*given, model, request);
   }
+  KeepParameters(*parsed, model, request);
   // The parser of infer requests checks names, types, ranges and nesting.
   const auto text = std::make_shared<std::string>(DumpJson(request));
   return ParseHttpInfer(std::as_bytes(std::span(*text)), std::nullopt, text);

@@ -12,8 +12,8 @@
 namespace lagoon {
 
 /// Reads a request of Triton's generate extension: a JSON object with a member for each input, a
-/// number or a list. `id`, and `priority` and `timeout` as a member or within `parameters`, are the
-/// request's own. Other members have no effect. A list without nested ones takes the shape that the
+/// number or a list. `id` is the request's own. Other members, and those of the object
+/// `parameters`, are parameters of the request. A list without nested ones takes the shape that the
 /// model declares, where that is possible. Errors: kInvalidArgument or kUnimplemented.
 Result<HttpInfer> ParseGenerate(std::string_view body, const ModelMetadata& model);
 

@@ -55,6 +55,30 @@ TEST_F(Generate, WhatIsNoRequestIsRefused) {
   EXPECT_EQ(Ask(PostTo("twice/generate", R"({"x":[1,2,3,4]})" + large)).status, 413);
 }
 
+TEST(ParseGenerate, WhatIsNoInputIsAParameter) {
+  ModelMetadata model;
+  model.inputs = {{.name = "x", .type = DataType::kFloat32, .dims = {-1, -1}}};
+  const auto parsed = ParseGenerate(
+      R"({"x":[1,2,3],"max_tokens":5,"stream":true,"timeout":7000,"sequence_id":9,"triton_x":1,
+          "binary_data_output":true,"parameters":{"temperature":0.5,"priority":2,"max_tokens":6}})",
+      model);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const InferRequest& request = parsed->request;
+  EXPECT_EQ(request.inputs[0].dims, (Dims{1, 3})) << "open dims before the last are 1";
+  EXPECT_EQ(request.priority, 2u);
+  EXPECT_EQ(request.timeout, std::chrono::milliseconds(7));
+  EXPECT_EQ(request.sequence.number, 9u);
+  const std::vector<RequestParameter> expected = {
+      {"max_tokens", std::uint64_t{5}}, {"stream", true}, {"temperature", 0.5}};
+  EXPECT_EQ(request.parameters, expected);
+  for (const char* body : {R"({"x":[1],"stop":["a"]})", R"({"x":[1],"parameters":[1]})",
+                           R"({"x":[1],"parameters":{"stop":{}}})"}) {
+    const auto refused = ParseGenerate(body, model);
+    ASSERT_FALSE(refused) << body;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
 TEST_F(Generate, AnswersAreEventsAndTheConnectionGoesOn) {
   HttpTestClient client(server_->http_port());
   for (int round = 0; round < 3; ++round) {

@@ -468,6 +468,11 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
   request.id = TextIn(object, "id");
   request.priority = NumberIn(object, "priority");
   if (request.priority == 0 && AllLowered()) request.priority = 2;
+  request.sequence.number = NumberIn(object, "sequence");
+  request.sequence.text = TextIn(object, "sequence");
+  const std::uint64_t flags = NumberIn(object, "flags");
+  request.sequence.start = (flags & 1) != 0;
+  request.sequence.end = (flags & 2) != 0;
   request.arrival = Now();
   const auto payload = std::make_shared<UnfilledBytes>(message.bytes());
   LAGOON_RETURN_IF_ERROR(message.Read(0, {payload->data(), payload->size()}));

@@ -118,11 +118,14 @@ nlohmann::json PythonQueue::Job::Describe(std::vector<std::span<const std::byte>
   }
   const auto timeout_us = std::chrono::duration_cast<std::chrono::microseconds>(
       std::max(request_->asked.timeout, Nanoseconds(0)));
+  const SequencePart& sequence = request_->asked.sequence;
   return {{"id", id()},
           {"request_id", request_id_},
           {"priority", request_->asked.priority},
           {"timeout_us", timeout_us.count()},
-          {"sequence", request_->asked.sequence.number},
+          {"sequence",
+           sequence.text.empty() ? nlohmann::json(sequence.number) : nlohmann::json(sequence.text)},
+          {"flags", (sequence.start ? 1 : 0) | (sequence.end ? 2 : 0)},
           {"parameters", ParametersObject(request_->asked.parameters)},
           {"inputs", std::move(inputs)},
           {"outputs", std::move(outputs)}};
