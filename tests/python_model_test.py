@@ -36,7 +36,8 @@ def add_python(repository, name, code, config=FLOATS):
     folder = repository / name / "1"
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(HEAD + code)
-    (folder.parent / "config.pbtxt").write_text(config)
+    if config is not None:
+        (folder.parent / "config.pbtxt").write_text(config)
 
 
 def each(line):
@@ -99,10 +100,11 @@ SEQUENCE = """class TritonPythonModel:
     def execute(self, requests):
         answers = []
         for request in requests:
-            text = json.dumps([request.correlation_id(), request.flags()])
+            text = json.dumps([request.correlation_id(), request.flags(), request.request_id()])
             if %r:
                 answers.append(pb_utils.InferenceRequest(model_name=%r, requested_output_names=["y"], inputs=request.inputs(),
-                                                         correlation_id=request.correlation_id(), flags=request.flags()).exec())
+                                                         correlation_id=request.correlation_id(), flags=request.flags(),
+                                                         request_id=request.request_id()).exec())
                 continue
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor(
                 "y", np.frombuffer(text.encode(), np.uint8).astype(np.float32))]))
@@ -171,6 +173,13 @@ MOODS = """class TritonPythonModel:
             time.sleep(0.3)
         if mood == 14:
             return [pb_utils.InferenceResponse([pb_utils.Tensor("y", np.zeros(100_000_000, np.float32))])]
+        if mood == 20 and os.fork() != 0:
+            os._exit(7)
+        if mood == 21:
+            os.fork()
+        if mood == 22:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([len(pb_utils.serialize_byte_tensor(
+                np.array([[5, 0.25, True, "é", b"b"]], dtype=object)))], np.float32))])]
         half = json.loads('"\\\\ud800"')
         if mood == 15:
             raise ValueError("half " + half)
@@ -188,6 +197,23 @@ MOODS = """class TritonPythonModel:
                     raise KeyError("no text")
             raise Silent
         return [good]
+"""
+COUNT_WITH_END = """class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_max_batch_size(0)
+        config.set_model_transaction_policy({"decoupled": True})
+        return config
+
+    def execute(self, requests):
+        for request in requests:
+            count = int(request.inputs()[0].as_numpy()[0])
+            for number in range(count):
+                request.get_response_sender().send(
+                    pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([number], np.float32))]),
+                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if number == count - 1 else 0)
 """
 COUNT = """class TritonPythonModel:
     def execute(self, requests):
@@ -235,6 +261,7 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "circle_b", CALLS % "circle_a")
     add_python(repository, "myself", CALLS % "myself")
     add_python(repository, "count", COUNT, FLOATS + "model_transaction_policy { decoupled: true }")
+    add_python(repository, "count_with_end", COUNT_WITH_END, None)
     add_python(repository, "sizes", SIZES, BATCHED + "dynamic_batching { max_queue_delay_microseconds: 200000 }")
     add_python(repository, "alone", SIZES, BATCHED)
     add_python(repository, "syntax", "def x(:\n")
@@ -249,6 +276,9 @@ def fixture_server(lagoon, tmp_path_factory):
     (repository / "parameters_in_a_step" / "config.pbtxt").write_text(
         FLOATS.replace('backend: "python"', 'platform: "ensemble"') + 'ensemble_scheduling { step [ { model_name: "parameters" '
         'model_version: -1 input_map { key: "x" value: "x" } output_map { key: "y" value: "y" } } ] }')
+    (repository / "sequence_in_a_step" / "1").mkdir(parents=True)
+    (repository / "sequence_in_a_step" / "config.pbtxt").write_text(
+        (repository / "parameters_in_a_step" / "config.pbtxt").read_text().replace('"parameters"', '"sequence"'))
     (repository / "pipeline" / "1").mkdir(parents=True)
     (repository / "pipeline" / "config.pbtxt").write_text(ENSEMBLE)
     with serving(lagoon, repository, "--python", sys.executable, "--workers", "2", "--allow-admin-on-http") as running:
@@ -344,13 +374,23 @@ def test_a_large_output_arrives_or_is_refused_and_the_model_goes_on(server):
 
 
 @pytest.mark.parametrize(("mood", "words"), [(3, "killed by signal 9"), (4, "exited with 7"),
-                                             (2, "lagoon.python_timeout_ms")])
+                                             (20, "exited with 7"), (2, "lagoon.python_timeout_ms")])
 def test_a_program_that_ends_or_hangs_is_started_again(server, mood, words):
     error = error_of(server, "moods", [mood])
     assert words in error.message() and "model 'moods'" in error.message()
     assert "INTERNAL" in error.status()  # a front does not send it to another member, which it might end too
     assert ask(server, "moods", [0]).tolist() == [0]
     assert ask(server, "plus_one", [0]).tolist() == [1]
+
+
+def test_a_process_that_a_program_forks_does_not_answer_for_it(server):
+    for _ in range(3):
+        assert ask(server, "moods", [21]).tolist() == [21]
+    assert ask(server, "moods", [0]).tolist() == [0]
+
+
+def test_elements_of_strings_that_are_no_texts_are_written_as_texts(server):
+    assert ask(server, "moods", [22]).tolist() == [5 * 4 + len("50.25Trueéb".encode())]
 
 
 def test_a_deadline_answers_while_the_program_works(server):
@@ -382,12 +422,12 @@ def test_programs_read_the_parameters_of_requests_and_give_some_to_calls(server,
             parameters_of(client, module, "parameters", {f"p{i}": i for i in range(65)})
 
 
-@pytest.mark.parametrize("model", ("sequence", "asks_sequence"))
+@pytest.mark.parametrize("model", ("sequence", "asks_sequence", "sequence_in_a_step"))
 def test_programs_see_the_sequence_of_a_request_and_call_within_it(server, model):
     for identifier, start, end in ((7, True, False), ("camera", False, True), (2 ** 62, True, True), (0, False, False)):
         words = {"sequence_id": identifier, "sequence_start": start, "sequence_end": end} if identifier else {}
-        seen = bytes(ask(server, model, [0], **words).astype(np.uint8)).decode()
-        assert json.loads(seen) == [identifier, start + 2 * end]
+        seen = bytes(ask(server, model, [0], request_id="mine", **words).astype(np.uint8)).decode()
+        assert json.loads(seen) == [identifier, start + 2 * end, "mine"]
 
 
 def test_generate_passes_parameters_on(server):
@@ -438,6 +478,26 @@ def test_decoupled_answers_stream(server, count):
             numbers.append(int(result.as_numpy("y")[0]))
         client.stop_stream()
     assert numbers == list(range(count))
+
+
+@pytest.mark.parametrize("count", (1, 3, 20))
+def test_the_last_answer_of_a_model_without_a_config_says_that_it_is_the_last(server, count):
+    answers = queue.Queue()
+    with contextlib.closing(server.grpc()) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("count_with_end", [triton_input(triton_grpc, "x", np.array([count], np.float32))])
+        ends = []
+        while not any(ends):
+            result, error = answers.get(timeout=60)
+            assert error is None, error
+            assert result.as_numpy("y").tolist() == [len(ends)]
+            ends.append(result.get_response().parameters["triton_final_response"].bool_param)
+        client.stop_stream()
+    assert ends == [False] * (count - 1) + [True]
+    status, answer = server.post("/v2/models/count_with_end/generate", json.dumps({"x": [float(count)]}).encode())
+    assert (status, answer.get("y")) == (200, 0) if count == 1 else status == 400
+    status, text = server.post("/v2/models/count_with_end/generate_stream", json.dumps({"x": [float(count)]}).encode(), raw=True)
+    assert status == 200 and text.count(b"data: ") == count
 
 
 def test_models_that_do_not_load_say_why(server):

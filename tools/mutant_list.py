@@ -260,8 +260,10 @@ MUTANTS = [
     # Memory that the server shares with a client that may write anything.
     ("channel-believes-counters", "a client's impossible counters are taken for requests", CHANNEL,
      "if (waiting > kSlots || unread > kSlots) return Taken::kLie;", "", ["channel-region"]),
+    ("channel-keeps-cancellations", "a cancellation waits for a slot", CHANNEL,
+     "if (full && entry.kind != channel::Kind::kCancel) return Taken::kNone;", "if (full) return Taken::kNone;", ["channel-region"]),
     ("channel-overwrites-answers", "requests are taken whose answers would overwrite those not read", CHANNEL,
-     "if (in_flight + unread >= kSlots) return Taken::kNone;", "", ["channel-region"]),
+     "if (full && entry.kind != channel::Kind::kCancel) return Taken::kNone;", "", ["channel-region"]),
     ("channel-sleeps-beside-a-request", "the server sleeps though a request has come", CHANNEL,
      "if (waiting == 0) return true;", "if (waiting < 2) return true;", ["channel-region"]),
     ("channel-may-shrink", "a client can cut off the memory that the server reads", CHANNEL,

@@ -86,6 +86,19 @@ Entry::Version FinishVersion(Loading::Version& loading, Device& device,
   return std::move(version);
 }
 
+/// Whether a config that names no backend is of a Python model: its newest version has model.py and
+/// no model.onnx. As Triton's own completion of configs.
+bool IsUnnamedPython(const inference::ModelConfig& config, const RepositoryModel& model) {
+  const bool named = !config.backend().empty() || !config.platform().empty() ||
+                     !config.default_model_filename().empty() || config.has_ensemble_scheduling();
+  if (named || model.versions.empty()) return false;
+  const std::filesystem::path folder =
+      std::filesystem::path(model.directory) / std::to_string(model.versions.back());
+  std::error_code error;  // a folder that cannot be read is reported where its file is opened
+  return std::filesystem::exists(folder / "model.py", error) &&
+         !std::filesystem::exists(folder / "model.onnx", error);
+}
+
 }  // namespace
 
 void LogFailed(const ModelStatus& status) {
@@ -106,6 +119,16 @@ void PrepareModel(Loading& loading, Device& device, const LoadOptions& options) 
     if (!file) entry.problem = file.error().message;
   }
   if (!entry.problem.empty()) return;
+  if (IsUnnamedPython(file->config, model)) {
+    file->config.set_backend(std::string(kPythonBackend));
+    std::vector<std::string> notes;  // are there already
+    Result<ModelSettings> settings = ReadSettings(file->config, notes);
+    if (!settings) {
+      entry.problem = settings.error().message;
+      return;
+    }
+    file->settings = *std::move(settings);
+  }
   loading.warnings = file->warnings;
   const VersionChoice choice = ChooseVersions(file->config.version_policy(), model.versions);
   for (const std::int64_t missing : choice.missing) {

@@ -60,10 +60,10 @@ class TritonError:
 
 
 def serialize_byte_tensor(array):
-    """The protocol's bytes of an array of bytes or texts: each element behind its length."""
+    """The protocol's bytes of an array of bytes or texts: each element behind its length. Others are their texts."""
     pieces = []
     for element in np.asarray(array).ravel():
-        element = element.encode() if isinstance(element, str) else bytes(element)
+        element = bytes(element) if isinstance(element, (bytes, bytearray)) else str(element).encode()
         pieces += [struct.pack("<I", len(element)), element]
     return b"".join(pieces)
 
@@ -197,6 +197,7 @@ def _unpack(objects, data):
 
 class InferenceResponse:
     """The answer to a request: tensors, or an error."""
+    _warned = False
 
     def __init__(self, output_tensors=(), error=None, parameters=None):
         self._tensors, self._error = list(output_tensors), error
@@ -206,6 +207,9 @@ class InferenceResponse:
                 raise TritonModelException(f"InferenceResponse takes pb_utils.Tensor, not {type(tensor).__name__}")
         if isinstance(error, str):
             self._error = TritonError(error)
+        if self._parameters and not InferenceResponse._warned and _connection is not None:
+            InferenceResponse._warned = True
+            Logger.log_warn("InferenceResponse(parameters=...): clients do not get parameters of an answer, which are not served")
 
     def output_tensors(self):
         return self._tensors

@@ -28,16 +28,26 @@ class Connection:
     """The channel to the server. Any thread may send."""
 
     calls_allowed = False
+    is_child = False
 
     def __init__(self):
         self.socket = socket.socket(fileno=SOCKET)
+        os.set_inheritable(SOCKET, False)
         self.model_dir = ""
         self.jobs = queue.SimpleQueue()  # messages for the main thread
         self.calls, self.numbers = {}, itertools.count(1)
         self.senders = {}
         self.sending = threading.Lock()
 
+    def leave(self):
+        """In a process that the model has forked: the server sees the end of the model's own process, and hears nothing
+        of this one."""
+        self.is_child = True
+        self.socket.close()
+
     def send(self, message, parts=()):
+        if self.is_child:
+            return
         # The texts of a program may hold halves of characters, as json.loads() makes them, which no UTF-8 has.
         text = json.dumps(message, ensure_ascii=False).encode(errors="replace")
         size = sum(len(part) for part in parts)
@@ -88,6 +98,8 @@ class Connection:
         return message, memoryview(mapped)
 
     def call(self, message, parts):
+        if self.is_child:
+            raise utils.TritonModelException("models are called from the model's own process, not from one that it has forked")
         if not self.calls_allowed:
             raise utils.TritonModelException("models can be called from execute() on, not in initialize()")
         number, answer = next(self.numbers), queue.SimpleQueue()
@@ -275,6 +287,8 @@ def main():
         if message["op"] == "end":
             break
         program.execute(message, data)
+        if connection.is_child:  # execute() has forked and returned twice
+            os._exit(0)
     try:
         program.finalize()
     except Exception as error:
@@ -282,6 +296,7 @@ def main():
 
 
 connection = Connection()
+os.register_at_fork(after_in_child=connection.leave)
 utils = None
 main()
 sys.stdout.flush()

@@ -21,6 +21,7 @@ class ApiError(Exception):
     def body(self):
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+USUAL_TOKENS = 16  # of a text where max_tokens is not given, as OpenAI has it; those of a chat end by themselves
 
 
 @dataclasses.dataclass
@@ -53,7 +54,7 @@ def parse(text, chat):
     else:
         request.prompt = _prompt(body)
     longest = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
-    request.max_tokens = _whole(body, longest, None, 1)
+    request.max_tokens = _whole(body, longest, None if chat else USUAL_TOKENS, 1)
     request.temperature = _number(body, "temperature", 1.0, 0, 2)
     request.top_p = max(_number(body, "top_p", 1.0, 0, 1), 1e-6)  # 0: the most probable token
     request.seed = _whole(body, "seed", secrets.randbits(62), -2 ** 63)

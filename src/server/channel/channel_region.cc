@@ -67,6 +67,24 @@ ChannelRegion::~ChannelRegion() {
   ::close(doorbell_);
 }
 
+channel::Submission ChannelRegion::Next() const {
+  auto* const words = reinterpret_cast<std::uint64_t*>(
+      at_ + channel::kSubmissionsAt + (taken_ % kSlots) * sizeof(channel::Submission));
+  std::array<std::uint64_t, sizeof(channel::Submission) / sizeof(std::uint64_t)> copy{};
+  for (std::size_t i = 0; i < copy.size(); ++i) {  // atomic, so that each word is read once
+    copy[i] = std::atomic_ref<std::uint64_t>(words[i]).load(std::memory_order_relaxed);
+  }
+  return std::bit_cast<channel::Submission>(copy);
+}
+
+/// False where the client lies.
+bool ChannelRegion::IsFull() const {
+  const std::uint32_t in_flight = this->in_flight();  // before completed_
+  const std::uint32_t unread =
+      completed_.load(std::memory_order_acquire) - head().read.load(std::memory_order_acquire);
+  return unread <= kSlots && in_flight + unread >= kSlots;
+}
+
 ChannelRegion::Taken ChannelRegion::Take(channel::Submission& entry) {
   const std::uint32_t waiting = head().submitted.load(std::memory_order_acquire) - taken_;
   if (waiting == 0) return Taken::kNone;
@@ -74,14 +92,9 @@ ChannelRegion::Taken ChannelRegion::Take(channel::Submission& entry) {
   const std::uint32_t unread =
       completed_.load(std::memory_order_acquire) - head().read.load(std::memory_order_acquire);
   if (waiting > kSlots || unread > kSlots) return Taken::kLie;
-  if (in_flight + unread >= kSlots) return Taken::kNone;
-  auto* const words = reinterpret_cast<std::uint64_t*>(
-      at_ + channel::kSubmissionsAt + (taken_ % kSlots) * sizeof(channel::Submission));
-  std::array<std::uint64_t, sizeof(channel::Submission) / sizeof(std::uint64_t)> copy{};
-  for (std::size_t i = 0; i < copy.size(); ++i) {  // atomic, so that each word is read once
-    copy[i] = std::atomic_ref<std::uint64_t>(words[i]).load(std::memory_order_relaxed);
-  }
-  entry = std::bit_cast<channel::Submission>(copy);
+  entry = Next();
+  const bool full = in_flight + unread >= kSlots;
+  if (full && entry.kind != channel::Kind::kCancel) return Taken::kNone;
   head().taken.store(++taken_, std::memory_order_release);
   return Taken::kOne;
 }
@@ -92,11 +105,8 @@ bool ChannelRegion::Sleep() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t waiting = head().submitted.load(std::memory_order_acquire) - taken_;
   if (waiting == 0) return true;
-  // A client that fills all slots and reads nothing rings when it submits again.
-  const std::uint32_t in_flight = this->in_flight();
-  const std::uint32_t unread =
-      completed_.load(std::memory_order_acquire) - head().read.load(std::memory_order_acquire);
-  return waiting <= kSlots && unread <= kSlots && in_flight + unread >= kSlots;
+  if (waiting > kSlots || Next().kind == channel::Kind::kCancel) return false;
+  return IsFull();  // a client that fills all slots and reads nothing rings when it submits again
 }
 
 void ChannelRegion::Awake() { head().server_sleeps.store(0, std::memory_order_relaxed); }
@@ -107,9 +117,11 @@ void ChannelRegion::Complete(const channel::Completion& entry, std::size_t used)
     const std::uint32_t number = completed_.load(std::memory_order_relaxed);
     std::memcpy(at_ + channel::kCompletionsAt + (number % kSlots) * sizeof(entry), &entry, used);
     completed_.store(number + 1, std::memory_order_release);
+    // Before the client sees the answer: the request that it sends then finds its slot, as nothing
+    // rings for one that waits.
+    in_flight_.fetch_sub(1, std::memory_order_release);
     head().completed.store(number + 1, std::memory_order_release);
   }
-  in_flight_.fetch_sub(1, std::memory_order_release);
   Ring();
 }
 

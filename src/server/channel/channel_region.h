@@ -37,7 +37,8 @@ class ChannelRegion {
     kOne,
     kLie,  // the client's counters are impossible: the channel must end
   };
-  /// Copies the next submission. None while kSlots requests are in flight or not read. One thread.
+  /// Copies the next submission. No request while kSlots are in flight or not read; a cancellation
+  /// takes no slot. One thread.
   Taken Take(channel::Submission& entry);
   /// One more in flight, which ends with Complete(). The thread of Take().
   void Begin() { in_flight_.fetch_add(1, std::memory_order_relaxed); }
@@ -56,6 +57,9 @@ class ChannelRegion {
   ChannelRegion(int memory, int doorbell, std::byte* at, std::uint64_t bytes);
 
   channel::Head& head() const { return *reinterpret_cast<channel::Head*>(at_); }
+  /// The entry behind those that were taken; its words are read once.
+  channel::Submission Next() const;
+  bool IsFull() const;
   void Ring();
 
   const int memory_, doorbell_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 namespace lagoon {
 namespace {
@@ -22,14 +23,23 @@ class Region : public testing::Test {
     return *reinterpret_cast<channel::Head*>(region_->data().data() - channel::kDataAt);
   }
   /// As a client does it.
-  void Push(std::uint64_t tag) {
+  void Push(std::uint64_t tag, channel::Kind kind = channel::Kind::kInfer) {
     channel::Submission entry{};
     entry.tag = tag;
+    entry.kind = kind;
     const std::uint32_t number = head().submitted.load();
     std::memcpy(region_->data().data() - channel::kDataAt + channel::kSubmissionsAt +
                     (number % kSlots) * sizeof(entry),
                 &entry, sizeof(entry));
     head().submitted.store(number + 1);
+  }
+  /// All slots are in flight.
+  void Fill() {
+    for (std::uint32_t i = 0; i < kSlots; ++i) {
+      Push(i);
+      ASSERT_EQ(region_->Take(entry_), Taken::kOne);
+      region_->Begin();
+    }
   }
   void Answer() {
     const channel::Completion entry{};
@@ -65,11 +75,7 @@ TEST_F(Region, GivesSubmissionsInOrderAndOnce) {
 }
 
 TEST_F(Region, TakesNothingWhileAllSlotsAreInFlightOrNotRead) {
-  for (std::uint32_t i = 0; i < kSlots; ++i) {
-    Push(i);
-    ASSERT_EQ(region_->Take(entry_), Taken::kOne);
-    region_->Begin();
-  }
+  Fill();
   Push(99);
   EXPECT_EQ(region_->Take(entry_), Taken::kNone);
   EXPECT_TRUE(region_->Sleep());  // no busy core for a client that reads nothing
@@ -78,6 +84,34 @@ TEST_F(Region, TakesNothingWhileAllSlotsAreInFlightOrNotRead) {
   head().read.store(1);
   ASSERT_EQ(region_->Take(entry_), Taken::kOne);
   EXPECT_EQ(entry_.tag, 99u);
+}
+
+TEST_F(Region, TakesCancellationsWhileAllSlotsAreInFlight) {
+  Fill();
+  Push(7, channel::Kind::kCancel);
+  EXPECT_FALSE(region_->Sleep());
+  ASSERT_EQ(region_->Take(entry_), Taken::kOne);
+  EXPECT_EQ(entry_.tag, 7u);
+  EXPECT_EQ(entry_.kind, channel::Kind::kCancel);
+  EXPECT_TRUE(region_->Sleep());
+}
+
+TEST_F(Region, ARequestBehindAnAnswerThatWasReadFindsItsSlot) {
+  Fill();
+  std::jthread answers([&] {
+    for (int i = 0; i < 5'000; ++i) {
+      while (region_->in_flight() < kSlots) std::this_thread::yield();
+      Answer();
+    }
+  });
+  for (std::uint32_t read = 0; read < 5'000;) {
+    if (head().completed.load() == read) continue;
+    head().read.store(++read);
+    Push(read);
+    ASSERT_FALSE(region_->Sleep()) << read;
+    ASSERT_EQ(region_->Take(entry_), Taken::kOne) << read;
+    region_->Begin();
+  }
 }
 
 TEST_F(Region, ImpossibleCountersAreALie) {

@@ -148,7 +148,10 @@ Result<std::string> FromBase64(std::string_view text) {
 Result<ChangeWords> ParseRepositoryBody(std::string_view body) {
   ChangeWords with;
   LAGOON_ASSIGN_OR_RETURN(const Json json, ParseObject(body, "a JSON object, or empty"));
-  if (!json.contains("parameters") || !json["parameters"].is_object()) return with;
+  if (!json.contains("parameters") || json["parameters"].is_null()) return with;
+  if (!json["parameters"].is_object()) {
+    return Fail(ErrorCode::kInvalidArgument, "'parameters' is no JSON object");
+  }
   for (const auto& [key, value] : json["parameters"].items()) {
     const bool file = key.starts_with(kFileParameter);
     if (!file && key != kConfigParameter) {

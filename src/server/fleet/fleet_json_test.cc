@@ -48,7 +48,8 @@ TEST(ParseRepositoryBody, NamesWhatIsWrong) {
                {R"({"file:1/model.onnx":7})", "'file:1/model.onnx'"},
                {R"({"file:1/model.onnx":"?"})", "parameter 'file:1/model.onnx': is not base64"},
                {R"({"unload_dependents":1})", "must be true or false"},
-               {R"({"reload":true})", "'reload'"}};
+               {R"({"reload":true})", "'reload'"},
+               {R"([1])", "'parameters' is no JSON object"}};
   for (const auto& [parameters, says] : cases) {
     const auto with = ParseRepositoryBody(std::string(R"({"parameters":)") + parameters + "}");
     ASSERT_FALSE(with) << parameters;

@@ -79,20 +79,20 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   }
 
   void End(const Result<InferResponse>& result) {
-    const bool one = result && result->part == AnswerPart::kOnly;
+    const bool answers = result && (result->part == AnswerPart::kOnly || !result->outputs.empty());
     if (streams_) {
       if (!result && !began_) return Send(tl::unexpected<Error>(result.error()));
       if (!result) Event(tl::unexpected<Error>(result.error()), {});
-      if (one) Event(RenderGenerate(*result), {});
+      if (answers) Event(RenderGenerate(*result), {});
       return reply_->SendPart({"", /*last=*/true, {}});
     }
-    if (too_many_) {
+    if (too_many_ || (kept_ && answers)) {
       return Send(Fail(ErrorCode::kInvalidArgument,
                        "generate takes models with one answer, and this one gave several: use "
                        "generate_stream"));
     }
     if (!result) return Send(tl::unexpected<Error>(result.error()));
-    if (one) return Send(RenderGenerate(*result));
+    if (answers) return Send(RenderGenerate(*result));
     Send(kept_ ? *kept_ : Fail(ErrorCode::kInvalidArgument, "the model gave no answer"));
   }
 

@@ -224,7 +224,9 @@ void GrpcStreamCall::End(std::uint64_t number, Result<Answer> result) {
     in_flight_.erase(number);
     return;
   }
-  if (result && result->response.part == AnswerPart::kEnd && !request.empty_final) {
+  const bool only_ends =
+      result && result->response.part == AnswerPart::kEnd && result->response.outputs.empty();
+  if (only_ends && !request.empty_final) {
     in_flight_.erase(number);
     SendInOrder();
     PauseOrGo();

@@ -202,7 +202,7 @@ struct OutputTensor {
 enum class AnswerPart : std::uint8_t {
   kOnly,  // the model has one answer for each request
   kMore,  // others follow (AnswerStream)
-  kEnd,   // of a model with any number of answers: the end, which has no outputs
+  kEnd,   // of a model with any number of answers: the last, or the end without outputs behind it
 };
 
 struct InferResponse {

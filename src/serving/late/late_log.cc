@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -93,6 +94,13 @@ nlohmann::ordered_json JsonOf(const RecentWork::Work& work) {
           {"opaque_us", ToMicroseconds(work.opaque)}};
 }
 
+/// At most so many bytes of a text in UTF-8, without a part of a character at the end.
+std::string_view Begin(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return text.substr(0, most);
+}
+
 }  // namespace
 
 std::string LateRecordJson(const LateRequest& request, const RecentWork::Report& work,
@@ -101,7 +109,7 @@ std::string LateRecordJson(const LateRequest& request, const RecentWork::Report&
   nlohmann::ordered_json json = {{"unix_ms", UnixMilliseconds()},
                                  {"model", request.model},
                                  {"version", request.version},
-                                 {"id", request.id.substr(0, kMostIdBytes)},
+                                 {"id", std::string(Begin(request.id, kMostIdBytes))},
                                  {"trace_id", request.trace},
                                  {"class", Name(end.job_class)},
                                  {"outcome", Name(end.job.outcome)},
@@ -178,7 +186,9 @@ class LateLog::File {
   File& operator=(const File&) = delete;
 
   Status Open() {
-    descriptor_ = open(options_.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    // O_NONBLOCK: a pipe whose reader pauses loses records, and does not stop the server's end.
+    descriptor_ =
+        open(options_.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     struct stat status = {};
     if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
       return Fail(ErrorCode::kInvalidArgument, fmt::format("cannot write '{}': {}", options_.path,

@@ -1,8 +1,11 @@
 #include "serving/late/late_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -111,6 +114,9 @@ TEST(LateRecord, IsOneBoundedLineWhateverTheClientCallsTheRequest) {
   EXPECT_THAT(record, Not(HasSubstr("\n")));
   EXPECT_LT(record.size(), 4096u);
   EXPECT_TRUE(Json::accept(record));
+  late.id = std::string(199, 'x') + "é";
+  EXPECT_EQ(Json::parse(LateRecordJson(late, WorkReport(), 0))["id"], std::string(199, 'x'))
+      << "no half of a character";
   const std::string line = LateLine(late, WorkReport());
   EXPECT_THAT(line, Not(HasSubstr("\n")));
   EXPECT_THAT(line, Not(HasSubstr("\x1b")));
@@ -212,6 +218,18 @@ TEST_F(LateFile, ADeviceThatIsAlwaysFullStopsNothing) {
   auto log = LateLog::Open({.path = "/dev/full"});
   ASSERT_TRUE(log);
   for (int i = 0; i < 1000; ++i) (*log)->Add(LateCamera());
+}
+
+TEST_F(LateFile, APipeWhoseReaderPausesStopsNothing) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(LateLog::Open({.path = pipe})) << "nobody reads";
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  auto log = LateLog::Open({.path = pipe});
+  ASSERT_TRUE(log);
+  for (int i = 0; i < 1000; ++i) (*log)->Add(LateCamera());
+  log->reset();  // ends although the pipe is full
+  ::close(reader);
 }
 
 TEST_F(LateFile, APlaceThatCannotBeWrittenIsAnError) {

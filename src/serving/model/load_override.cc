@@ -71,6 +71,12 @@ Result<std::unique_ptr<OverrideFolder>> OverrideFolder::Make(
                             files.size(), kMaxOverrideFiles));
   }
   for (const auto& [path, contents] : files) {
+    const auto within = files.lower_bound(path + "/");
+    if (within != files.end() && within->first.starts_with(path + "/")) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("model {}: {} cannot be a file, as {} lies in it", Quoted(model),
+                              Quoted(path), Quoted(within->first)));
+    }
     if (IsInside(path)) continue;
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model {}: {} is not the path of a file in the model's folder",

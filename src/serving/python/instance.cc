@@ -396,7 +396,7 @@ Status PythonInstance::HandleAnswer(const ProgramMessage& message) {
   Status given;
   if (object.contains("error")) {
     job.Fail(ReadError(object["error"]));
-  } else if (!options_.decoupled) {
+  } else if (!options_.decoupled || (last && object.contains("outputs"))) {
     given = job.Answer(message, ListIn(object, "outputs"));
   } else if (object.contains("outputs") && !job.answered()) {
     if (held.untaken >= AnswerStream::kMostUntaken) {

@@ -34,9 +34,10 @@ class PythonJob {
   virtual nlohmann::json Describe(std::vector<std::span<const std::byte>>& parts) = 0;
   /// The program has the request.
   virtual void Begun(TimePoint taken, TimePoint sent) = 0;
-  /// Answers with the tensors `list` of the message. An error: the request is not answered by that.
+  /// Answers with the tensors `list` of the message, as the last time where the model is decoupled.
+  /// An error: the request is not answered by that.
   virtual Status Answer(const ProgramMessage& message, const nlohmann::json& list) = 0;
-  /// One of the answers of a decoupled model. `taken` as in AnswerStream::Give().
+  /// An answer of a decoupled model before the last one. `taken` as in AnswerStream::Give().
   virtual Status Give(const ProgramMessage& message, const nlohmann::json& list,
                       std::function<void()> taken) = 0;
   /// No more answers of a decoupled model come.

@@ -149,9 +149,8 @@ void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan)
     queue_.Asked(member.rows);
     const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
     if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
-    waiting = queue_.size();
-    full = waiting >= settings.max_queue_size ||
-           (policy.max_waiting > 0 && queue_.OfLevel(member.level) >= policy.max_waiting);
+    waiting = queue_.OfLevel(member.level);
+    full = waiting >= (policy.max_waiting > 0 ? policy.max_waiting : settings.max_queue_size);
     if (full && gives_way) {
       superseded =
           queue_.TakeFirst([&](const BatchMember& other) { return other.level == member.level; });

@@ -300,6 +300,25 @@ TEST_F(BatcherTest, AFullQueueRefusesAtOnce) {
   EXPECT_EQ(StatisticsOf("batch").rejected, 1u);
 }
 
+TEST_F(BatcherTest, EachLevelHasAQueueOfItsOwnSize) {
+  Serve("priority_levels: 2 default_priority_level: 2 default_queue_policy { max_queue_size: 1 }");
+  const auto of_level = [](std::uint64_t level, float row) {
+    InferRequest request = Rows(row);
+    request.priority = level;
+    return request;
+  };
+  Sent slow = SendRunning();
+  Sent posted = Send(Rows(0)), low = Send(of_level(2, 1)), high = Send(of_level(1, 2));
+  for (const std::uint64_t level : {1, 2}) {
+    const Answer full = Send(of_level(level, 3)).answer.get();
+    ASSERT_EQ(CodeOf(full), ErrorCode::kUnavailable);
+    EXPECT_THAT(full.error().message, HasSubstr("1 requests wait"));
+  }
+  LetGo();
+  EXPECT_TRUE(Right(low.answer.get(), 1));
+  EXPECT_TRUE(Right(high.answer.get(), 2));
+}
+
 TEST_F(BatcherTest, TheNewestRequestWinsWhereTheModelAsksForIt) {
   Serve("default_queue_policy { max_queue_size: 1 }", Parameter("lagoon.overflow", "newest_wins"));
   Sent slow = SendRunning();

@@ -40,7 +40,7 @@ EnsembleRun::EnsembleRun(Flight& flight, StepRunner& runner, std::vector<ModelLe
     : flight_(flight),
       runner_(runner),
       settings_(*flight.model().settings().ensemble),
-      steps_(settings_, flight.request(), std::move(steps)) {
+      steps_(settings_, flight.request(), flight.id(), std::move(steps)) {
   const std::shared_ptr<AnswerRoom>& room = flight.request().asked.room;
   if (room != nullptr) room_ = std::make_shared<Room>(room);
 }

@@ -17,8 +17,11 @@ struct Payload {
 }  // namespace
 
 EnsembleSteps::EnsembleSteps(const EnsembleSettings& settings, const Request& request,
-                             std::vector<ModelLease> models)
-    : settings_(settings), request_(request), tensors_(settings.tensors.size()) {
+                             std::string id, std::vector<ModelLease> models)
+    : settings_(settings),
+      request_(request),
+      id_(std::move(id)),
+      tensors_(settings.tensors.size()) {
   steps_.reserve(models.size());
   for (ModelLease& model : models) steps_.emplace_back(std::move(model));
   for (const InputTensor& input : request.asked.inputs) {
@@ -65,8 +68,9 @@ InferRequest EnsembleSteps::RequestOf(std::size_t step) {
   InferRequest request;
   request.model = steps_[step].model->model->name();
   request.version = steps_[step].model->model->version();
-  request.id = request_.asked.id;
+  request.id = id_;
   request.priority = request_.asked.priority;
+  request.sequence = request_.asked.sequence;  // for programs: no step has sequence_batching
   request.parameters = request_.asked.parameters;
   request.tenant_of_parameter = request_.asked.tenant_of_parameter;
   request.tenant_of_header = request_.asked.tenant_of_header;

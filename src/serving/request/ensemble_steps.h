@@ -18,8 +18,9 @@ namespace lagoon {
 class EnsembleSteps {
  public:
   /// `models`: by step. Only those steps are needed that lead to an output that the client has
-  /// asked for. `request` is borrowed until the last call of RequestOf() and TakeAnswer().
-  EnsembleSteps(const EnsembleSettings& settings, const Request& request,
+  /// asked for. `request` is borrowed until the last call of RequestOf() and TakeAnswer(). `id`:
+  /// the client's of the request, which its steps have too.
+  EnsembleSteps(const EnsembleSettings& settings, const Request& request, std::string id,
                 std::vector<ModelLease> models);
 
   /// A needed step that has not started and whose inputs are there; it counts as running now.
@@ -67,6 +68,7 @@ class EnsembleSteps {
 
   const EnsembleSettings& settings_;
   const Request& request_;
+  const std::string id_;
   std::vector<Step> steps_;
   std::vector<Tensor> tensors_;  // by EnsembleSettings::tensors
   std::size_t running_ = 0;

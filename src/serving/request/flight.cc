@@ -223,7 +223,8 @@ void Flight::FinishedOutside(const JobResult& result, std::vector<OutputTensor> 
 Status Flight::EndOutside(const JobResult& result, std::vector<OutputTensor>& outputs) {
   if (model_.settings().decoupled) {
     response_.part = AnswerPart::kEnd;
-  } else {
+  }
+  if (!outputs.empty() || !model_.settings().decoupled) {
     response_.outputs = tensors_.TakeSteps(std::move(outputs));
   }
   response_.model = model_.name();

@@ -278,9 +278,9 @@ void PythonQueue::Add(const std::shared_ptr<Flight>& flight) {
   std::size_t waiting = 0;
   {
     const MutexLock lock(mutex_);
-    const std::size_t most = settings.batching.PolicyOf(member.level).max_waiting;
-    waiting = queue_.size();
-    full = waiting >= settings.max_queue_size || (most > 0 && queue_.OfLevel(member.level) >= most);
+    const std::size_t own = settings.batching.PolicyOf(member.level % kLoweredLevels).max_waiting;
+    waiting = queue_.OfLevel(member.level);
+    full = waiting >= (own > 0 ? own : settings.max_queue_size);
     if (full && settings.overflow == Overflow::kNewestWins) {
       superseded =
           queue_.TakeFirst([&](const BatchMember& other) { return other.level == member.level; });
