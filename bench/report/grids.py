@@ -160,8 +160,8 @@ GRIDS = {
                                           (*ALL_SHARES, "onnxruntime-1-spin")),
     "shares-three": shares(f"2026-11-25-{EPYC}-shares-three", "resnet18+squeezenet1_1+bert_tiny",
                            ("streams", "shares+slab", "lagoon+slab")),
-    "tuning": Grid("sim-share-tuning", {"fixed equal shares": "equal", "tuned (GSLICE's rule)": "tuned",
-                                        "tuned, units lent (`lagoon`)": "tuned-lent", "no shares": "no-shares"}, {
+    "tuning": Grid("sim-share-tuning", {"fixed equal shares": "equal", "tuned by GSLICE's rule": "paper",
+                                        "tuned by ours": "tuned", "tuned, units lent (`lagoon`)": "tuned-lent", "no shares": "no-shares"}, {
         "requests within the SLO": "{slo_kept.$:.2f}", "moves": "{moves.$:.0f}"}),
     "instances": Grid(f"2026-11-25-{EPYC}-instances", {"AlexNet": "alexnet", "ResNet-50": "resnet50", "ResNet-152": "resnet152",
                                                        "VGG-19": "vgg19"}, {
