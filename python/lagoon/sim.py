@@ -32,11 +32,16 @@ def find_bench():
     raise FileNotFoundError("lagoon-bench is not part of the wheel: build it with ./run build, and set LAGOON_BENCH to its path")
 
 
+def _message(stderr):
+    """The last line that is not empty and not the hint to --help that follows a message about options."""
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("Run with --help")]
+    return lines[-1] if lines else None
+
+
 def _run(words, timeout):
     done = subprocess.run([find_bench(), *words], capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        raise SimulationFailed(lines[-1] if lines else f"lagoon-bench ended with {done.returncode}")
+        raise SimulationFailed(_message(done.stderr) or f"lagoon-bench ended with {done.returncode}")
     return done.stdout
 
 
