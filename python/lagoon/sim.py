@@ -94,7 +94,8 @@ def disb(device, workload, schedulers, *, kernels=None, kernels_of=None, request
     """Runs `lagoon bench disb` on a simulated device, and returns a Result. Its --help explains the options.
 
     device: a built-in name (`gpu_models()`) or the path of a file. workload: A to E, REAL, all, or the path of a file.
-    kernels: files of kernel lists or traces, by model. trace: a file for the timeline. timeout: seconds.
+    kernels: files of kernel lists or traces, by model. trace: a file for the timeline; with several schedulers, kinds of
+    clients or workloads a file for each, named after it. timeout: seconds.
     Raises SimulationFailed for what the program refuses, and subprocess.TimeoutExpired.
     """
     words = ["disb", "--device", f"sim:{device}", "--workload", str(workload), "--schedulers", ",".join(schedulers)]
