@@ -16,6 +16,7 @@ class Tracing {
  public:
   void AddOptions(CLI::App& command);
 
+  const std::string& path() const { return path_; }  // empty without the option
   bool wanted() const { return !path_.empty(); }
   /// The recorder; null without the option. Dies if the file cannot be created.
   TraceRecorder* Start() { return Start(path_); }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -270,6 +271,19 @@ Result<DisbWorkload> ReadDisbWorkload(const std::string& file) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not JSON", file));
   }
   return ParseDisbWorkload(std::filesystem::path(file).stem(), document);
+}
+
+std::string ZooNameOf(const std::string& model) {
+  struct Spelling {
+    std::string_view other, zoo;
+  };
+  static constexpr std::array kSpellings{
+      Spelling{"inceptionv3", "inception_v3"}, Spelling{"bert", "bert_base"},
+      Spelling{"gpt2", "gpt2_prefill"},        Spelling{"mobilenetv2", "mobilenet_v2"},
+      Spelling{"squeezenet", "squeezenet1_1"},
+  };
+  const auto* const found = std::ranges::find(kSpellings, model, &Spelling::other);
+  return found == kSpellings.end() ? model : std::string(found->zoo);
 }
 
 double RateOf(const DisbLoad& load, Nanoseconds standalone) {

@@ -68,6 +68,10 @@ Result<DisbWorkload> NamedDisbWorkload(std::string_view name, DisbScale scale, u
 Result<DisbWorkload> ParseDisbWorkload(const std::string& name, const nlohmann::json& document);
 Result<DisbWorkload> ReadDisbWorkload(const std::string& file);
 
+/// The zoo's name of a model that DISB's files or the simulators' kernel lists spell otherwise
+/// ("inceptionv3": "inception_v3"). Any other name is returned as it is.
+std::string ZooNameOf(const std::string& model);
+
 /// Intended arrivals in [0, span), ascending; `standalone`: the model's latency alone on the
 /// device. Not for kContinuous.
 std::vector<Nanoseconds> Arrivals(const DisbLoad& load, Nanoseconds standalone, Nanoseconds span,

@@ -47,6 +47,13 @@ TEST(DisbWorkload, NamedOnesAreTheRowsOfTable2) {
   EXPECT_THAT(unknown.error().message, AllOf(HasSubstr("'F'"), HasSubstr("REAL")));
 }
 
+TEST(DisbWorkload, OtherSpellingsOfAModelHaveTheNameOfTheZoo) {
+  EXPECT_EQ(ZooNameOf("inceptionv3"), "inception_v3");
+  EXPECT_EQ(ZooNameOf("gpt2"), "gpt2_prefill");
+  EXPECT_EQ(ZooNameOf("inception_v3"), "inception_v3");
+  EXPECT_EQ(ZooNameOf("densenet201"), "densenet201");
+}
+
 TEST(DisbWorkload, ArrivalsHaveTheirRateAndAscend) {
   for (const auto kind : {DisbLoad::Kind::kUniform, DisbLoad::Kind::kPoisson}) {
     DisbLoad load;

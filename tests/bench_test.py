@@ -1,6 +1,7 @@
 """`lagoon bench`: the contents of its reports, and errors that name what is missing."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -8,6 +9,7 @@ import onnx
 import pytest
 from conftest import ROOT
 from corpus import genai
+from generators import catalogue
 
 REPOSITORY = ROOT / "models" / "repository"
 
@@ -74,6 +76,26 @@ def test_all_missing_models_are_named_at_once_with_the_command_that_makes_them(w
     assert result.returncode == 1 and metrics is None
     assert f"`./run models {models} --out {REPOSITORY}` makes what is missing" in result.stderr
     assert result.stderr.count("\n") == 1, result.stderr
+
+
+@pytest.mark.parametrize("word", ["contention", "load"])
+def test_a_device_that_is_not_there_is_named_before_missing_models(word, lagoon, tmp_path):
+    result, _ = run_bench(lagoon, tmp_path, word, "--device", "sim:t4", "--zoo", tmp_path)
+    assert result.returncode == 1 and "there is no device 'sim:t4'" in result.stderr
+    assert "./run models" not in result.stderr
+
+
+def test_models_of_disbs_files_have_the_names_of_the_zoo(lagoon, tmp_path):
+    tasks = [{"id": f"{name}_be", "load": {"type": "continuous"}, "client": {"name": name, "model_name": name}}
+             for name in ("densenet201-imagenet", "inceptionv3-imagenet", "distilbert")]
+    (tmp_path / "C.json").write_text(json.dumps({"time": 1, "tasks": tasks}))
+    result, _ = run_bench(lagoon, tmp_path, "disb", "--workload", tmp_path / "C.json", "--zoo", tmp_path)
+    names = re.search("`./run models (.*) --out", result.stderr)[1].split()
+    assert names == ["densenet201", "inception_v3", "distilbert"]
+    assert set(names) <= set(catalogue.CATALOGUE)
+    # On a simulated device they keep their names, and the lists that there are are named.
+    result, _ = run_bench(lagoon, tmp_path, "disb", "--device", "sim:mi50", "--workload", tmp_path / "C.json")
+    assert "'mi50' has no model 'densenet201': it has resnet152, vgg19, yolov3, bert, gpt2" in result.stderr
 
 
 def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 
 import pytest
@@ -116,6 +117,16 @@ def test_the_program_is_named_or_missed_by_name(monkeypatch):
         sim.gpu_models()
 
 
+def test_an_option_that_is_refused_gives_its_message(own):
+    device, workload, kernels = own
+    with pytest.raises(sim.SimulationFailed, match="--schedulers.*'reeef'"):
+        sim.disb(device, workload, ["reeef"], kernels=kernels)
+    with pytest.raises(sim.SimulationFailed, match="--schedulers.*'reef' twice"):
+        sim.disb(device, workload, ["reef", "lagoon", "reef"], kernels=kernels)
+    with pytest.raises(sim.SimulationFailed, match="--windows.*0"):
+        sim.disb(device, workload, ["reef"], kernels=kernels, windows=0)
+
+
 def test_models_of_devices_are_listed_and_unknown_ones_named(own):
     assert {"mi50", "gv100", "t4"} <= set(sim.gpu_models())
     with pytest.raises(sim.SimulationFailed, match="'tpu'"):
@@ -125,9 +136,50 @@ def test_models_of_devices_are_listed_and_unknown_ones_named(own):
 def test_files_of_rows_are_refused_where_they_cannot_be_written(lagoon, tmp_path):
     result = lagoon.run("bench", "disb", "--device", "sim:mi50", "--requests", "10", "--windows", "1", "--schedulers", "reef",
                         "--json", tmp_path / "r.json", "--csv", "/nowhere/rows.csv")
-    assert result.returncode == 1 and "'/nowhere/rows.csv' cannot be written" in result.stderr
+    assert result.returncode == 1 and "--csv: '/nowhere/rows.csv' cannot be written" in result.stderr
+    assert not (tmp_path / "r.json").exists(), "it is refused before the run"
     result = lagoon.run("bench", "disb", "--kernels", "a=b.csv")
     assert result.returncode == 1 and "--kernels needs a simulated device" in result.stderr
+
+
+DISB = ("bench", "disb", "--requests", "10", "--windows", "1", "--schedulers", "reef")
+
+
+@pytest.mark.parametrize("options,named", [
+    (("--csv", "{0}/r.csv", "--samples", "{0}/r.csv"), "--csv and --samples name the same file"),
+    (("--csv", "{0}/r.csv", "--samples", "{0}/./r.csv"), "--csv and --samples name the same file"),
+    (("--json", "{0}/r.csv", "--csv", "{0}/r.csv"), "--json and --csv name the same file"),
+    (("--csv", "{0}/r.csv", "--trace", "{0}/r.csv"), "--csv and --trace name the same file"),
+    (("--csv", "{0}"), "cannot be written"), (("--samples", "{0}/no/s.csv"), "--samples: .* cannot be written"),
+    (("--json", "{0}/no/r.json"), "--json: .* cannot be written"),
+    *((("--sensitivity", option, value), f"{option} has no effect with --sensitivity") for option, value in
+      (("--csv", "{0}/r.csv"), ("--samples", "{0}/r.csv"), ("--trace", "{0}/t.json"), ("--clients", "newest"))),
+])
+def test_files_of_results_are_refused_before_the_run(lagoon, tmp_path, options, named):
+    result = lagoon.run(*DISB, "--device", "sim:mi50", *(word.format(tmp_path) for word in options))
+    assert result.returncode == 1 and re.search(named, result.stderr), result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_devices_may_be_named_twice_and_a_file_again(lagoon, tmp_path):
+    (tmp_path / "r.json").write_text("from an earlier run")
+    result = lagoon.run(*DISB, "--device", "sim:mi50", "--json", tmp_path / "r.json", "--csv", "/dev/null", "--samples", "/dev/null")
+    assert result.returncode == 0, result.stderr
+    assert "metrics" in json.loads((tmp_path / "r.json").read_text())
+
+
+def test_an_own_device_of_a_known_name_is_not_compared_with_the_paper(lagoon, own, tmp_path):
+    gpu = sim.gpu_model("mi50")
+    same = tmp_path / "same.json"
+    same.write_text(json.dumps(gpu))
+    gpu["constants"]["units"] = {"value": 30, "source": "a test"}
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(gpu))
+    for device, words, compared in ((same, (), True), (other, (), False), (same, ("--kernels", f"vgg19={own[2]['cam']}"), False),
+                                    (same, ("--kernels-of", "gv100"), False)):
+        result = lagoon.run(*DISB, "--device", f"sim:{device}", *words, "--json", tmp_path / "r.json")
+        assert result.returncode == 0, result.stderr
+        assert ("paper says" in result.stderr) == compared == ("paper" in json.loads((tmp_path / "r.json").read_text()))
 
 
 def test_a_table_of_all_schedulers_is_printed(lagoon, tmp_path):

@@ -142,6 +142,10 @@ GROUPS = {
                     [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "kernel_versions", "sim_plan", "sim_stage", "virtual_clients")] +
                     ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
                     sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
+    "virtual-clients": ["bench/sim/virtual_clients_test.cc", "bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc",
+                        "src/base/json_fields.cc"] +
+                       [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "kernel_versions", "sim_plan", "virtual_clients")] +
+                       sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
     "link": [f"src/server/remote/{name}.cc" for name in ("http_link", "http_link_test", "link_connection")] +
             ["src/server/io_pool.cc"] + [f"src/base/{name}.cc" for name in ("check", "log", "net/host_port", "status", "text", "thread")],
     "host-port": [f"src/base/{name}.cc" for name in ("check", "net/host_port", "net/host_port_test", "seldom_test", "status")],
@@ -206,6 +210,7 @@ MECHANISM = "src/sched/mechanism.cc"
 MINIMUM = "src/sched/minimum/mechanism_minimum.cc"
 EVENTS = "src/sched/mechanism_events.cc"
 SUBMIT = "src/sched/mechanism_submit.cc"
+VIRTUAL_CLIENTS = "bench/sim/virtual_clients.cc"
 PLANS = "src/sched/dispatcher_plans.cc"
 RESPONSE_RATIO = "src/policies/response_ratio.h"
 LAGOON = "src/policies/lagoon.h"
@@ -973,6 +978,21 @@ MUTANTS = [
      "  std::ranges::stable_sort(traced, {}, &TracedKernel::start_ns);\n", "", ["kernel-files"]),
     ("grids-not-multiplied", "only the last dimension of a grid counts", "bench/import/kernel_rows.cc",
      "to *= value;", "to = value;", ["kernel-files"]),
+    ("columns-guessed", "an imported list leaves out columns that it does not know", "bench/import/kernel_rows.cc",
+     "      if (!nsight_) LAGOON_RETURN_IF_ERROR(RefuseUnknown(titles));\n", "", ["kernel-files"]),
+    ("oldest-instead-of-newest", "a client of DISB takes the oldest request that is due", VIRTUAL_CLIENTS,
+     "  one.due = arrival.at;", "  if (!one.due) one.due = arrival.at;", ["virtual-clients"]),
+    ("dropped-uncounted", "requests that a client of DISB drops are not counted", VIRTUAL_CLIENTS,
+     "    ++runs_[arrival.client].dropped;\n", "", ["virtual-clients"]),
+    ("newest-from-arrival", "the latency of DISB's client begins before it sends", VIRTUAL_CLIENTS,
+     "  run.latencies_ms.push_back(ToMilliseconds(at - request.from));\n  if (!TakesNewest",
+     "  run.latencies_ms.push_back(ToMilliseconds(at - request.intended));\n  if (!TakesNewest", ["virtual-clients"]),
+    ("newest-never-idle", "a client of DISB without a request that is due counts as busy", VIRTUAL_CLIENTS,
+     "one.busy = one.due.has_value();\n  if (one.busy)", "one.busy = true;\n  if (one.due)", ["virtual-clients"]),
+    ("ended-outside", "requests that end after the window count", VIRTUAL_CLIENTS,
+     "run.ended += ends_inside ? 1 : 0;", "run.ended += 1;", ["virtual-clients"]),
+    ("parts-of-few", "parts of requests count where the window has few", VIRTUAL_CLIENTS,
+     "IsClosedLoop(clients_[i]) && run.ended >= kLeastForParts", "IsClosedLoop(clients_[i])", ["virtual-clients"]),
     ("list-without-a-limit", "an imported list has any number of blocks", "bench/import/kernel_files.cc",
      "if (blocks > kMostListBlocks) {", "if (false) {", ["kernel-files"]),
     ("progress-ignored", "the blocks of a kernel count until all are done", EVENTS,

@@ -174,6 +174,7 @@ void AddContention(CLI::App& parent) {
                                 {"seconds", options->seconds},
                                 {"seed", options->seed},
                                 {"onnxruntime", options->against_onnxruntime}};
+    RequireDevice(options->device);
     options->trace = common->tracing.Start();
     RequireModels(*common, {options->real_time, options->best_effort});
     Measure("contention", configuration, *common,

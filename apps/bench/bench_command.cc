@@ -1,9 +1,15 @@
 #include "apps/bench/bench_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "apps/command.h"
 #include "apps/load.h"
@@ -15,11 +21,46 @@ namespace lagoon {
 
 using Json = nlohmann::json;
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether a file can be written, as far as one can know without creating it.
+bool IsWritable(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return false;
+  if (fs::exists(path, error)) return access(path.c_str(), W_OK) == 0;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  return fs::is_directory(folder, error) && access(folder.c_str(), W_OK) == 0;
+}
+
+// Dies if a file of results cannot be written, or if two options name the same file. Devices, such
+// as /dev/null, may be named twice.
+void CheckOutputs(const BenchCommon& common) {
+  std::map<fs::path, std::string_view> seen;
+  for (const auto& [option, name] :
+       {std::pair<std::string_view, std::string>{"--json", common.json},
+        {"--csv", common.csv},
+        {"--samples", common.samples},
+        {"--trace", common.tracing.path()}}) {
+    if (name.empty()) continue;
+    if (!IsWritable(name)) Die(fmt::format("{}: '{}' cannot be written", option, name));
+    std::error_code error;
+    const fs::path path = fs::weakly_canonical(name, error);
+    if (fs::exists(path, error) && !fs::is_regular_file(path, error)) continue;
+    const auto [other, is_new] = seen.emplace(path, option);
+    if (!is_new) Die(fmt::format("{} and {} name the same file '{}'", other->second, option, name));
+  }
+}
+
+}  // namespace
+
 void Measure(const std::string& name, Json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run) {
   if (!common.plot.empty() && common.json.empty()) {
     Die("--plot draws from the file of --json; name one");
   }
+  CheckOutputs(common);
   spdlog::set_level(spdlog::level::warn);
   bench::Report report(name, std::move(configuration), Build());
   report.KeepSamples(!common.samples.empty());
@@ -32,6 +73,10 @@ void Measure(const std::string& name, Json configuration, const BenchCommon& com
   write(common.csv, report.RowTable());
   write(common.samples, report.SampleTable());
   if (!common.plot.empty()) Draw(common.python, common.json, common.plot);
+}
+
+void RequireDevice(const DeviceChoice& choice) {
+  if (choice.name != "cpu") Open(choice);
 }
 
 void RequireModels(const BenchCommon& common, const std::vector<std::string>& models) {
@@ -97,7 +142,12 @@ void AddSchedulers(CLI::App& command, std::vector<std::string>& schedulers) {
   const auto split = [&schedulers](const std::vector<std::string>& words) {
     schedulers.clear();
     for (const std::string& word : words) {
-      for (std::string& one : SplitSchedulers(word)) schedulers.push_back(std::move(one));
+      for (std::string& one : SplitSchedulers(word)) {
+        if (std::ranges::find(schedulers, one) != schedulers.end()) {
+          throw CLI::ValidationError("--schedulers", fmt::format("has '{}' twice", one));
+        }
+        schedulers.push_back(std::move(one));
+      }
     }
   };
   command

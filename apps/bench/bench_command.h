@@ -79,6 +79,9 @@ void AddSeed(CLI::App& command, Seed& seed) {
   command.add_option("--seed", seed, "Seed of all that is random")->capture_default_str();
 }
 
+/// Dies if the device cannot be opened, before RequireModels() names models to make for it.
+void RequireDevice(const DeviceChoice& choice);
+
 /// Dies if a model is not in the zoo of `common`, naming all that are missing (CheckZoo()).
 void RequireModels(const BenchCommon& common, const std::vector<std::string>& models);
 
@@ -90,7 +93,8 @@ std::string FileOf(const std::string& folder, const std::string& name);
 void RequireFiles(const std::string& folder, const std::vector<std::string>& names);
 
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
-/// writes no report, which would be incomplete.
+/// writes no report, which would be incomplete. Dies before the run if a file of the options cannot
+/// be written, or two options name the same file.
 void Measure(const std::string& name, nlohmann::json configuration, const BenchCommon& common,
              const std::function<Status(bench::Report&)>& run);
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "apps/bench/bench_command.h"
 #include "apps/command.h"
 #include "apps/load.h"
+#include "bench/client/bound_model.h"
 #include "bench/client/onnxruntime_beside.h"
 #include "bench/import/kernel_files.h"
 #include "bench/live/disb.h"
@@ -28,20 +30,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-bench::DisbWorkload LoadWorkload(const std::string& word, bench::DisbScale scale, unsigned seed) {
-  Result<bench::DisbWorkload> workload = word.ends_with(".json")
-                                             ? bench::ReadDisbWorkload(word)
-                                             : bench::NamedDisbWorkload(word, scale, seed);
-  if (!workload) Die(workload.error().message);
-  return *std::move(workload);
-}
-
 // The options of `lagoon bench disb` besides those of a run.
 struct DisbWords {
   std::string device = "cpu";
   std::string workload = "A";
   std::string scale = "small";
   std::vector<std::string> clients;  // empty: the default of the kind of device
+  std::string zoo;                   // empty: a simulated device, which has no zoo
   bool sensitivity = false;
   std::vector<std::string> kernels;  // NAME=FILE
   std::string kernels_of;
@@ -71,11 +66,25 @@ struct DisbWords {
   }
 };
 
+bench::DisbWorkload LoadWorkload(const DisbWords& words, const std::string& name, unsigned seed) {
+  Result<bench::DisbWorkload> workload = name.ends_with(".json")
+                                             ? bench::ReadDisbWorkload(name)
+                                             : bench::NamedDisbWorkload(name, words.Scale(), seed);
+  if (!workload) Die(workload.error().message);
+  for (bench::DisbClient& client : workload->clients) {
+    if (words.zoo.empty() || std::filesystem::exists(bench::ModelFile(words.zoo, client.model))) {
+      continue;
+    }
+    client.model = bench::ZooNameOf(client.model);
+  }
+  return *std::move(workload);
+}
+
 // The models of all chosen workloads.
 std::vector<std::string> ModelsOf(const DisbWords& words, unsigned seed) {
   std::vector<std::string> models;
   for (const std::string& workload : words.Workloads()) {
-    for (const bench::DisbClient& client : LoadWorkload(workload, words.Scale(), seed).clients) {
+    for (const bench::DisbClient& client : LoadWorkload(words, workload, seed).clients) {
       models.push_back(client.model);
     }
   }
@@ -87,7 +96,7 @@ Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
                         const std::function<Status()>& one) {
   const std::vector<std::string> workloads = words.Workloads();
   for (const std::string& workload : workloads) {
-    run.workload = LoadWorkload(workload, words.Scale(), run.seed);
+    run.workload = LoadWorkload(words, workload, run.seed);
     if (workloads.size() > 1) run.suffix = "." + workload;
     LAGOON_RETURN_IF_ERROR(one());
   }
@@ -137,6 +146,13 @@ void Watch(const DisbWords& words, BenchCommon& common, bench::SimDisbOptions& o
   };
 }
 
+// Whether the device and the kernels of all models are those that stand for REEF's. Otherwise the
+// paper says nothing about the results.
+bool IsPublished(const DisbWords& words, const GpuModel& gpu) {
+  return IsBuiltIn(gpu) && words.kernels.empty() &&
+         (words.kernels_of.empty() || words.kernels_of == gpu.name);
+}
+
 void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json configuration,
                 BenchCommon& common) {
   constexpr std::string_view kPrefix = "sim:";
@@ -156,7 +172,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
     if (words.sensitivity) {
-      options.workload = LoadWorkload(words.workload, words.Scale(), options.seed);
+      options.workload = LoadWorkload(words, words.workload, options.seed);
       std::string table;
       LAGOON_RETURN_IF_ERROR(RunDisbSensitivity(options, report, table));
       std::fputs(table.c_str(), stderr);
@@ -164,9 +180,11 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
     }
     LAGOON_RETURN_IF_ERROR(
         RunDisbWorkloads(words, options, [&] { return bench::RunDisbOnSim(options, report); }));
-    const std::string table =
-        bench::ComparePaper(options.gpu.name, words.workload, words.workload == "all", report);
-    std::fputs(table.c_str(), stderr);
+    if (IsPublished(words, options.gpu)) {
+      const std::string table =
+          bench::ComparePaper(options.gpu.name, words.workload, words.workload == "all", report);
+      std::fputs(table.c_str(), stderr);
+    }
     std::fputs(bench::SystemTable(report).c_str(), stderr);
     return {};
   });
@@ -187,6 +205,15 @@ std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
                  status.error().message.c_str());
   }
   return permitted;
+}
+
+// Dies if an option is given that has no effect on a sensitivity analysis.
+void RefuseOfRuns(const CLI::App& command) {
+  for (const char* name : {"--csv", "--samples", "--trace", "--clients"}) {
+    if (command.count(name) == 0) continue;
+    Die(fmt::format("{} has no effect with --sensitivity: leave it out; --json has all values",
+                    name));
+  }
 }
 
 // Dies if an option for real devices is given: on a simulated device it would have no effect.
@@ -277,11 +304,18 @@ void AddDisbBenchmark(CLI::App& parent) {
   AddDisbOptions(*command, *options, *words);
   AddTables(*command, *common);
   common->tracing.AddOptions(*command);
+  command->get_option("--trace")->description(
+      "Write a trace to this file, for https://ui.perfetto.dev. On a simulated device: of the "
+      "first "
+      "window; where there are several schedulers, kinds of clients or workloads, of each in a "
+      "file "
+      "of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json)");
   command->callback([common, options, words, command] {
     if (words->sensitivity) {
       if (!words->simulated()) {
         Die("--sensitivity needs a simulated device: add --device sim:mi50 or sim:gv100");
       }
+      RefuseOfRuns(*command);
       if (words->workload == "all") Die("--sensitivity takes one workload, not 'all'");
       if (command->count("--workload") == 0) words->workload = "C";
       if (command->count("--schedulers") == 0) options->schedulers = {"reef", "streams"};
@@ -307,13 +341,14 @@ void AddDisbBenchmark(CLI::App& parent) {
       return RunSimDisb(*words, *options, std::move(configuration), *common);
     }
     RefuseOfSimulatedDevices(*command, *words);
-    options->zoo = common->zoo;
+    options->zoo = words->zoo = common->zoo;
     options->device.name = words->device;
     options->settings = SettingsOf(*words, common->BesideOnnxRuntime(options->device));
     options->onnxruntime = common->OnnxRuntime();
     configuration["scale"] = words->scale;
     configuration["workers"] = options->device.workers;
     configuration["onnxruntime"] = options->settings;
+    RequireDevice(options->device);
     options->trace = common->tracing.Start();
     RequireModels(*common, ModelsOf(*words, options->seed));
     Measure("disb", std::move(configuration), *common, [&](bench::Report& report) {

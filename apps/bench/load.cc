@@ -60,6 +60,7 @@ void AddLoad(CLI::App& parent) {
                                           {"windows", options->windows},
                                           {"seed", options->seed},
                                           {"onnxruntime", options->against_onnxruntime}};
+    RequireDevice(options->device);
     RequireModels(*common, options->models);
     Measure("load", configuration, *common,
             [&](bench::Report& report) { return RunRandomLoad(*options, report); });

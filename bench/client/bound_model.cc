@@ -26,7 +26,8 @@ Status CheckZoo(const std::string& zoo, const std::vector<std::string>& models) 
   if (missing.empty()) return {};
   const std::string out = zoo == "models/zoo" ? "" : " --out " + zoo;
   return Fail(ErrorCode::kNotFound,
-              fmt::format("the zoo '{}' has no model {}: `./run models{}{}` makes what is missing",
+              fmt::format("the zoo '{}' has no model {}: `./run models{}{}` makes what is missing, "
+                          "if `./run models --list` lists it",
                           zoo, missing, words, out));
 }
 

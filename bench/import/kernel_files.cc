@@ -163,6 +163,12 @@ Result<SimModel> ParseKernelFile(const std::string& name, std::string_view text,
                                  const std::string& origin, const GpuModel& gpu) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // spreadsheets write it
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  constexpr std::string_view kGzip = "\x1F\x8B";
+  if (text.starts_with(kGzip)) {
+    return Wrong(
+        fmt::format("kernels of '{}', file '{}': is compressed with gzip; unpack it with gunzip",
+                    name, origin));
+  }
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
   Result<std::vector<TracedKernel>> kernels =

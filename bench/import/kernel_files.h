@@ -20,7 +20,8 @@ inline constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 /// Reads the kernels of one request of model `name` from `path`:
 /// - CSV with a row for each kernel, in the order in which they run. The columns `blocks` and
 ///   `time_us` (the whole kernel, alone on the device) must be there. There may be `block_us` (one
-///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block.
+///   block), `threads`, `registers_per_thread`, `shared_bytes` and `memory_bytes`, all of a block,
+///   and `name`, which is not read. Any other column is an error.
 /// - CSV of Nsight Systems: `nsys stats --report cuda_gpu_trace --format csv`.
 /// - JSON of PyTorch's profiler: `export_chrome_trace()`.
 ///

@@ -50,6 +50,27 @@ TEST(KernelFiles, ReadsOurColumnsInAnyOrder) {
   EXPECT_EQ(model.kernels[1].block.time, Nanoseconds(2'500)) << "one wave";
 }
 
+TEST(KernelFiles, LeavesOutBlanksAroundFields) {
+  const SimModel model = *Parse(
+      " blocks ,\ttime_us , restart\n"
+      "  \t\n"
+      " 5, 10 ,\" wait \"\n");
+  ASSERT_EQ(model.kernels.size(), 1u);
+  EXPECT_EQ(model.kernels[0].blocks, 5u);
+  EXPECT_EQ(model.kernels[0].time, Nanoseconds(10'000));
+  EXPECT_EQ(model.kernels[0].restart, Restart::kNever);
+}
+
+TEST(KernelFiles, NamesAnUnknownColumnAndThoseThatThereAre) {
+  EXPECT_THAT(MessageOf("blocks,time_us,blockus\n1,10,5\n"),
+              AllOf(HasSubstr("unknown column 'blockus'"), HasSubstr("block_us, threads")));
+  EXPECT_THAT(MessageOf("blocks,time_us,\n1,10,5\n"), HasSubstr("unknown column ''"));
+}
+
+TEST(KernelFiles, SaysThatAFileIsCompressed) {
+  EXPECT_THAT(MessageOf("\x1F\x8B\x08..."), AllOf(HasSubstr("mine.csv"), HasSubstr("gunzip")));
+}
+
 // 60 units hold four blocks of 256 threads and 64 registers.
 TEST(KernelFiles, DividesAKernelsTimeByItsWaves) {
   const auto kernel = [](int blocks) {
@@ -171,7 +192,7 @@ TEST(KernelFiles, NamesARestartThatCannotBe) {
   const auto rows = [](const std::string& lines) {
     return MessageOf("blocks,time_us,restart\n" + lines);
   };
-  for (const char* wrong : {"0", "-1", "never", "1.5", "1 ", "99999999999999999999", "Wait"}) {
+  for (const char* wrong : {"0", "-1", "never", "1.5", "1 2", "99999999999999999999", "Wait"}) {
     EXPECT_THAT(rows("1,5," + std::string(wrong)),
                 AllOf(HasSubstr("line 2"), HasSubstr("'" + std::string(wrong) + "'"),
                       HasSubstr("'claims', 'wait' or a number")));

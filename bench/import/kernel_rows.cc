@@ -17,7 +17,15 @@ namespace {
 
 constexpr std::size_t kMostHeaderLine = 100;  // lines before it are text of the profiler
 
-// Splits a line at commas outside of quotes. A quote inside of a quoted field is doubled.
+std::string Trimmed(const std::string& text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+// Splits a line at commas outside of quotes. A quote inside of a quoted field is doubled. Blanks
+// around a field are left out.
 std::vector<std::string> SplitRow(std::string_view line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -34,6 +42,7 @@ std::vector<std::string> SplitRow(std::string_view line) {
       fields.back() += c;
     }
   }
+  std::ranges::transform(fields, fields.begin(), Trimmed);
   return fields;
 }
 
@@ -77,7 +86,8 @@ struct Column {
 };
 using Joins = Column::Joins;
 
-constexpr std::string_view kRestart = "restart";  // the only column of text
+constexpr std::string_view kRestart = "restart";  // a column of text
+constexpr std::string_view kName = "name";        // of the kernel: not read
 
 constexpr std::array kOurs{
     Column{"blocks", &TracedKernel::blocks},
@@ -88,6 +98,7 @@ constexpr std::array kOurs{
     Column{"shared_bytes", &TracedKernel::shared_bytes, Joins::kSets, 1, false},
     Column{"memory_bytes", &TracedKernel::memory_bytes, Joins::kSets, 1, false},
     Column{kRestart, nullptr, Joins::kSets, 1, false},
+    Column{kName, nullptr, Joins::kSets, 1, false},
 };
 constexpr std::array kNsight{
     Column{"start", &TracedKernel::start_ns},
@@ -111,8 +122,11 @@ class RowReader {
     for (const std::span<const Column> columns :
          {std::span<const Column>(kOurs), std::span<const Column>(kNsight)}) {
       LAGOON_ASSIGN_OR_RETURN(const bool fits, Takes(columns, titles));
+      if (!fits) continue;
       nsight_ = columns.data() == kNsight.data();
-      if (fits) return true;
+      // Reports of Nsight Systems have columns that are not needed here.
+      if (!nsight_) LAGOON_RETURN_IF_ERROR(RefuseUnknown(titles));
+      return true;
     }
     return false;
   }
@@ -131,6 +145,7 @@ class RowReader {
       if (text.empty() && nsight_ && place.column->joins == Joins::kMultiplies) {
         return std::optional<TracedKernel>();  // a copy or a fill has no grid
       }
+      if (place.column->name == kName) continue;
       if (place.column->name == kRestart) {
         kernel.restart = text;
         continue;
@@ -177,6 +192,22 @@ class RowReader {
     });
   }
 
+  static Status RefuseUnknown(const std::vector<std::string>& titles) {
+    for (const std::string& title : titles) {
+      if (std::ranges::find(kOurs, NameAndUnit(title).first, &Column::name) != kOurs.end()) {
+        continue;
+      }
+      std::string known;
+      for (const Column& column : kOurs) {
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", column.name);
+      }
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("has an unknown column {}; the columns are {}", Quoted(title), known));
+    }
+    return {};
+  }
+
   static void Put(const Column& column, double value, TracedKernel& kernel) {
     if (column.field == nullptr) {
       kernel.block_ns = value;
@@ -212,7 +243,7 @@ Result<std::vector<TracedKernel>> ReadKernelRows(std::string_view text) {
     std::string_view line = text.substr(0, end);
     text = end == text.npos ? std::string_view() : text.substr(end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) continue;
+    if (line.find_first_not_of(" \t") == line.npos) continue;
     const std::vector<std::string> fields = SplitRow(line);
     if (!header) {
       LAGOON_ASSIGN_OR_RETURN(header, reader.TakeHeader(fields));

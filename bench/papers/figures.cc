@@ -28,6 +28,10 @@ constexpr std::string_view kBlockEvents =
     "it measures what real code costs on a real GPU: `lagoon bench block-events` does on a CPU";
 constexpr std::string_view kNoFramework =
     "it measures the host's serving frameworks, which a simulated device does not have";
+constexpr std::string_view kNoClients =
+    "it measures the processor time of a client that waits; a simulated device has no clients";
+constexpr std::string_view kInputs =
+    "it shows times and units of real kernels: the simulator's kernel lists take them as inputs";
 constexpr std::string_view kNoTensorRt =
     "it compares with TensorRT's server on a real GPU; a simulated device has none";
 
@@ -96,10 +100,12 @@ constexpr std::array kTable{
     FigureInfo{"inss-8", "InSS Figures 8 and 9", nullptr, kTraining},
     FigureInfo{"inss-table-1", "InSS Table 1", nullptr, kNoMps},
     FigureInfo{"paella-3", "Paella Figure 3", nullptr, kNoFramework},
-    FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoFramework},
+    FigureInfo{"paella-4", "Paella Figure 4", nullptr, kNoKernels},
     FigureInfo{"paella-10", "Paella Figure 10", nullptr, kNoFramework},
-    FigureInfo{"paella-14", "Paella Figure 14", nullptr, kNoFramework},
+    FigureInfo{"paella-14", "Paella Figure 14", nullptr, kNoClients},
     FigureInfo{"paella-15", "Paella Figure 15", nullptr, kBlockEvents},
+    FigureInfo{"reef-3", "REEF Figure 3", nullptr, kInputs},
+    FigureInfo{"reef-13", "REEF Figure 13", nullptr, kInputs},
     FigureInfo{"reef-14", "REEF Figure 14", nullptr, kNoKernels},
     FigureInfo{"reef-25", "REEF Figure 25", nullptr, kNoKernels},
 };

@@ -272,6 +272,8 @@ TEST(Figures, WhatADeviceWasCalibratedOnIsSet) {
 TEST(Figures, UnknownAndRefusedOnesAreNamedWithTheReason) {
   EXPECT_THAT(MessageOf("reef-99"), AllOf(HasSubstr("'reef-99'"), HasSubstr("paella-1, paella-2")));
   EXPECT_THAT(MessageOf("reef-25"), AllOf(HasSubstr("'reef-25'"), HasSubstr("real code")));
+  EXPECT_THAT(MessageOf("paella-14"), HasSubstr("a client that waits"));
+  EXPECT_THAT(MessageOf("reef-3"), HasSubstr("take them as inputs"));
 }
 
 }  // namespace

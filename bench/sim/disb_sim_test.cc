@@ -146,6 +146,18 @@ TEST(DisbSim, PreemptionKeepsTheLatencyOnACpu) {
   }
 }
 
+TEST(DisbSim, ReefsKernelsHaveVersionsWherePaddingMayChooseThem) {
+  SimDisbOptions options = Options("mi50", "C");
+  options.schedulers = {"reef", "reef:padding_versions=1", "reef-mv", "reef-mv:padding_versions=0"};
+  options.requests = 20;
+  const Json metrics = MetricsOf(options);
+  const Json of_reef = metrics.at("throughput_normalized.reef");
+  const Json of_versions = metrics.at("throughput_normalized.reef-mv");
+  EXPECT_GT(of_versions, of_reef);
+  EXPECT_EQ(metrics.at("throughput_normalized.reef:padding_versions=1"), of_versions);
+  EXPECT_EQ(metrics.at("throughput_normalized.reef-mv:padding_versions=0"), of_reef);
+}
+
 TEST(DisbSim, AModelWithoutAListIsNamed) {
   Report report("disb", {}, "test");
   const Status status = RunDisbOnSim(Options("t4", "A"), report);

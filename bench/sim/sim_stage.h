@@ -25,16 +25,23 @@ struct SimStageQueue {
   UnitRange units = {};             // QueueOptions::units
 };
 
-/// What a revocation does to running blocks where the scheduler stands for a published system: REEF
-/// kills them. Under all others they leave at their next check.
+/// Whether a scheduler stands for REEF as it was published.
+inline bool IsReef(const SchedulerConfig& config) {
+  return config.name == "reef" || config.name == "reef-mv";
+}
+
+/// What a revocation does to running blocks: REEF kills them. Under all other schedulers they leave
+/// at their next check.
 inline SimAbort AbortOf(const SchedulerConfig& config) {
-  const bool reef = config.name == "reef" || config.name == "reef-mv";
-  return reef ? SimAbort::kKill : SimAbort::kCheck;
+  return IsReef(config) ? SimAbort::kKill : SimAbort::kCheck;
 }
 
 /// Whether the kernels of a stage have versions (VersionsOf): only where the scheduler stands for
-/// REEF with versions. REEF's lists are of kernels without, and so are all published numbers.
-inline bool HasVersions(const SchedulerConfig& config) { return config.name == "reef-mv"; }
+/// REEF and padding chooses versions. Under all others kernels are as REEF's lists have them: a
+/// `lagoon` with versions would gain from kernels that `reef` does not have.
+inline bool HasVersions(const SchedulerConfig& config) {
+  return IsReef(config) && config.padding_versions;
+}
 
 /// What a stage does beside running jobs. Each may be empty.
 struct SimStageHooks {

@@ -32,11 +32,16 @@ def find_bench():
     raise FileNotFoundError("lagoon-bench is not part of the wheel: build it with ./run build, and set LAGOON_BENCH to its path")
 
 
+def _message(stderr):
+    """The last line that is not empty and not the hint to --help that follows a message about options."""
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("Run with --help")]
+    return lines[-1] if lines else None
+
+
 def _run(words, timeout):
     done = subprocess.run([find_bench(), *words], capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        raise SimulationFailed(lines[-1] if lines else f"lagoon-bench ended with {done.returncode}")
+        raise SimulationFailed(_message(done.stderr) or f"lagoon-bench ended with {done.returncode}")
     return done.stdout
 
 
@@ -89,7 +94,8 @@ def disb(device, workload, schedulers, *, kernels=None, kernels_of=None, request
     """Runs `lagoon bench disb` on a simulated device, and returns a Result. Its --help explains the options.
 
     device: a built-in name (`gpu_models()`) or the path of a file. workload: A to E, REAL, all, or the path of a file.
-    kernels: files of kernel lists or traces, by model. trace: a file for the timeline. timeout: seconds.
+    kernels: files of kernel lists or traces, by model. trace: a file for the timeline; with several schedulers, kinds of
+    clients or workloads a file for each, named after it. timeout: seconds.
     Raises SimulationFailed for what the program refuses, and subprocess.TimeoutExpired.
     """
     words = ["disb", "--device", f"sim:{device}", "--workload", str(workload), "--schedulers", ",".join(schedulers)]

@@ -170,4 +170,14 @@ Result<GpuModel> LoadGpuModel(const std::string& name_or_path) {
   return ParseGpuModel(text, name_or_path);
 }
 
+bool IsBuiltIn(const GpuModel& gpu) {
+  const std::string_view text = BuiltInGpuModelText(gpu.name);
+  if (text.empty()) return false;
+  const Result<GpuModel> built_in = ParseGpuModel(text, gpu.name);
+  return built_in && gpu.background == built_in->background &&
+         std::ranges::all_of(SimConstantTable(), [&](const SimConstantInfo& info) {
+           return gpu.constants.*info.member == built_in->constants.*info.member;
+         });
+}
+
 }  // namespace lagoon

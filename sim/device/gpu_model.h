@@ -87,6 +87,9 @@ Result<GpuModel> LoadGpuModel(const std::string& name_or_path);
 /// "background" (true or false) may be left out.
 Result<GpuModel> ParseGpuModel(std::string_view text, std::string_view origin);
 
+/// Whether the device is the built-in one of its name: all but texts is equal.
+bool IsBuiltIn(const GpuModel& gpu);
+
 /// Checks that the constants are within their bounds and fit together.
 Status CheckSimConstants(const SimConstants& constants, std::string_view origin);
 

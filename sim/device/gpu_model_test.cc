@@ -129,6 +129,18 @@ TEST(GpuModel, WrongFilesAreRefusedByKeyAndValue) {
               HasSubstr("'source'"));
 }
 
+TEST(GpuModel, IsBuiltInIfNameAndConstantsAre) {
+  for (const std::string_view name : BuiltInGpuModels()) {
+    GpuModel gpu = *LoadGpuModel(std::string(name));
+    EXPECT_TRUE(IsBuiltIn(gpu)) << name;
+    ++gpu.constants.memory_mib;
+    EXPECT_FALSE(IsBuiltIn(gpu)) << name;
+  }
+  GpuModel renamed = *LoadGpuModel("mi50");
+  renamed.name = "mine";
+  EXPECT_FALSE(IsBuiltIn(renamed));
+}
+
 TEST(GpuModel, ConstantsThatContradictEachOtherAreRefused) {
   const std::string fewer = With(Text(), "\"threads_per_unit\": {\"value\": 2560",
                                  "\"threads_per_unit\": {\"value\": 15");

@@ -58,7 +58,7 @@ constexpr SchedulerParameter kParameters[] = {
      [](const SchedulerConfig& config) -> double { return config.padding_kernels; },
      [](SchedulerConfig& config, double value) { config.padding_kernels = Count(value); }},
     {"padding_versions", 0, 1, true,
-     "1: padding may run in another version of its kernel than real-time work does",
+     "1: padding may run in another version of its kernel (simulated: under reef, reef-mv)",
      [](const SchedulerConfig& config) { return config.padding_versions ? 1.0 : 0.0; },
      [](SchedulerConfig& config, double value) { config.padding_versions = value != 0; }},
     {"preempt_by_rank", 0, 1, true,
