@@ -306,10 +306,8 @@ void AddDisbBenchmark(CLI::App& parent) {
   common->tracing.AddOptions(*command);
   command->get_option("--trace")->description(
       "Write a trace to this file, for https://ui.perfetto.dev. On a simulated device: of the "
-      "first "
-      "window; where there are several schedulers, kinds of clients or workloads, of each in a "
-      "file "
-      "of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json)");
+      "first window; where there are several schedulers, kinds of clients or workloads, of each "
+      "in a file of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json)");
   command->callback([common, options, words, command] {
     if (words->sensitivity) {
       if (!words->simulated()) {
