@@ -110,12 +110,13 @@ SEQUENCE = """class TritonPythonModel:
                 "y", np.frombuffer(text.encode(), np.uint8).astype(np.float32))]))
         return answers
 """
-FULL = """class TritonPythonModel:
+COMPLETES = """class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
         config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [-1]})
         config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.set_max_batch_size(4)
+"""
+FULL = COMPLETES + """        config.set_max_batch_size(4)
         config.set_dynamic_batching()
         return config
 
@@ -198,12 +199,7 @@ MOODS = """class TritonPythonModel:
             raise Silent
         return [good]
 """
-COUNT_WITH_END = """class TritonPythonModel:
-    @staticmethod
-    def auto_complete_config(config):
-        config.add_input({"name": "x", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.add_output({"name": "y", "data_type": "TYPE_FP32", "dims": [-1]})
-        config.set_max_batch_size(0)
+COUNT_WITH_END = COMPLETES + """        config.set_max_batch_size(0)
         config.set_model_transaction_policy({"decoupled": True})
         return config
 

@@ -264,7 +264,7 @@ MUTANTS = [
      "    if (members.size() < min_nodes) continue;\n", "", ["ort-partition"]),
     # Memory that the server shares with a client that may write anything.
     ("channel-believes-counters", "a client's impossible counters are taken for requests", CHANNEL,
-     "if (waiting > kSlots || unread > kSlots) return Taken::kLie;", "", ["channel-region"]),
+     "if (waiting > kSlots || !busy) return Taken::kLie;", "", ["channel-region"]),
     ("channel-keeps-cancellations", "a cancellation waits for a slot", CHANNEL,
      "if (full && entry.kind != channel::Kind::kCancel) return Taken::kNone;", "if (full) return Taken::kNone;", ["channel-region"]),
     ("channel-overwrites-answers", "requests are taken whose answers would overwrite those not read", CHANNEL,

@@ -77,23 +77,21 @@ channel::Submission ChannelRegion::Next() const {
   return std::bit_cast<channel::Submission>(copy);
 }
 
-/// False where the client lies.
-bool ChannelRegion::IsFull() const {
+std::optional<std::uint32_t> ChannelRegion::Busy() const {
   const std::uint32_t in_flight = this->in_flight();  // before completed_
   const std::uint32_t unread =
       completed_.load(std::memory_order_acquire) - head().read.load(std::memory_order_acquire);
-  return unread <= kSlots && in_flight + unread >= kSlots;
+  if (unread > kSlots) return std::nullopt;
+  return in_flight + unread;
 }
 
 ChannelRegion::Taken ChannelRegion::Take(channel::Submission& entry) {
   const std::uint32_t waiting = head().submitted.load(std::memory_order_acquire) - taken_;
   if (waiting == 0) return Taken::kNone;
-  const std::uint32_t in_flight = this->in_flight();  // before completed_
-  const std::uint32_t unread =
-      completed_.load(std::memory_order_acquire) - head().read.load(std::memory_order_acquire);
-  if (waiting > kSlots || unread > kSlots) return Taken::kLie;
+  const std::optional<std::uint32_t> busy = Busy();
+  if (waiting > kSlots || !busy) return Taken::kLie;
   entry = Next();
-  const bool full = in_flight + unread >= kSlots;
+  const bool full = *busy >= kSlots;
   if (full && entry.kind != channel::Kind::kCancel) return Taken::kNone;
   head().taken.store(++taken_, std::memory_order_release);
   return Taken::kOne;
@@ -106,7 +104,9 @@ bool ChannelRegion::Sleep() {
   const std::uint32_t waiting = head().submitted.load(std::memory_order_acquire) - taken_;
   if (waiting == 0) return true;
   if (waiting > kSlots || Next().kind == channel::Kind::kCancel) return false;
-  return IsFull();  // a client that fills all slots and reads nothing rings when it submits again
+  // A client that fills all slots and reads nothing rings when it submits again.
+  const std::optional<std::uint32_t> busy = Busy();
+  return busy && *busy >= kSlots;
 }
 
 void ChannelRegion::Awake() { head().server_sleeps.store(0, std::memory_order_relaxed); }

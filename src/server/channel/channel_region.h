@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/mutex.h"
@@ -59,7 +60,8 @@ class ChannelRegion {
   channel::Head& head() const { return *reinterpret_cast<channel::Head*>(at_); }
   /// The entry behind those that were taken; its words are read once.
   channel::Submission Next() const;
-  bool IsFull() const;
+  /// Requests in flight or not read. Nothing: the client's counter is impossible.
+  std::optional<std::uint32_t> Busy() const;
   void Ring();
 
   const int memory_, doorbell_;

@@ -43,7 +43,7 @@ struct WaitPolicy {
   Nanoseconds timeout{0};       // longest wait; 0: no limit
   bool delay_late = false;      // behind the timeout a request waits on, after all others
   bool own_timeout = false;     // a request's own timeout replaces this one
-  std::size_t max_waiting = 0;  // requests; 0: those of all levels together are limited
+  std::size_t max_waiting = 0;  // requests of a level; 0: ModelSettings::max_queue_size
 };
 
 /// dynamic_batching: how requests that wait are joined into batches.

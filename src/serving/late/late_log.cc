@@ -186,7 +186,8 @@ class LateLog::File {
   File& operator=(const File&) = delete;
 
   Status Open() {
-    // O_NONBLOCK: a pipe whose reader pauses loses records, and does not stop the server's end.
+    // O_NONBLOCK: while the reader of a pipe pauses, records are lost. Without it a write would
+    // wait for the reader, and so would the end of the server.
     descriptor_ =
         open(options_.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     struct stat status = {};

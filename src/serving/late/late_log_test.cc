@@ -223,7 +223,7 @@ TEST_F(LateFile, ADeviceThatIsAlwaysFullStopsNothing) {
 TEST_F(LateFile, APipeWhoseReaderPausesStopsNothing) {
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_FALSE(LateLog::Open({.path = pipe})) << "nobody reads";
+  EXPECT_FALSE(LateLog::Open({.path = pipe})) << "no process reads the pipe";
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   auto log = LateLog::Open({.path = pipe});
   ASSERT_TRUE(log);

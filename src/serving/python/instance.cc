@@ -309,8 +309,7 @@ TimePoint PythonInstance::Look(const PythonJobs& jobs) {
     if (unread && now - held.full_since >= max_unread) {
       job.Fail(
           {ErrorCode::kDeadlineExceeded,
-           fmt::format("the client has read none of {} answers for {:.0f} ms "
-                       "({})",
+           fmt::format("the client has read none of {} answers for {:.0f} ms ({})",
                        AnswerStream::kMostUntaken, ToMilliseconds(max_unread),
                        max_unread < options_.max_unread ? "others wait" : "lagoon.max_unread_ms")});
     }
