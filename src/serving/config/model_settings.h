@@ -73,6 +73,12 @@ struct ModelSettings {
   std::map<std::string, std::string> models;      // lagoon.model.ROLE: models that the program runs
   std::map<std::string, std::string> parameters;  // job.NAME: parameters for the program
   std::vector<WarmupRequest> warmup;              // model_warmup; programs in C++ only
+
+  /// The most requests of a priority level that wait for a batch or a program.
+  std::size_t MostWaiting(std::uint32_t level) const {
+    const std::size_t own = batching.PolicyOf(level).max_waiting;
+    return own > 0 ? own : max_queue_size;
+  }
 };
 
 /// Reads the settings from `config`. Values out of range, an unknown "lagoon." parameter and a

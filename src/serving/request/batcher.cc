@@ -150,7 +150,7 @@ void Batcher::Add(const std::shared_ptr<Flight>& flight, const ServedPlan& plan)
     const bool gives_way = settings.overflow == Overflow::kNewestWins;  // those ahead would
     if (member.deadline != kNoDeadline && !gives_way) end = ExpectedEnd(member);
     waiting = queue_.OfLevel(member.level);
-    full = waiting >= (policy.max_waiting > 0 ? policy.max_waiting : settings.max_queue_size);
+    full = waiting >= settings.MostWaiting(member.level);
     if (full && gives_way) {
       superseded =
           queue_.TakeFirst([&](const BatchMember& other) { return other.level == member.level; });

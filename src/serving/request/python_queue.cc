@@ -278,9 +278,8 @@ void PythonQueue::Add(const std::shared_ptr<Flight>& flight) {
   std::size_t waiting = 0;
   {
     const MutexLock lock(mutex_);
-    const std::size_t own = settings.batching.PolicyOf(member.level % kLoweredLevels).max_waiting;
     waiting = queue_.OfLevel(member.level);
-    full = waiting >= (own > 0 ? own : settings.max_queue_size);
+    full = waiting >= settings.MostWaiting(member.level % kLoweredLevels);
     if (full && settings.overflow == Overflow::kNewestWins) {
       superseded =
           queue_.TakeFirst([&](const BatchMember& other) { return other.level == member.level; });
