@@ -52,7 +52,9 @@ TEST(Traceparent, WhatIsNotValidIsNone) {
         with(3, std::string(32, '0')), with(36, std::string(16, '0')),
         with(10, std::string(1, '\0')), with(10, "\xff"), " " + std::string(kValidTrace),
         std::string(1 << 20, '0'), std::string(kValidTrace) + std::string(1 << 20, 'a')}) {
-    EXPECT_FALSE(ParseTraceparent(text).any()) << text.substr(0, 80);
+    const TraceContext context = ParseTraceparent(text);
+    EXPECT_FALSE(context.any()) << text.substr(0, 80);
+    EXPECT_FALSE(context.sampled) << text.substr(0, 80);
   }
 }
 
