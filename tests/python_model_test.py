@@ -23,7 +23,7 @@ from tritonclient.utils import InferenceServerException
 
 from server_process import serving, triton_input
 
-HEAD = "import json, os, time\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n\n\n"
+HEAD = "import ctypes, json, os, time\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n\n\n"
 FLOATS = """
 backend: "python"
 input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -178,6 +178,13 @@ MOODS = """class TritonPythonModel:
             os._exit(7)
         if mood == 21:
             os.fork()
+        if mood == 23:  # beside Python's own fork(), which closes the channel in the child
+            if ctypes.CDLL(None).fork() != 0:
+                os._exit(7)
+            time.sleep(1000)
+        if mood == 24:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)], parameters={
+                "flag": True, "count": 3, "most": 2**64 - 1, "least": -2**63, "part": 0.5, "text": 'a"é', "priority": 7})]
         if mood == 22:
             return [pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([len(pb_utils.serialize_byte_tensor(
                 np.array([[5, 0.25, True, "é", b"b"]], dtype=object)))], np.float32))])]
@@ -210,6 +217,20 @@ COUNT_WITH_END = COMPLETES + """        config.set_max_batch_size(0)
                 request.get_response_sender().send(
                     pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([number], np.float32))]),
                     flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if number == count - 1 else 0)
+"""
+# The input has what is sent, one after the other: a number, or an error for a negative one; 0 is an answer without outputs.
+TALKS = """class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for at, number in enumerate(request.inputs()[0].as_numpy()):
+                if number < 0:
+                    answer = pb_utils.InferenceResponse(error=pb_utils.TritonError(json.dumps({"no": int(-number)})))
+                else:
+                    answer = pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([number]))] if number else [],
+                                                        parameters={"at": at})
+                sender.send(answer)
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 COUNT = """class TritonPythonModel:
     def execute(self, requests):
@@ -257,6 +278,15 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "circle_b", CALLS % "circle_a")
     add_python(repository, "myself", CALLS % "myself")
     add_python(repository, "count", COUNT, FLOATS + "model_transaction_policy { decoupled: true }")
+    add_python(repository, "talks", TALKS, FLOATS + "model_transaction_policy { decoupled: true }")
+    add_python(repository, "some", """class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("z", request.inputs()[0].as_numpy())]) for request in requests]
+""", FLOATS + 'output [ { name: "z" data_type: TYPE_FP32 dims: [ -1 ] } ]')
+    (repository / "needs_all" / "1").mkdir(parents=True)
+    (repository / "needs_all" / "config.pbtxt").write_text(ENSEMBLE.split("step [")[0] + """step [
+      { model_name: "some" model_version: -1 input_map { key: "x" value: "IN" }
+        output_map { key: "y" value: "OUT" } } ] }""")
     add_python(repository, "count_with_end", COUNT_WITH_END, None)
     add_python(repository, "sizes", SIZES, BATCHED + "dynamic_batching { max_queue_delay_microseconds: 200000 }")
     add_python(repository, "alone", SIZES, BATCHED)
@@ -347,8 +377,7 @@ def test_a_throw_names_its_place(server):
 
 @pytest.mark.parametrize(("mood", "words"), [
     (5, "output 'z'"), (6, "'y' is INT64 [1], config.pbtxt has FP32 [-1]"), (7, "'y' is FP32 [1,1]"),
-    (8, "returned a list of 2"), (9, "returned NoneType"), (10, "no such thing"), (11, "returned int"),
-    (12, "no output 'y'")])
+    (8, "returned a list of 2"), (9, "returned NoneType"), (10, "no such thing"), (11, "returned int")])
 def test_wrong_answers_are_errors_of_their_request(server, mood, words):
     assert words in error_of(server, "moods", [mood]).message()
     assert ask(server, "moods", [0]).tolist() == [0]
@@ -370,7 +399,7 @@ def test_a_large_output_arrives_or_is_refused_and_the_model_goes_on(server):
 
 
 @pytest.mark.parametrize(("mood", "words"), [(3, "killed by signal 9"), (4, "exited with 7"),
-                                             (20, "exited with 7"), (2, "lagoon.python_timeout_ms")])
+                                             (20, "exited with 7"), (23, "exited with 7"), (2, "lagoon.python_timeout_ms")])
 def test_a_program_that_ends_or_hangs_is_started_again(server, mood, words):
     error = error_of(server, "moods", [mood])
     assert words in error.message() and "model 'moods'" in error.message()
@@ -474,6 +503,62 @@ def test_decoupled_answers_stream(server, count):
             numbers.append(int(result.as_numpy("y")[0]))
         client.stop_stream()
     assert numbers == list(range(count))
+
+
+def test_errors_and_parameters_are_among_the_answers_of_a_stream(server):
+    answers = queue.Queue()
+    with contextlib.closing(server.grpc()) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("talks", [triton_input(triton_grpc, "x", np.array([4, -5, 0, 6], np.float32))],
+                                  enable_empty_final_response=True)
+        come = [answers.get(timeout=60) for _ in range(5)]
+        client.stop_stream()
+    assert come[1][1].message() == '{"no": 5}' and come[1][0] is None
+    rest = [result for result, error in come if error is None]
+    assert [result.get_response().parameters["triton_final_response"].bool_param for result in rest] == [False] * 3 + [True]
+    assert [result.get_response().parameters["at"].int64_param for result in rest[:3]] == [0, 2, 3]
+    assert [None if (y := result.as_numpy("y")) is None else y.tolist() for result in rest] == [[4], None, [6], None]
+    with contextlib.closing(server.grpc()) as client:  # twenty errors: a client that reads gets all
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        client.async_stream_infer("talks", [triton_input(triton_grpc, "x", np.arange(-20, 0, dtype=np.float32))])
+        assert [json.loads(answers.get(timeout=60)[1].message())["no"] for _ in range(20)] == list(range(20, 0, -1))
+        client.stop_stream()
+    status, text = server.post("/v2/models/talks/generate_stream", b'{"x": [4, -5, 6]}', raw=True)
+    events = [json.loads(event[6:]) for event in text.decode().strip().split("\n\n")]
+    assert (status, [event.get("y") for event in events], [event.get("at") for event in events]) == (200, [4, None, 6], [0, None, 2])
+    assert events[1] == {"error": '{"no": 5}'}
+    status, answer = server.post("/v2/models/talks/generate", b'{"x": [-5]}')
+    assert (status, answer) == (500, {"error": '{"no": 5}'})
+
+
+def test_parameters_of_an_answer_reach_the_client(server):
+    want = {"flag": True, "count": 3, "most": 2**64 - 1, "least": -2**63, "part": 0.5, "text": 'a"é', "priority": 7}
+    x = np.array([24], np.float32)
+    with contextlib.closing(server.http()) as client:
+        answer = client.infer("moods", [triton_input(triton_http, "x", x)]).get_response()
+    assert answer["parameters"] == want
+    with contextlib.closing(server.grpc()) as client:
+        parameters = client.infer("moods", [triton_input(triton_grpc, "x", x)]).get_response().parameters
+    assert {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in parameters.items()} == want
+    assert parameters["count"].WhichOneof("parameter_choice") == "int64_param"
+    status, answer = server.post("/v2/models/moods/generate", b'{"x": 24}')
+    assert status == 200 and {name: answer[name] for name in want} == want
+    assert answer["y"] == 24
+
+
+def test_an_answer_may_leave_out_outputs(server):
+    with contextlib.closing(server.http()) as client:
+        answer = client.infer("moods", [triton_input(triton_http, "x", np.array([12], np.float32))])
+        assert answer.get_response()["outputs"] == [] and answer.as_numpy("y") is None
+        answer = client.infer("some", [triton_input(triton_http, "x", np.array([3], np.float32))])
+        assert [output["name"] for output in answer.get_response()["outputs"]] == ["z"]
+        assert answer.as_numpy("z").tolist() == [3]
+    message = error_of(server, "needs_all", [1], name="IN", output="OUT").message()
+    assert "step[0] (model 'some') gives no output 'y', which the ensemble needs" in message
+
+
+def test_an_error_of_a_program_has_its_own_words(server):
+    assert error_of(server, "moods", [10]).message() == "no such thing"
 
 
 @pytest.mark.parametrize("count", (1, 3, 20))

@@ -135,7 +135,8 @@ Page MetricsPage() {
       "metrics.md",
       PageHead("Metrics",
                "`GET /metrics` on the operators' port answers in the text format of Prometheus. "
-               "Counters count since the server started. `lagoon_fleet_` is of a server with "
+               "Counters count since the server started, those of a model since its load. "
+               "`lagoon_fleet_` is of a server with "
                "`--fleet`, where `device` is one of its devices.") +
           Table({"name", "type", "labels", "meaning"}, rows)};
 }

@@ -111,7 +111,7 @@ class Tokens final : public AnswerStream, public std::enable_shared_from_this<To
       self->changed_.notify_all();
     });
   }
-  void Give(InferResponse /*answer*/, std::function<void()> taken) override {
+  void Give(Result<InferResponse> /*answer*/, std::function<void()> taken) override {
     const std::lock_guard lock(mutex_);
     times_.push_back(Now());
     untaken_.push_back(std::move(taken));

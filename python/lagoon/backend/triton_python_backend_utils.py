@@ -195,9 +195,16 @@ def _unpack(objects, data):
     return tensors
 
 
+def _check_parameters(parameters):
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float)):
+            raise TritonModelException(f"parameter {name!r} is {value!r}: names are str, values str, int, float or bool")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TritonModelException(f"parameter {name!r} is {value!r}: numbers are finite")
+
+
 class InferenceResponse:
     """The answer to a request: tensors, or an error."""
-    _warned = False
 
     def __init__(self, output_tensors=(), error=None, parameters=None):
         self._tensors, self._error = list(output_tensors), error
@@ -207,9 +214,7 @@ class InferenceResponse:
                 raise TritonModelException(f"InferenceResponse takes pb_utils.Tensor, not {type(tensor).__name__}")
         if isinstance(error, str):
             self._error = TritonError(error)
-        if self._parameters and not InferenceResponse._warned and _connection is not None:
-            InferenceResponse._warned = True
-            Logger.log_warn("InferenceResponse(parameters=...): clients do not get parameters of an answer, which are not served")
+        _check_parameters(self._parameters)
 
     def output_tensors(self):
         return self._tensors
@@ -241,18 +246,18 @@ class InferenceResponseSender:
         parts = []
         if response is not None and response.has_error():
             message["error"] = _error_of(response)
-        elif response is not None and response.output_tensors():
+        elif response is not None:
             message["outputs"], parts = _pack(response.output_tensors())
+            message["parameters"] = response._parameters
         with self._order:
             if self._ended:
                 raise TritonModelException("send() after TRITONSERVER_RESPONSE_COMPLETE_FINAL")
             with self._changed:
-                if "outputs" in message:
+                if response is not None:
                     self._changed.wait_for(lambda: self._untaken < self.MOST_UNTAKEN or self._cancelled)
                     self._untaken += 1
                 if self._cancelled:
-                    message.pop("outputs", None)
-                    parts = []
+                    message, parts = {"op": "answer", "id": self._id, "final": final}, []
             self._ended = final
             if final:
                 _connection.forget(self._id)
@@ -275,7 +280,7 @@ class InferenceResponseSender:
 def _error_of(response):
     error = response.error()
     code = error.code() if isinstance(error, TritonError) else TritonError.INTERNAL
-    return {"code": code.name, "message": str(error)}
+    return {"code": code.name, "message": str(error), "own": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,11 +299,7 @@ class InferenceRequest:
         self._request_id, self._version, self._timeout = request_id, model_version, timeout
         self._correlation_id, self._flags, self._priority = correlation_id, flags, 0
         self._parameters, self._sender, self._trace = dict(parameters or {}), None, trace
-        for name, value in self._parameters.items():
-            if not isinstance(name, str) or not isinstance(value, (str, int, float)):
-                raise TritonModelException(f"parameter {name!r} is {value!r}: names are str, values str, int, float or bool")
-            if isinstance(value, float) and not math.isfinite(value):
-                raise TritonModelException(f"parameter {name!r} is {value!r}: numbers are finite")
+        _check_parameters(self._parameters)
         if not isinstance(correlation_id, str) and int(correlation_id) < 0:
             raise TritonModelException(f"correlation_id is {correlation_id!r}: it is a text, or a number from 0")
         self._preferred_memory = preferred_memory
@@ -376,7 +377,7 @@ class InferenceRequest:
         answer, data = _connection.call(message, parts)
         if "error" in answer:
             return InferenceResponse(error=TritonError(answer["error"]["message"], _ErrorCode[answer["error"]["code"]]))
-        return InferenceResponse(_unpack(answer["outputs"], data))
+        return InferenceResponse(_unpack(answer["outputs"], data), parameters=answer["parameters"])
 
     async def async_exec(self, decoupled=False):
         return await asyncio.get_running_loop().run_in_executor(None, self.exec, decoupled)

@@ -229,6 +229,7 @@ class Program:
                     message["error"] = utils._error_of(response)
                 else:
                     message["outputs"], parts = utils._pack(response.output_tensors())
+                    message["parameters"] = response._parameters
                 connection.forget(one["id"])
                 connection.send(message, parts)
             except (TypeError, ValueError, MemoryError, OSError, utils.TritonModelException) as error:

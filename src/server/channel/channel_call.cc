@@ -132,7 +132,11 @@ Result<std::size_t> ChannelCall::Write(const InferResponse& response, std::uint6
   entry.code = 0;
   entry.outputs = static_cast<std::uint32_t>(outputs_.size());
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const OutputTensor& output = response.outputs.at(i);
+    if (i >= response.outputs.size() || response.outputs[i].name != request_.outputs[i]) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("the model gave no output {}", Quoted(request_.outputs[i])));
+    }
+    const OutputTensor& output = response.outputs[i];
     if (output.dims.size() > channel::kMostDims) {
       return Fail(ErrorCode::kUnimplemented,
                   fmt::format("output {} has {} dimensions; a channel has {} at most",

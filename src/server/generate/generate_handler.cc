@@ -42,9 +42,9 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   }
 
   /// On any thread.
-  void Give(InferResponse answer, std::function<void()> taken) override {
+  void Give(Result<InferResponse> answer, std::function<void()> taken) override {
     Post([this, answer = std::move(answer), taken = std::move(taken)]() mutable {
-      streams_ ? Event(RenderGenerate(answer), std::move(taken)) : Keep(answer, taken);
+      streams_ ? Event(Rendered(answer), std::move(taken)) : Keep(Rendered(answer), taken);
     });
   }
 
@@ -68,18 +68,19 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
   }
 
   /// generate has one answer.
-  void Keep(const InferResponse& answer, const std::function<void()>& taken) {
+  void Keep(Result<std::string> answer, const std::function<void()>& taken) {
     if (kept_) {
       too_many_ = true;
       core_.Cancel(handle_);
     } else {
-      kept_ = RenderGenerate(answer);
+      kept_ = std::move(answer);
     }
     taken();
   }
 
   void End(const Result<InferResponse>& result) {
-    const bool answers = result && (result->part == AnswerPart::kOnly || !result->outputs.empty());
+    const bool answers = result && (result->part == AnswerPart::kOnly || !result->outputs.empty() ||
+                                    !result->parameters.empty());
     if (streams_) {
       if (!result && !began_) return Send(tl::unexpected<Error>(result.error()));
       if (!result) Event(tl::unexpected<Error>(result.error()), {});
@@ -100,6 +101,11 @@ class Generation final : public AnswerStream, public std::enable_shared_from_thi
     HttpResponse response = json ? HttpResponse::Json(*json) : HttpResponse::Failure(json.error());
     response.charge = json ? std::move(charge_) : nullptr;
     reply_->Send(std::move(response));
+  }
+
+  static Result<std::string> Rendered(const Result<InferResponse>& answer) {
+    if (!answer) return tl::unexpected<Error>(answer.error());
+    return RenderGenerate(*answer);
   }
 
   static std::string ErrorJson(const Error& error) {

@@ -11,6 +11,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "server/http/json_lane.h"
+#include "serving/core/parameters.h"
 
 namespace lagoon {
 namespace {
@@ -130,6 +131,10 @@ Result<std::string> RenderGenerate(const InferResponse& response) {
   std::string out = fmt::format("{{\"model_name\":{},\"model_version\":{}",
                                 JsonString(response.model), JsonString(response.version));
   if (!response.id.empty()) out += fmt::format(",\"id\":{}", JsonString(response.id));
+  const nlohmann::json parameters = ParametersObject(response.parameters);
+  for (const auto& [name, value] : parameters.items()) {
+    out += fmt::format(",{}:{}", JsonString(name), DumpJson(value));
+  }
   std::size_t elements = 0;
   for (const OutputTensor& output : response.outputs) {
     const auto count = static_cast<std::size_t>(ElementCount(output.dims));

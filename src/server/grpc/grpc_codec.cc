@@ -34,6 +34,19 @@ constexpr const char* kFinalKey = "triton_final_response";
 // Readers of protobuf refuse messages from 2 GiB on. The rest of an answer is far below 1 MiB.
 constexpr std::size_t kMostAnswerBytes = (std::size_t{2} << 30) - (std::size_t{1} << 20);
 
+void SetParameter(const decltype(RequestParameter::value)& value,
+                  inference::InferParameter& parameter) {
+  std::visit(
+      [&parameter]<typename T>(const T& set) {
+        if constexpr (std::is_same_v<T, bool>) parameter.set_bool_param(set);
+        if constexpr (std::is_same_v<T, std::int64_t>) parameter.set_int64_param(set);
+        if constexpr (std::is_same_v<T, std::uint64_t>) parameter.set_uint64_param(set);
+        if constexpr (std::is_same_v<T, double>) parameter.set_double_param(set);
+        if constexpr (std::is_same_v<T, std::string>) parameter.set_string_param(set);
+      },
+      value);
+}
+
 /// All of the message but the outputs' data.
 std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps,
                        const OutputRegions& regions) {
@@ -41,6 +54,9 @@ std::string RenderHead(const InferResponse& response, const EdgeStamps* stamps,
   message.set_model_name(response.model);
   message.set_model_version(response.version);
   message.set_id(response.id);
+  for (const RequestParameter& parameter : response.parameters) {
+    SetParameter(parameter.value, (*message.mutable_parameters())[parameter.name]);
+  }
   if (response.part != AnswerPart::kOnly) {
     (*message.mutable_parameters())[kFinalKey].set_bool_param(response.part == AnswerPart::kEnd);
   }

@@ -50,7 +50,7 @@ class GrpcStreamCall::Answers final : public AnswerStream,
 
   bool may_give() const { return may_give_.load(); }
   void MayGive() override { may_give_.store(true); }
-  void Give(InferResponse answer, std::function<void()> taken) override {
+  void Give(Result<InferResponse> answer, std::function<void()> taken) override {
     Write(std::move(answer), [request = request_, taken = std::move(taken)](
                                  GrpcStreamCall& call, Result<Answer> written) mutable {
       call.Give(request, std::move(written), std::move(taken));
@@ -224,8 +224,8 @@ void GrpcStreamCall::End(std::uint64_t number, Result<Answer> result) {
     in_flight_.erase(number);
     return;
   }
-  const bool only_ends =
-      result && result->response.part == AnswerPart::kEnd && result->response.outputs.empty();
+  const bool only_ends = result && result->response.part == AnswerPart::kEnd &&
+                         result->response.outputs.empty() && result->response.parameters.empty();
   if (only_ends && !request.empty_final) {
     in_flight_.erase(number);
     SendInOrder();

@@ -15,6 +15,7 @@
 #include "plan/bytes_tensor.h"
 #include "plan/element.h"
 #include "server/http/http_infer_codec.h"
+#include "serving/core/parameters.h"
 
 namespace lagoon {
 namespace {
@@ -79,13 +80,20 @@ bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
   return format.binary;
 }
 
-void AppendStages(std::string& out, const EdgeStamps& stamps, const InferResponse& response) {
+/// Those that a program has set, and the stages if `stamps` are there.
+void AppendParameters(std::string& out, const EdgeStamps* stamps, const InferResponse& response) {
+  if (stamps == nullptr && response.parameters.empty()) return;
   out += ",\"parameters\":{";
-  bool first = true;
-  for (const Stage& stage : Stages(stamps, response, Now())) {
-    fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", first ? "" : ",", stage.name,
-                   stage.us);
-    first = false;
+  std::string_view comma;
+  const nlohmann::json parameters = ParametersObject(response.parameters);
+  for (const auto& [name, value] : parameters.items()) {
+    out += fmt::format("{}{}:{}", std::exchange(comma, ","), JsonString(name), DumpJson(value));
+  }
+  if (stamps != nullptr) {
+    for (const Stage& stage : Stages(*stamps, response, Now())) {
+      fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", std::exchange(comma, ","),
+                     stage.name, stage.us);
+    }
   }
   out += '}';
 }
@@ -183,7 +191,7 @@ HttpResponse RenderHttpInfer(InferResponse response, const HttpAnswerFormat& for
     out += ",\"id\":";
     out += JsonString(response.id);
   }
-  if (format.stages) AppendStages(out, stamps, response);
+  AppendParameters(out, format.stages ? &stamps : nullptr, response);
   out += ",\"outputs\":[";
   bool first = true;
   for (OutputTensor& output : response.outputs) {

@@ -34,12 +34,13 @@ struct Asked {
   const std::string &model, &version, &id;
   std::span<const std::string> outputs;
 };
-/// kInternal: `response` is not of this request. Its outputs are those that were asked for (empty:
-/// any, at least one), each once.
+/// kInternal: `response` is not of this request. Its outputs are of those that were asked for
+/// (empty: any), each once.
 Status CheckAnswer(const InferResponse& response, const Asked& asked);
 
-/// kInternal: an output is not of the model, or is not as the model has it; or the request names
-/// none, and the answer lacks one. `classified`: outputs of which the request asks for classes.
+/// kInternal: an output is not of the model, or is not as the model has it; or the answer lacks one
+/// that the request names (it names none: any), unless the model is a program in Python.
+/// `classified`: outputs of which the request asks for classes.
 Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
                     std::span<const std::string> outputs,
                     std::span<const std::string> classified = {});

@@ -72,8 +72,9 @@ struct SequencePart {
   SequenceId id() const { return {number, text}; }
 };
 
-/// A parameter of a request with no meaning for the server: programs in Python read it
-/// (request.parameters()), and calls of other models and steps of ensembles pass it on.
+/// A parameter with no meaning for the server. Of a request: programs in Python read it
+/// (request.parameters()), and calls of other models and steps of ensembles pass it on. Of an
+/// answer: a program has set it for the client.
 struct RequestParameter {
   std::string name;
   std::variant<bool, std::int64_t, std::uint64_t, double, std::string> value;
@@ -81,7 +82,7 @@ struct RequestParameter {
   bool operator==(const RequestParameter&) const = default;
 };
 
-/// A request with more of them is refused.
+/// A request, or an answer of a program, with more of them is refused.
 inline constexpr std::size_t kMostRequestParameters = 64;
 
 /// Parameters of a request, an input or an output that the server itself reads.
@@ -209,6 +210,7 @@ struct InferResponse {
   std::string model;
   std::string version;
   std::string id;
+  /// Those that were asked for, in that order. A program may leave some out.
   std::vector<OutputTensor> outputs;
   JobResult job;  // stamps of every stage
   /// Until the plans for the request's shapes were ready. 0: they were.
@@ -216,6 +218,7 @@ struct InferResponse {
   /// The part of plan_wait behind job.posted: between the parts of a model.
   Nanoseconds plan_wait_between{0};
   AnswerPart part = AnswerPart::kOnly;
+  std::vector<RequestParameter> parameters = {};  // set by a program
 };
 
 /// Takes the answers of one request of a decoupled model (model_transaction_policy), which has any
@@ -230,10 +233,11 @@ class AnswerStream {
   /// The model is decoupled: Give() may come from now on. Called within Infer() by a core that has
   /// the model on this machine, and again where another replica takes the request over. Any thread.
   virtual void MayGive() {}
-  /// The next answer, of AnswerPart::kMore, in order. The InferCallback ends the request and comes
-  /// after all of them. On any thread, which must not wait; must not throw. `taken` is called once
-  /// and after Give() has returned: when the answer is on its way to the client, or never will be.
-  virtual void Give(InferResponse answer, std::function<void()> taken) = 0;
+  /// The next answer, of AnswerPart::kMore, in order; or an error in its place, after which others
+  /// may come. The InferCallback ends the request and comes after all of them. On any thread, which
+  /// must not wait; must not throw. `taken` is called once and after Give() has returned: when the
+  /// answer is on its way to the client, or never will be.
+  virtual void Give(Result<InferResponse> answer, std::function<void()> taken) = 0;
 };
 
 /// Called exactly once, on any thread; hand over to a thread of your own. Must not throw. Where

@@ -20,7 +20,7 @@ class WatchedStream final : public AnswerStream {
   WatchedStream(std::shared_ptr<AnswerStream> stream, std::shared_ptr<std::atomic<bool>> given)
       : stream_(std::move(stream)), given_(std::move(given)) {}
   void MayGive() override { stream_->MayGive(); }
-  void Give(InferResponse answer, std::function<void()> taken) override {
+  void Give(Result<InferResponse> answer, std::function<void()> taken) override {
     given_->store(true);
     stream_->Give(std::move(answer), std::move(taken));
   }

@@ -63,15 +63,16 @@ timespec TimeUntil(TimePoint until) {
 
 }  // namespace
 
-bool AwaitNews(int socket, int wake, TimePoint until) {
-  std::array<pollfd, 2> watched = {pollfd{wake, POLLIN, 0}, pollfd{socket, POLLIN, 0}};
+bool AwaitNews(int socket, int ended, int wake, TimePoint until) {
+  std::array<pollfd, 3> watched = {pollfd{wake, POLLIN, 0}, pollfd{socket, POLLIN, 0},
+                                   pollfd{ended, POLLIN, 0}};
   const timespec wait = TimeUntil(until);
   if (::ppoll(watched.data(), watched.size(), &wait, nullptr) <= 0) return false;
   if ((watched[0].revents & POLLIN) != 0) {
     std::uint64_t count = 0;
     (void)!::read(wake, &count, sizeof(count));
   }
-  return watched[1].revents != 0;
+  return watched[1].revents != 0 || watched[2].revents != 0;
 }
 
 Status ProgramMessage::Read(std::size_t offset, std::span<std::byte> to) const {
@@ -231,12 +232,22 @@ Result<std::optional<ProgramMessage>> ProgramChannel::TakeMessage() {
                                        std::move(text), std::move(file));
 }
 
+bool ProgramChannel::HasEnded() const {
+  pollfd watched{ended_, POLLIN, 0};
+  return ::poll(&watched, 1, 0) == 1;
+}
+
 Result<std::optional<ProgramMessage>> ProgramChannel::Receive(TimePoint until, int wake) {
   while (true) {
     LAGOON_ASSIGN_OR_RETURN(std::optional<ProgramMessage> message, TakeMessage());
     if (message) return message;
-    if (!AwaitNews(socket_.number(), wake, until)) return std::optional<ProgramMessage>();
+    if (!AwaitNews(socket_.number(), ended_, wake, until)) return std::optional<ProgramMessage>();
+    const bool ended = HasEnded();  // before the last bytes are read
+    const std::size_t before = come_.size();
     LAGOON_RETURN_IF_ERROR(ReadMore());
+    if (ended && come_.size() == before) {
+      return Fail(ErrorCode::kUnavailable, "has closed its connection to the server");
+    }
   }
 }
 

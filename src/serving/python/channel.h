@@ -55,7 +55,10 @@ class ProgramMessage {
 /// The server's end. One thread at a time.
 class ProgramChannel {
  public:
-  explicit ProgramChannel(OwnedDescriptor socket) : socket_(std::move(socket)) {}
+  /// `ended`: is readable once the process at the other end has ended (ProgramProcess::ended());
+  /// -1: the channel sees the end of the socket only.
+  explicit ProgramChannel(OwnedDescriptor socket, int ended = -1)
+      : socket_(std::move(socket)), ended_(ended) {}
 
   /// A pair of connected sockets: the server's, which does not block, and the program's.
   static Result<std::pair<OwnedDescriptor, OwnedDescriptor>> Pair();
@@ -67,21 +70,24 @@ class ProgramChannel {
   Status Send(const nlohmann::json& object, std::span<const std::span<const std::byte>> parts,
               TimePoint until);
   /// The next message. Nothing: `until` has passed, or `wake` (an eventfd, which is read) is ready.
-  /// kUnavailable: the other end is closed. kInvalidArgument: what came is no message.
+  /// kUnavailable: the other end is closed, or its process has ended. kInvalidArgument: what came
+  /// is no message.
   Result<std::optional<ProgramMessage>> Receive(TimePoint until, int wake);
 
  private:
   Status SendAll(std::span<const std::byte> bytes, int file, TimePoint until);
   Result<std::optional<ProgramMessage>> TakeMessage();
   Status ReadMore();
+  bool HasEnded() const;
 
   OwnedDescriptor socket_;
+  int ended_;
   std::string come_;                   // not yet taken
   std::deque<OwnedDescriptor> files_;  // the same
 };
 
-/// Waits until one of the descriptors is readable (`socket` may be -1), or `until`. Reads `wake`.
-/// True: `socket` is readable or closed.
-bool AwaitNews(int socket, int wake, TimePoint until);
+/// Waits until one of the descriptors is readable (`socket` and `ended` may be -1), or `until`.
+/// Reads `wake`. True: `socket` is readable or closed, or `ended` is readable.
+bool AwaitNews(int socket, int ended, int wake, TimePoint until);
 
 }  // namespace lagoon

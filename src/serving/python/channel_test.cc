@@ -1,6 +1,7 @@
 #include "serving/python/channel.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -144,6 +145,29 @@ TEST_F(ChannelTest, AnEndThatDoesNotReadIsAnError) {
   const Status sent = one_->Send(object, {}, Now() + std::chrono::milliseconds(20));
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code, ErrorCode::kDeadlineExceeded);
+}
+
+// A child of the program holds the socket, where a fork in C keeps it.
+TEST_F(ChannelTest, TheEndOfTheProcessIsSeenBehindItsLastWords) {
+  auto ends = ProgramChannel::Pair();
+  ASSERT_TRUE(ends);
+  const OwnedDescriptor ended(::eventfd(0, EFD_CLOEXEC));
+  ProgramChannel server(std::move(ends->first), ended.number()), child(std::move(ends->second));
+  const auto nothing = server.Receive(Now() + std::chrono::milliseconds(5), kNoWake);
+  ASSERT_TRUE(nothing && !*nothing);
+  const std::vector<std::byte> bytes(kMostInlineBytes);
+  const std::span<const std::byte> parts[] = {bytes};
+  ASSERT_TRUE(child.Send({{"op", "answer"}}, parts, Now() + kChannelLimit));
+  ASSERT_TRUE(child.Send({{"op", "done"}}, parts, Now() + kChannelLimit));
+  ASSERT_EQ(::eventfd_write(ended.number(), 1), 0);
+  for (const char* const op : {"answer", "done"}) {
+    const auto message = server.Receive(Now() + kChannelLimit, kNoWake);
+    ASSERT_TRUE(message && *message);
+    EXPECT_EQ((*message)->object["op"], op);
+  }
+  const auto end = server.Receive(Now() + kChannelLimit, kNoWake);
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(ChannelTest, TooMuchIsRefusedBeforeItIsSent) {

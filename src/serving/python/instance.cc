@@ -10,6 +10,7 @@
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "serving/core/parameters.h"
 #include "serving/python/tensors.h"
 
 namespace lagoon {
@@ -155,7 +156,7 @@ void PythonInstance::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     PythonJobs* const jobs = jobs_.load();
     if (jobs == nullptr) {
-      (void)AwaitNews(-1, inbox_->wake(), kNoDeadline);
+      (void)AwaitNews(-1, -1, inbox_->wake(), kNoDeadline);
       continue;
     }
     if (process_ == nullptr) {
@@ -205,7 +206,7 @@ Result<nlohmann::json> PythonInstance::Open(const std::stop_token& stop) {
   }
   LAGOON_ASSIGN_OR_RETURN(auto ends, ProgramChannel::Pair());
   LAGOON_ASSIGN_OR_RETURN(process_, options_.start(std::move(ends.second)));
-  channel_ = std::make_unique<ProgramChannel>(std::move(ends.first));
+  channel_ = std::make_unique<ProgramChannel>(std::move(ends.first), process_->ended());
   opened_ = Now();
   const TimePoint until = opened_ + options_.start_limit;
   Status problem = channel_->Send(options_.load, {}, opened_ + kSendLimit);
@@ -338,6 +339,7 @@ Status PythonInstance::Tell() {
     std::vector<std::span<const std::byte>> parts;
     if (!result.answer) object["error"] = ErrorObject(result.answer.error());
     if (result.answer) {
+      object["parameters"] = ParametersObject(result.answer->parameters);
       nlohmann::json list = nlohmann::json::array();
       for (const OutputTensor& output : result.answer->outputs) {
         list.push_back(TensorObject(output.name, output.type, output.dims, output.data.size()));
@@ -392,24 +394,30 @@ Status PythonInstance::HandleAnswer(const ProgramMessage& message) {
   PythonJob& job = *held.job;
   const bool last = FlagIn(object, "final");
   held.heard = Now();
+  const auto error = object.find("error");
+  const bool answers = error != object.end() || object.contains("outputs");
   Status given;
-  if (object.contains("error")) {
-    job.Fail(ReadError(object["error"]));
-  } else if (!options_.decoupled || (last && object.contains("outputs"))) {
-    given = job.Answer(message, ListIn(object, "outputs"));
-  } else if (object.contains("outputs") && !job.answered()) {
-    if (held.untaken >= AnswerStream::kMostUntaken) {
-      given = Fail(ErrorCode::kInternal, "the program sends more answers than there is room for");
-    } else {
-      if (++held.untaken == AnswerStream::kMostUntaken) held.full_since = held.heard;
-      given = job.Give(message, object["outputs"], [inbox = inbox_, id] { inbox->Take(id); });
-    }
+  if (options_.decoupled && !last) {
+    if (answers && !job.answered()) given = Give(message, id, held);
+  } else if (error != object.end()) {
+    FlagIn(*error, "own") ? job.Refuse(ReadError(*error)) : job.Fail(ReadError(*error));
+  } else if (answers || !options_.decoupled) {
+    given = job.Answer(message);
   }
   if (!given) job.Fail(given.error());
   if (!last) return {};
   if (options_.decoupled) job.End();
   Release(id);
   return {};
+}
+
+/// An answer of a decoupled model before the last one.
+Status PythonInstance::Give(const ProgramMessage& message, std::uint64_t id, Held& held) {
+  if (held.untaken >= AnswerStream::kMostUntaken) {
+    return Fail(ErrorCode::kInternal, "the program sends more answers than there is room for");
+  }
+  if (++held.untaken == AnswerStream::kMostUntaken) held.full_since = held.heard;
+  return held.job->Give(message, [inbox = inbox_, id] { inbox->Take(id); });
 }
 
 /// The program is done with the request.
@@ -458,7 +466,7 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
   if (!tensors) return refuse(std::move(tensors).error());
   InferRequest request;
   if (const auto parameters = object.find("parameters"); parameters != object.end()) {
-    auto read = ReadParameters(*parameters);
+    auto read = ReadRequestParameters(*parameters);
     if (!read) return refuse(std::move(read).error());
     request.parameters = *std::move(read);
   }
@@ -550,7 +558,7 @@ void PythonInstance::Pause(PythonJobs& jobs, const std::stop_token& stop) {
       jobs.Take(/*wants=*/false, next);  // some may have waited for too long
       return Status();
     });
-    (void)AwaitNews(-1, inbox_->wake(), std::min(until, next));
+    (void)AwaitNews(-1, -1, inbox_->wake(), std::min(until, next));
   }
 }
 

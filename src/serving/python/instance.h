@@ -77,6 +77,7 @@ class PythonInstance {
   Status Tell();
   Status Handle(const ProgramMessage& message);
   Status HandleAnswer(const ProgramMessage& message);
+  Status Give(const ProgramMessage& message, std::uint64_t id, Held& held);
   Status HandleDone(const ProgramMessage& message);
   Status HandleCall(const ProgramMessage& message);
   void Release(std::uint64_t id);

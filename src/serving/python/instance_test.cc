@@ -66,18 +66,19 @@ class FakeJob final : public PythonJob {
     return {{"id", id_}};
   }
   void Begun(TimePoint /*taken*/, TimePoint /*sent*/) override {}
-  Status Answer(const ProgramMessage& /*message*/, const nlohmann::json& list) override {
-    if (list.size() > 0) return lagoon::Fail(ErrorCode::kInternal, "wrong output");
+  Status Answer(const ProgramMessage& message) override {
+    if (message.object.contains("outputs") && message.object["outputs"].size() > 0)
+      return lagoon::Fail(ErrorCode::kInternal, "wrong output");
     End("answer");
     return {};
   }
-  Status Give(const ProgramMessage& /*message*/, const nlohmann::json& /*list*/,
-              std::function<void()> taken) override {
+  Status Give(const ProgramMessage& /*message*/, std::function<void()> taken) override {
     taken_.push_back(std::move(taken));
     return {};
   }
   void End() override { End("end"); }
   void Fail(Error error) override { End("failed: " + error.message); }
+  void Refuse(Error error) override { End("refused: " + error.message); }
   void Expire() override { End("expired"); }
   void Forget() override { forgotten_ = true; }
   void End(const std::string& how) {

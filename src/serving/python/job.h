@@ -34,15 +34,18 @@ class PythonJob {
   virtual nlohmann::json Describe(std::vector<std::span<const std::byte>>& parts) = 0;
   /// The program has the request.
   virtual void Begun(TimePoint taken, TimePoint sent) = 0;
-  /// Answers with the tensors `list` of the message, as the last time where the model is decoupled.
-  /// An error: the request is not answered by that.
-  virtual Status Answer(const ProgramMessage& message, const nlohmann::json& list) = 0;
-  /// An answer of a decoupled model before the last one. `taken` as in AnswerStream::Give().
-  virtual Status Give(const ProgramMessage& message, const nlohmann::json& list,
-                      std::function<void()> taken) = 0;
+  /// Answers with the message's tensors ("outputs") and "parameters", as the last time where the
+  /// model is decoupled. An error: the request is not answered by that.
+  virtual Status Answer(const ProgramMessage& message) = 0;
+  /// An answer of a decoupled model before the last one: tensors and parameters, or an "error".
+  /// `taken` as in AnswerStream::Give().
+  virtual Status Give(const ProgramMessage& message, std::function<void()> taken) = 0;
   /// No more answers of a decoupled model come.
   virtual void End() = 0;
+  /// Ends the request with the server's error about the program, behind the model's name.
   virtual void Fail(Error error) = 0;
+  /// Ends the request with an error of the program, in its own words.
+  virtual void Refuse(Error error) = 0;
   /// The deadline has passed.
   virtual void Expire() = 0;
   /// Frees what belongs to the client: the request is answered, and only the program still works on

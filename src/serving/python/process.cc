@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,7 +49,8 @@ bool HasEnded(pid_t pid, TimePoint until) {
 
 class PythonProcess final : public ProgramProcess {
  public:
-  explicit PythonProcess(pid_t pid) : pid_(pid) {}
+  explicit PythonProcess(pid_t pid)
+      : pid_(pid), ended_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
   ~PythonProcess() override {
     if (pid_ > 0) (void)End(/*gently=*/false);
   }
@@ -70,8 +72,11 @@ class PythonProcess final : public ProgramProcess {
     return fmt::format("has exited with {}", WEXITSTATUS(status));
   }
 
+  int ended() const override { return ended_.number(); }
+
  private:
   pid_t pid_;
+  const OwnedDescriptor ended_;
 };
 
 /// An anonymous file with the program, read from its beginning.

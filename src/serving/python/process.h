@@ -29,6 +29,9 @@ class ProgramProcess {
   /// (Killed)", "has exited with 3". Called once. `gently`: waits for a moment that it ends by
   /// itself.
   virtual std::string End(bool gently) = 0;
+  /// A descriptor that is readable once the process has ended; -1: the system has none. A child of
+  /// the process may keep its socket open beyond that.
+  virtual int ended() const { return -1; }
 };
 
 /// Starts a program that speaks over `socket`. Another function in tests.

@@ -107,43 +107,6 @@ Result<std::vector<ProgramTensor>> ReadTensors(const nlohmann::json& list, std::
   return tensors;
 }
 
-nlohmann::json ParametersObject(std::span<const RequestParameter> parameters) {
-  nlohmann::json object = nlohmann::json::object();
-  for (const RequestParameter& parameter : parameters) {
-    std::visit([&](const auto& value) { object[parameter.name] = value; }, parameter.value);
-  }
-  return object;
-}
-
-Result<std::vector<RequestParameter>> ReadParameters(const nlohmann::json& object) {
-  const auto refuse = [](const std::string& what) {
-    return Fail(ErrorCode::kInvalidArgument, "the call's parameters " + what);
-  };
-  std::vector<RequestParameter> parameters;
-  if (!object.is_object()) return refuse("are no object");
-  if (object.size() > kMostRequestParameters) {
-    return refuse(
-        fmt::format("are {}; at most {} are taken", object.size(), kMostRequestParameters));
-  }
-  for (const auto& [name, value] : object.items()) {
-    if (IsServerParameter(name)) continue;
-    if (value.is_boolean()) {
-      parameters.push_back({name, value.get<bool>()});
-    } else if (value.is_number_unsigned()) {
-      parameters.push_back({name, value.get<std::uint64_t>()});
-    } else if (value.is_number_integer()) {
-      parameters.push_back({name, value.get<std::int64_t>()});
-    } else if (value.is_number()) {
-      parameters.push_back({name, value.get<double>()});
-    } else if (value.is_string()) {
-      parameters.push_back({name, value.get<std::string>()});
-    } else {
-      return refuse(fmt::format("have {}, which is no text, number, true or false", Quoted(name)));
-    }
-  }
-  return parameters;
-}
-
 nlohmann::json ErrorObject(const Error& error) {
   const auto* const known =
       std::ranges::find(kCodes, error.code, &std::pair<std::string_view, ErrorCode>::second);

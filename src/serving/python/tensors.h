@@ -32,12 +32,6 @@ nlohmann::json TensorObject(std::string_view name, DataType type, const Dims& di
 /// than the type and the dims have. Elements of kString are not looked at.
 Result<std::vector<ProgramTensor>> ReadTensors(const nlohmann::json& list, std::size_t bytes);
 
-/// The parameters of a request as an object, and back. kInvalidArgument: `object` is no object, has
-/// more than kMostRequestParameters, or a value that is neither text nor number nor true or false.
-/// Parameters of the server's own (IsServerParameter()) are left out.
-nlohmann::json ParametersObject(std::span<const RequestParameter> parameters);
-Result<std::vector<RequestParameter>> ReadParameters(const nlohmann::json& object);
-
 /// An error as a message of a program has it: {"code", "message"}, and back. A code that is unknown
 /// is kInternal; the message is cut after 4 KiB.
 nlohmann::json ErrorObject(const Error& error);

@@ -43,41 +43,6 @@ TEST(ProgramTensors, WrongOnesAreErrors) {
   }
 }
 
-TEST(ProgramParameters, AreTheSameBothWays) {
-  const std::vector<RequestParameter> parameters = {
-      {"a", true},
-      {"b", std::int64_t{-3}},
-      {"c", std::numeric_limits<std::uint64_t>::max()},
-      {"d", -0.5},
-      {"e", std::string("text \"\n")},
-      {"", std::string()}};
-  nlohmann::json object = ParametersObject(parameters);
-  EXPECT_EQ(object.dump(),
-            R"({"":"","a":true,"b":-3,"c":18446744073709551615,"d":-0.5,"e":"text \"\n"})");
-  object["priority"] = 1;  // the server's own are left out
-  object["triton_x"] = 1;
-  auto back = ReadParameters(object);
-  ASSERT_TRUE(back) << back.error().message;
-  std::rotate(back->begin(), back->begin() + 1, back->end());
-  EXPECT_EQ(*back, parameters);
-  EXPECT_EQ(ParametersObject({}).dump(), "{}");
-}
-
-TEST(ProgramParameters, WrongOnesAreErrors) {
-  nlohmann::json many = nlohmann::json::object();
-  for (std::size_t i = 0; i < kMostRequestParameters; ++i) many[std::to_string(i)] = i;
-  EXPECT_TRUE(ReadParameters(many));
-  many["one more"] = 1;
-  for (const nlohmann::json& bad :
-       {many, nlohmann::json(3), nlohmann::json::array(), nlohmann::json(),
-        nlohmann::json{{"a", nullptr}}, nlohmann::json{{"a", nlohmann::json::array({1})}},
-        nlohmann::json{{"a", nlohmann::json::object()}}}) {
-    const auto read = ReadParameters(bad);
-    ASSERT_FALSE(read) << bad;
-    EXPECT_EQ(read.error().code, ErrorCode::kInvalidArgument);
-  }
-}
-
 TEST(ProgramErrors, HaveCodesBothWays) {
   for (const ErrorCode code : {ErrorCode::kInternal, ErrorCode::kNotFound, ErrorCode::kUnavailable,
                                ErrorCode::kInvalidArgument, ErrorCode::kCancelled}) {

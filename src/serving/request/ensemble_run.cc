@@ -121,8 +121,7 @@ void EnsembleRun::Ended(std::size_t step, Result<InferResponse> result) {
     EnsembleSteps* const steps = &steps_;
     Status taken = WithoutExceptions([&]() -> Status {
       if (!result) return Annotate(settings_.steps[step].name, std::move(result).error());
-      steps->Take(step, *std::move(result));
-      return {};
+      return steps->Take(step, *std::move(result));
     });
     steps_.Stopped(step);
     if (!taken && !error_) error_ = std::move(taken).error();

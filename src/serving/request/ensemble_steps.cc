@@ -1,8 +1,11 @@
 #include "serving/request/ensemble_steps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "serving/request/flight.h"
 
 namespace lagoon {
@@ -102,14 +105,21 @@ void EnsembleSteps::Stopped(std::size_t step) {
   --running_;
 }
 
-void EnsembleSteps::Take(std::size_t step, InferResponse response) {
-  for (std::size_t i = 0; i < steps_[step].asked.size(); ++i) {
-    Tensor& tensor = tensors_[steps_[step].asked[i]];
-    response.outputs[i].name = settings_.tensors[steps_[step].asked[i]];
-    tensor.made = std::make_shared<OutputTensor>(std::move(response.outputs[i]));
-    tensor.there = true;
+Status EnsembleSteps::Take(std::size_t step, InferResponse response) {
+  for (const auto& [name, index] : settings_.steps[step].outputs) {
+    if (std::ranges::find(steps_[step].asked, index) == steps_[step].asked.end()) continue;
+    const auto given = std::ranges::find(response.outputs, name, &OutputTensor::name);
+    if (given == response.outputs.end()) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("{} gives no output {}, which the ensemble needs",
+                              settings_.steps[step].name, Quoted(name)));
+    }
+    given->name = settings_.tensors[index];
+    tensors_[index].made = std::make_shared<OutputTensor>(std::move(*given));
+    tensors_[index].there = true;
   }
   AddTimes(response);
+  return {};
 }
 
 void EnsembleSteps::AddTimes(const InferResponse& response) {

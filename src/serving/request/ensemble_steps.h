@@ -34,8 +34,9 @@ class EnsembleSteps {
   void Started(std::size_t step, RequestHandle handle) { steps_[step].handle = handle; }
   /// The step does not run any more, because it has ended or could not start.
   void Stopped(std::size_t step);
-  /// Its outputs become tensors that other steps read.
-  void Take(std::size_t step, InferResponse response);
+  /// Its outputs become tensors that other steps read. kInternal: one that is needed is missing,
+  /// which a program may leave out.
+  Status Take(std::size_t step, InferResponse response);
 
   std::size_t running() const { return running_; }
   /// The requests of the steps that run.

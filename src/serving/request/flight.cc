@@ -179,11 +179,7 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
     result.inputs_copied = first_part_->inputs_copied;
   }
   if (result.outcome != Outcome::kDone) {
-    Error error = OutcomeError(result, model_.name());
-    if (error.code == ErrorCode::kCancelled && device_.flights.ended()) {
-      error = {ErrorCode::kUnavailable,
-               fmt::format("model '{}': {}", model_.name(), device_.flights.why_closed())};
-    }
+    Error error = ErrorOf(result);
     Record(result);
     Answer(tl::unexpected<Error>(std::move(error)));
   } else {
@@ -198,35 +194,33 @@ Status Flight::End(const JobResult& job, const std::shared_ptr<Flight>& self) {
 
 // ---- In a program
 
-InferResponse Flight::AnswerWith(std::vector<OutputTensor> outputs) {
+InferResponse Flight::AnswerWith(Made made) {
   InferResponse answer;
   answer.model = model_.name();
   answer.version = model_.version();
   answer.id = response_.id;
   answer.part = AnswerPart::kMore;
-  answer.outputs = tensors_.TakeSteps(std::move(outputs));
+  answer.outputs = tensors_.TakeMade(std::move(made.outputs));
+  answer.parameters = std::move(made.parameters);
   return answer;
 }
 
-void Flight::FinishedOutside(const JobResult& result, std::vector<OutputTensor> outputs,
-                             TimePoint taken, const StatisticsRecorder::Batch& batch) {
+void Flight::FinishedOutside(const JobResult& result, Made made, TimePoint taken,
+                             const StatisticsRecorder::Batch& batch) {
   const std::shared_ptr<Flight> self = shared_from_this();
   CountWait(taken);
   outside_ = true;
   if (result.outcome != Outcome::kDone) return Finished(result);
   in_batch_ = batch;
-  Status ended = WithoutExceptions([&] { return EndOutside(result, outputs); });
+  Status ended = WithoutExceptions([&] { return EndOutside(result, made); });
   if (!ended) Refuse(std::move(ended).error());
 }
 
 /// Answers the request. After an error it has not.
-Status Flight::EndOutside(const JobResult& result, std::vector<OutputTensor>& outputs) {
-  if (model_.settings().decoupled) {
-    response_.part = AnswerPart::kEnd;
-  }
-  if (!outputs.empty() || !model_.settings().decoupled) {
-    response_.outputs = tensors_.TakeSteps(std::move(outputs));
-  }
+Status Flight::EndOutside(const JobResult& result, Made& made) {
+  if (model_.settings().decoupled) response_.part = AnswerPart::kEnd;
+  response_.outputs = tensors_.TakeMade(std::move(made.outputs));
+  response_.parameters = std::move(made.parameters);
   response_.model = model_.name();
   response_.version = model_.version();
   response_.job = result;
@@ -274,7 +268,7 @@ Status Flight::EndSteps(Result<std::vector<OutputTensor>>& outputs, InferRespons
     Leave();
     return {};
   }
-  response_.outputs = tensors_.TakeSteps(*std::move(outputs));
+  response_.outputs = tensors_.TakeMade(*std::move(outputs));
   response_.model = model_.name();
   response_.version = model_.version();
   response_.plan_wait = times.plan_wait;
@@ -298,6 +292,16 @@ Error Flight::ErrorOfSteps(Error error) const {
   }
   error.message.insert(0, fmt::format("model '{}': ", model_.name()));
   return error;
+}
+
+/// Of a job that has ended otherwise than well.
+Error Flight::ErrorOf(const JobResult& result) const {
+  // A program's error has its text already.
+  if (outside_ && result.outcome == Outcome::kFailed && result.error) return *result.error;
+  Error error = OutcomeError(result, model_.name());
+  if (error.code != ErrorCode::kCancelled || !device_.flights.ended()) return error;
+  return {ErrorCode::kUnavailable,
+          fmt::format("model '{}': {}", model_.name(), device_.flights.why_closed())};
 }
 
 void Flight::GoOn(const JobResult& result, const std::shared_ptr<Flight>& self) {

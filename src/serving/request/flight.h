@@ -131,11 +131,16 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
 
   const std::string& id() const { return response_.id; }
   std::shared_ptr<const Request> KeepRequest() const { return request_; }
-  /// One of the answers of a decoupled model: `outputs` are those that were asked for.
-  InferResponse AnswerWith(std::vector<OutputTensor> outputs);
+  /// What a program has made for an answer.
+  struct Made {
+    std::vector<OutputTensor> outputs;  // of those that were asked for, in that order
+    std::vector<RequestParameter> parameters;
+  };
+  /// One of the answers of a decoupled model.
+  InferResponse AnswerWith(Made made);
   /// The program is done with the request, or the request ends before: answers. `taken`: until then
-  /// the request was in its place. `outputs`: those that were asked for, if that went well.
-  void FinishedOutside(const JobResult& result, std::vector<OutputTensor> outputs, TimePoint taken,
+  /// the request was in its place. `made`: if that went well. Of an error, `result` has the text.
+  void FinishedOutside(const JobResult& result, Made made, TimePoint taken,
                        const StatisticsRecorder::Batch& batch);
 
   // ---- Of an ensemble
@@ -165,7 +170,8 @@ class Flight final : public JobClient, public std::enable_shared_from_this<Fligh
 
   const Plan& plan() const { return plan_->loaded->plan; }
   Result<JobId> PostJob();
-  Status EndOutside(const JobResult& result, std::vector<OutputTensor>& outputs);
+  Status EndOutside(const JobResult& result, Made& made);
+  Error ErrorOf(const JobResult& result) const;
   Status EndSteps(Result<std::vector<OutputTensor>>& outputs, InferResponse& times);
   Error ErrorOfSteps(Error error) const;
   Status End(const JobResult& job, const std::shared_ptr<Flight>& self);

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "plan/bytes_tensor.h"
+#include "serving/core/parameters.h"
 #include "serving/python/tensors.h"
 
 namespace lagoon {
@@ -63,11 +64,14 @@ class PythonQueue::Job final : public PythonJob {
     taken_ = taken;
     sent_ = sent;
   }
-  Status Answer(const ProgramMessage& message, const nlohmann::json& list) override;
-  Status Give(const ProgramMessage& message, const nlohmann::json& list,
-              std::function<void()> taken) override;
+  Status Answer(const ProgramMessage& message) override;
+  Status Give(const ProgramMessage& message, std::function<void()> taken) override;
   void End() override { Finish(Outcome::kDone, nullptr, {}); }
   void Fail(Error error) override {
+    error.message.insert(0, fmt::format("model '{}': ", queue_.model_.name()));
+    Refuse(std::move(error));
+  }
+  void Refuse(Error error) override {
     if (answered()) return;
     Finish(Outcome::kFailed, std::make_shared<const Error>(std::move(error)), {});
   }
@@ -82,12 +86,10 @@ class PythonQueue::Job final : public PythonJob {
   void Cancel() { Finish(Outcome::kCancelled, nullptr, {}, /*keeps=*/true); }
 
  private:
-  Result<std::vector<OutputTensor>> ReadOutputs(const ProgramMessage& message,
-                                                const nlohmann::json& list) const;
-  Result<const ProgramTensor*> Find(const std::vector<ProgramTensor>& tensors,
-                                    std::size_t output) const;
-  void Finish(Outcome outcome, std::shared_ptr<const Error> error,
-              std::vector<OutputTensor> outputs, bool keeps = false);
+  Result<Flight::Made> Read(const ProgramMessage& message) const;
+  Status Check(const ProgramTensor& tensor, std::size_t output) const;
+  void Finish(Outcome outcome, std::shared_ptr<const Error> error, Flight::Made made,
+              bool keeps = false);
 
   PythonQueue& queue_;
   const StatisticsRecorder::Batch batch_;
@@ -131,31 +133,29 @@ nlohmann::json PythonQueue::Job::Describe(std::vector<std::span<const std::byte>
           {"outputs", std::move(outputs)}};
 }
 
-/// The program's tensor for an output, as the model declares it.
-Result<const ProgramTensor*> PythonQueue::Job::Find(const std::vector<ProgramTensor>& tensors,
-                                                    std::size_t output) const {
+/// Whether the program's tensor is as the model declares that output.
+Status PythonQueue::Job::Check(const ProgramTensor& tensor, std::size_t output) const {
   const Signature& signature = queue_.model_.signature();
   const TensorSpec& spec = signature.outputs[output];
-  const auto found = std::ranges::find(tensors, spec.name, &ProgramTensor::name);
-  if (found == tensors.end()) {
-    return WrongOutput(fmt::format("the program's answer has no output {}", Quoted(spec.name)));
-  }
   const std::optional<Reshape>& reshape = signature.output_reshape[output];
   const Dims& declared = reshape ? reshape->model : spec.dims;
   const bool batched = signature.max_batch > 0;
-  if (found->type == spec.type && FitsDeclared(found->dims, declared, request_->rows, batched)) {
-    return &*found;
+  if (tensor.type == spec.type && FitsDeclared(tensor.dims, declared, request_->rows, batched)) {
+    return {};
   }
   return WrongOutput(fmt::format(
       "the program's output {} is {} {}, config.pbtxt has {} {}{}", Quoted(spec.name),
-      OipName(found->type), ToString(found->dims), OipName(spec.type), ToString(declared),
+      OipName(tensor.type), ToString(tensor.dims), OipName(spec.type), ToString(declared),
       batched ? fmt::format(" and the request {} row(s)", request_->rows) : ""));
 }
 
-Result<std::vector<OutputTensor>> PythonQueue::Job::ReadOutputs(const ProgramMessage& message,
-                                                                const nlohmann::json& list) const {
-  LAGOON_ASSIGN_OR_RETURN(const std::vector<ProgramTensor> tensors,
-                          ReadTensors(list, message.bytes()));
+/// What the client asked for of an answer: outputs that the program leaves out are not there.
+Result<Flight::Made> PythonQueue::Job::Read(const ProgramMessage& message) const {
+  static const nlohmann::json kNone = nlohmann::json::array();
+  const auto list = message.object.find("outputs");
+  LAGOON_ASSIGN_OR_RETURN(
+      const std::vector<ProgramTensor> tensors,
+      ReadTensors(list == message.object.end() ? kNone : *list, message.bytes()));
   const std::vector<TensorSpec>& declared = queue_.model_.signature().outputs;
   for (const ProgramTensor& tensor : tensors) {
     if (std::ranges::find(declared, tensor.name, &TensorSpec::name) != declared.end()) continue;
@@ -165,16 +165,18 @@ Result<std::vector<OutputTensor>> PythonQueue::Job::ReadOutputs(const ProgramMes
   std::vector<const ProgramTensor*> wanted;
   std::size_t bytes = 0;
   for (const std::size_t output : request_->binding.outputs) {
-    LAGOON_ASSIGN_OR_RETURN(const ProgramTensor* const tensor, Find(tensors, output));
-    wanted.push_back(tensor);
-    bytes += tensor->bytes;
+    const auto found = std::ranges::find(tensors, declared[output].name, &ProgramTensor::name);
+    if (found == tensors.end()) continue;
+    LAGOON_RETURN_IF_ERROR(Check(*found, output));
+    wanted.push_back(&*found);
+    bytes += found->bytes;
   }
   if (request_->asked.room != nullptr) {
     LAGOON_RETURN_IF_ERROR(request_->asked.room->Take(bytes));
   }
-  std::vector<OutputTensor> outputs;
+  Flight::Made made;
   for (const ProgramTensor* const tensor : wanted) {
-    OutputTensor& output = outputs.emplace_back();
+    OutputTensor& output = made.outputs.emplace_back();
     output.name = tensor->name;
     output.type = tensor->type;
     output.dims = tensor->dims;
@@ -188,29 +190,37 @@ Result<std::vector<OutputTensor>> PythonQueue::Job::ReadOutputs(const ProgramMes
                       {ErrorCode::kInternal, std::move(checked).error().message});
     }
   }
-  return outputs;
+  if (const auto set = message.object.find("parameters"); set != message.object.end()) {
+    LAGOON_ASSIGN_OR_RETURN(made.parameters, ReadAnswerParameters(*set));
+  }
+  return made;
 }
 
-Status PythonQueue::Job::Answer(const ProgramMessage& message, const nlohmann::json& list) {
+Status PythonQueue::Job::Answer(const ProgramMessage& message) {
   if (answered()) return {};
-  LAGOON_ASSIGN_OR_RETURN(std::vector<OutputTensor> outputs, ReadOutputs(message, list));
-  Finish(Outcome::kDone, nullptr, std::move(outputs));
+  LAGOON_ASSIGN_OR_RETURN(Flight::Made made, Read(message));
+  Finish(Outcome::kDone, nullptr, std::move(made));
   return {};
 }
 
-Status PythonQueue::Job::Give(const ProgramMessage& message, const nlohmann::json& list,
-                              std::function<void()> taken) {
+Status PythonQueue::Job::Give(const ProgramMessage& message, std::function<void()> taken) {
   if (answered()) return {};
-  LAGOON_ASSIGN_OR_RETURN(std::vector<OutputTensor> outputs, ReadOutputs(message, list));
+  const auto error = message.object.find("error");
+  Flight::Made made;
+  if (error == message.object.end()) {
+    LAGOON_ASSIGN_OR_RETURN(made, Read(message));
+  }
   const MutexLock lock(mutex_);  // no answer comes behind the end
   if (answered_) return {};
-  request_->asked.stream->Give(flight_->AnswerWith(std::move(outputs)), std::move(taken));
+  Result<InferResponse> answer = flight_->AnswerWith(std::move(made));
+  if (error != message.object.end()) answer = tl::unexpected<Error>(ReadError(*error));
+  request_->asked.stream->Give(std::move(answer), std::move(taken));
   return {};
 }
 
 /// The first call ends the request.
 void PythonQueue::Job::Finish(Outcome outcome, std::shared_ptr<const Error> error,
-                              std::vector<OutputTensor> outputs, bool keeps) {
+                              Flight::Made made, bool keeps) {
   JobResult result = WithoutJob(outcome, member_.came);
   TimePoint taken;
   std::shared_ptr<Flight> flight;
@@ -228,7 +238,7 @@ void PythonQueue::Job::Finish(Outcome outcome, std::shared_ptr<const Error> erro
     const MutexLock lock(queue_.mutex_);
     queue_.running_.erase(flight.get());
   }
-  flight->FinishedOutside(result, std::move(outputs), taken, batch_);
+  flight->FinishedOutside(result, std::move(made), taken, batch_);
 }
 
 PythonQueue::PythonQueue(ServedModel& model)

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "plan/strings.h"
 
 namespace lagoon {
@@ -244,8 +245,15 @@ Result<std::vector<OutputTensor>> RequestTensors::TakeAnswer() {
   return std::move(answer_);
 }
 
-std::vector<OutputTensor> RequestTensors::TakeSteps(std::vector<OutputTensor> made) {
-  for (std::size_t i = 0; i < made.size(); ++i) Show(i, made[i]);
+std::vector<OutputTensor> RequestTensors::TakeMade(std::vector<OutputTensor> made) {
+  const std::vector<std::size_t>& asked = request_.binding.outputs;
+  const std::vector<TensorSpec>& declared = model_.signature().outputs;
+  std::size_t at = 0;
+  for (OutputTensor& tensor : made) {
+    while (at < asked.size() && declared[asked[at]].name != tensor.name) ++at;
+    LAGOON_CHECK(at < asked.size());
+    Show(at++, tensor);
+  }
   return made;
 }
 

@@ -48,8 +48,9 @@ class RequestTensors {
   /// The outputs of the answer, without what padding has added. Called once, at the end.
   /// kUnavailable: InferRequest::room. kResourceExhausted: ProtocolBytes().
   Result<std::vector<OutputTensor>> TakeAnswer();
-  /// The same of an ensemble: `made` are the outputs that were asked for, in order.
-  std::vector<OutputTensor> TakeSteps(std::vector<OutputTensor> made);
+  /// The same of an ensemble or a program: `made` are outputs that were asked for, in order. A
+  /// program may leave some out.
+  std::vector<OutputTensor> TakeMade(std::vector<OutputTensor> made);
 
  private:
   bool Copies(const ServedPlan& plan, std::size_t output) const;
