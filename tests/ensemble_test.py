@@ -211,6 +211,22 @@ def test_models_come_and_go_under_an_ensemble(lagoon, tmp_path):
     raw = pixels()
     with serving(lagoon, tmp_path, *words) as server, client_of(triton_http, server) as client:
         assert not client.is_model_ready("pipeline")
+        # Folders that have come since the start; one of them has an ensemble as a step.
+        add_ensemble(tmp_path, name="newcomer")
+        add_ensemble(tmp_path, CONFIG.replace('"prepare"', '"newcomer"'), name="outer")
+        assert index_of(client)["newcomer"] == index_of(client)["outer"] == ("UNAVAILABLE", "unloaded")
+        with pytest.raises(InferenceServerException):
+            client.load_model("outer")
+        assert "which cannot be a step" in index_of(client)["outer"][1]
+        (row,) = [row for row in client.get_model_repository_index() if row["name"] == "outer"]
+        assert "ensemble" in row["reason"]
+        for name in ("..", "."):
+            with pytest.raises(InferenceServerException):
+                client.load_model(name, config="{}", files={"file:1/model.onnx": b"x"})
+        with pytest.raises(InferenceServerException, match="failed to poll from model repository.*more than 255 bytes") as long:
+            client.load_model("prepare", config="{}", files={"file:" + "A" * 256: b"x"})
+        assert long.value.status() == "500"
+        assert not {"..", "."} & set(index_of(client))
         client.load_model("pipeline")
         assert all(client.is_model_ready(model) for model in ("pipeline", "classify", "prepare"))
         client.unload_model("classify")

@@ -78,6 +78,26 @@ CALLS = """class TritonPythonModel:
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", y)]))
         return answers
 """
+# The sum of all answers of "talks" or "count", or of the first ones as the last element says; -100 for an error.
+SUMS = """import asyncio
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        calls = [pb_utils.InferenceRequest(model_name=request.request_id(), requested_output_names=["y"], inputs=[
+            pb_utils.Tensor("x", request.inputs()[0].as_numpy()[:-1])]) for request in requests]
+        found = []
+        for request, answers in zip(requests, await asyncio.gather(*[call.async_exec(decoupled=True) for call in calls])):
+            most, total = int(request.inputs()[0].as_numpy()[-1]), 0
+            for count, answer in enumerate(answers):
+                if answer.has_error():
+                    total -= 100
+                elif answer.output_tensors():
+                    total += answer.output_tensors()[0].as_numpy()[0] + 1000 * json.loads(answer.parameters()).get("at", 0)
+                if count + 1 == most:
+                    break
+            found.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([total], np.float32))]))
+        return found
+"""
 # Answers with request.parameters() of the request, or of the call that it makes when `forward` is among them.
 PARAMETERS = """class TritonPythonModel:
     def execute(self, requests):
@@ -271,6 +291,7 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "sequence", SEQUENCE % ("", ""))
     add_python(repository, "asks_sequence", SEQUENCE % ("sequence", "sequence"))
     add_python(repository, "calls", CALLS % "onnx_twice")
+    add_python(repository, "sums", SUMS)
     add_python(repository, "calls_pipeline", (CALLS % "pipeline").replace('["y"]', '["OUT"]').replace(
         'inputs=request.inputs()', 'inputs=[pb_utils.Tensor("IN", request.inputs()[0].as_numpy())]').replace(
         'answer, "y"', 'answer, "OUT"'))
@@ -467,6 +488,16 @@ def test_calls_of_other_models(server):
     big = np.arange(200_000, dtype=np.float32)
     np.testing.assert_array_equal(ask(server, "calls", big), 2 * big + 1)
     np.testing.assert_array_equal(ask(server, "calls_pipeline", [1, 2]), [2, 4])
+
+
+@pytest.mark.parametrize(("callee", "values", "most", "total"), [
+    ("talks", [4, -5, 0, 6], 0, 4 - 100 + 3006), ("talks", [7], 0, 7), ("talks", [-1], 0, -100), ("count", [0], 0, 0),
+    ("count", [50], 0, sum(range(50))), ("count", [5000], 30, sum(range(30))), ("onnx_twice", [8], 0, 16),
+    ("nobody", [8], 0, -100)])
+def test_calls_of_models_with_several_answers(server, callee, values, most, total):
+    for _ in range(2):
+        assert ask(server, "sums", values + [most], request_id=callee).tolist() == [total]
+    assert ask(server, "plus_one", [0]).tolist() == [1]
 
 
 def test_circles_of_calls_are_refused(server):

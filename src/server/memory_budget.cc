@@ -56,7 +56,7 @@ bool MemoryBudget::ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoi
   if (charge.listed_ && entry == entries_.end()) return false;
   const std::size_t held = charge.listed_ ? entry->second.bytes : 0;
   const std::size_t wanted = bytes - own_;
-  const std::size_t limit = bytes > kLargeBytes ? LargeBytes() : shared_;
+  const std::size_t limit = LimitFor(bytes);
   const std::size_t used = used_ - held + wanted;
   if (wanted > held && used > limit &&
       !TakeFromSlow(used - limit, Cost(held, now - charge.began_), now, revoked)) {
@@ -107,6 +107,19 @@ bool MemoryBudget::Revoked(const MemoryCharge& charge) const {
   return !entries_.contains(&charge);
 }
 
+std::size_t MemoryBudget::BytesInTheWay(const MemoryCharge& charge, std::size_t bytes) const {
+  const auto of_holder = [&](const Entries::value_type& entry) {
+    const auto& holder = entry.second.holder;
+    return entry.first != &charge && !holder.owner_before(charge.holder_) &&
+           !charge.holder_.owner_before(holder);
+  };
+  const MutexLock lock(mutex_);
+  const auto other = std::ranges::find_if(entries_, of_holder);
+  if (other == entries_.end() || std::ranges::count_if(entries_, of_holder) > 1) return 0;
+  const std::size_t held = other->second.bytes;
+  return bytes - std::min(bytes, own_) + held > LimitFor(bytes) ? held : 0;
+}
+
 void MemoryBudget::Release(const MemoryCharge& charge) {
   const MutexLock lock(mutex_);
   const auto entry = entries_.find(&charge);
@@ -150,6 +163,12 @@ Error MemoryCharge::NoRoom(std::size_t bytes) const {
             fmt::format("an answer of {} bytes is larger than the {} bytes that one answer may "
                         "take; ask for less at once: fewer rows, smaller shapes or fewer outputs",
                         bytes, most)};
+  }
+  if (const std::size_t request = budget_->BytesInTheWay(*this, bytes); request > 0) {
+    return {ErrorCode::kResourceExhausted,
+            fmt::format("an answer of {} bytes has no room beside the {} bytes of its request: "
+                        "send less at once, or ask for less",
+                        bytes, request)};
   }
   return {ErrorCode::kUnavailable,
           fmt::format("no room for an answer of {} bytes: requests and answers in progress hold {} "

@@ -72,6 +72,9 @@ class MemoryBudget {
 
   // Bytes of the shared part that all charges above kLargeBytes together may take.
   std::size_t LargeBytes() const { return shared_ - shared_ / 4; }
+  std::size_t LimitFor(std::size_t bytes) const {
+    return bytes > kLargeBytes ? LargeBytes() : shared_;
+  }
   bool Resize(MemoryCharge& charge, std::size_t bytes, TimePoint now, bool pinned);
   bool ResizeLocked(MemoryCharge& charge, std::size_t bytes, TimePoint now, Holders& revoked)
       REQUIRES(mutex_);
@@ -79,6 +82,9 @@ class MemoryBudget {
       REQUIRES(mutex_);
   bool Pin(const MemoryCharge& charge);
   bool Revoked(const MemoryCharge& charge) const;
+  // The bytes of the only other charge of the same holder, if a charge of `bytes` can never be
+  // there beside it; else 0.
+  std::size_t BytesInTheWay(const MemoryCharge& charge, std::size_t bytes) const;
   void Release(const MemoryCharge& charge);
 
   const std::size_t own_;
@@ -111,7 +117,7 @@ class MemoryCharge {
   bool Pin();
   bool revoked() const;
   /// Why there was no room for an answer of `bytes`: kUnavailable if there may be some later, or
-  /// kResourceExhausted if there can never be.
+  /// kResourceExhausted if there can never be, also because its own request takes too much.
   Error NoRoom(std::size_t bytes) const;
 
  private:

@@ -79,6 +79,24 @@ TEST_F(MemoryBudgetTest, WhatCanNeverFitIsAnotherErrorThanWhatDoesNotFitNow) {
       << never.message;
 }
 
+TEST_F(MemoryBudgetTest, AnAnswerThatNeverFitsBesideItsRequestIsTooLarge) {
+  const auto request = Charge(6 * kMiB);
+  ASSERT_NE(request, nullptr);
+  MemoryCharge answer(budget_, holder_, now_);
+  EXPECT_FALSE(answer.Hold(4 * kMiB, now_));
+  const Error never = answer.NoRoom(4 * kMiB);
+  EXPECT_EQ(never.code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(never.message.find("beside the 6225920 bytes of its request"), std::string::npos)
+      << never.message;
+  EXPECT_EQ(answer.NoRoom(3 * kMiB).code, ErrorCode::kUnavailable);
+  EXPECT_EQ(answer.NoRoom(kMiB).code, ErrorCode::kUnavailable);
+  // Of another holder, or of several requests, which end one by one.
+  MemoryCharge other(budget_, std::make_shared<CountingHolder>(), now_);
+  EXPECT_EQ(other.NoRoom(4 * kMiB).code, ErrorCode::kUnavailable);
+  const auto second = Charge(kMiB);
+  EXPECT_EQ(answer.NoRoom(4 * kMiB).code, ErrorCode::kUnavailable);
+}
+
 TEST_F(MemoryBudgetTest, ASlowChargeGivesWayToAnother) {
   const auto slow = Charge(9 * kMiB);
   ASSERT_NE(slow, nullptr);

@@ -111,8 +111,10 @@ Status DeviceCore::LoadModel(const std::string& name, const LoadOverride& with) 
 /// `as_step`: of an ensemble.
 Status DeviceCore::LoadNoting(const std::string& name, const LoadOverride& with, bool as_step) {
   Status loaded = WithoutExceptions([&] { return LoadAnew(name, with, as_step); });
-  // Only this code is about the model itself, and not about its name or the moment.
-  if (!loaded && loaded.error().code == ErrorCode::kInvalidArgument) {
+  // Only these codes are about the model itself, and not about the moment.
+  const bool of_model = !loaded && (loaded.error().code == ErrorCode::kInvalidArgument ||
+                                    loaded.error().code == ErrorCode::kUnimplemented);
+  if (of_model && IsModelName(name)) {
     const Status noted = WithoutExceptions([&]() -> Status {
       models_.NoteFailure(name, loaded.error().message);
       return {};

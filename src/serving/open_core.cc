@@ -21,6 +21,7 @@
 #include "serving/core/scheduler_control.h"
 #include "serving/core/share_control.h"
 #include "serving/device_core.h"
+#include "serving/model/repository.h"
 
 namespace lagoon {
 namespace {
@@ -99,6 +100,14 @@ class Core final : public Inference,
   }
   void UnloadModel(const std::string& model, std::function<void(Status)> done) override {
     Order({.model = model, .load = false, .with = {}, .done = std::move(done)});
+  }
+  std::vector<std::string> Found() const override {
+    std::vector<std::string> names;
+    const auto models = ScanRepository(options_.repository);
+    for (const RepositoryModel& model : models.value_or(std::vector<RepositoryModel>())) {
+      names.push_back(model.name);
+    }
+    return names;
   }
 
   /// The right to call the present DeviceCore; false while there is none. The keeper waits for the

@@ -366,21 +366,50 @@ class InferenceRequest:
         return self._sender is not None and self._sender.is_cancelled()
 
     def exec(self, decoupled=False):
-        """Sends the request to the model, and waits for the answer, which may be an error."""
-        if decoupled:
-            raise TritonModelException("exec(decoupled=True) is not implemented: call models with one answer")
+        """Sends the request to the model, and waits for the answer, which may be an error. `decoupled`: returns an iterator
+        of the answers, which come while it is read."""
         message = {"model": self._model, "version": "" if int(self._version) < 0 else str(int(self._version)),
                    "id": str(self._request_id), "timeout_us": int(self._timeout), "outputs": self._outputs,
                    "sequence": self._correlation_id if isinstance(self._correlation_id, str) else int(self._correlation_id),
-                   "flags": int(self._flags), "parameters": self._parameters}
+                   "flags": int(self._flags), "parameters": self._parameters, "decoupled": bool(decoupled)}
         message["inputs"], parts = _pack(self._inputs)
-        answer, data = _connection.call(message, parts)
-        if "error" in answer:
-            return InferenceResponse(error=TritonError(answer["error"]["message"], _ErrorCode[answer["error"]["code"]]))
-        return InferenceResponse(_unpack(answer["outputs"], data), parameters=answer["parameters"])
+        number, answers = _connection.call(message, parts)
+        return _Answers(number, answers) if decoupled else _response(*answers.get())
 
     async def async_exec(self, decoupled=False):
         return await asyncio.get_running_loop().run_in_executor(None, self.exec, decoupled)
+
+
+def _response(answer, data):
+    if "error" in answer:
+        return InferenceResponse(error=TritonError(answer["error"]["message"], _ErrorCode[answer["error"]["code"]]))
+    return InferenceResponse(_unpack(answer["outputs"], data), parameters=answer["parameters"])
+
+
+class _Answers:
+    """The answers to a call, of which the model makes eight ahead at most. One that is no longer read ends."""
+
+    def __init__(self, number, answers):
+        self._number, self._answers, self._ended = number, answers, False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._ended:
+            raise StopIteration
+        answer, data = self._answers.get()
+        if answer["more"]:
+            _connection.send({"op": "took", "call": self._number})
+            return _response(answer, data)
+        self._ended = True
+        if not answer.get("outputs") and not answer.get("parameters") and "error" not in answer:
+            raise StopIteration
+        return _response(answer, data)
+
+    def __del__(self):
+        if not self._ended:  # said with the next message: the thread may be sending one now
+            _connection.left.put(self._number)
 
 
 class ModelConfig:

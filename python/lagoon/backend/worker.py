@@ -38,8 +38,9 @@ class Connection:
         self.calls, self.numbers = {}, itertools.count(1)
         self.senders = {}
         self.sending = threading.Lock()
+        self.left = queue.SimpleQueue()  # calls of which no more answers are wanted
 
-    def leave(self):
+    def forked(self):
         """In a process that the model has forked: the server sees the end of the model's own process, and hears nothing
         of this one."""
         self.is_child = True
@@ -71,6 +72,10 @@ class Connection:
         finally:
             if file >= 0:
                 os.close(file)
+        while not self.left.empty():
+            number = self.left.get()
+            if self.calls.pop(number, None) is not None:
+                self.send({"op": "leave", "call": number})
 
     def receive_all(self, size, files=None):
         data = bytearray()
@@ -98,6 +103,7 @@ class Connection:
         return message, memoryview(mapped)
 
     def call(self, message, parts):
+        """Sends a call of another model. Returns its number, and the queue of its answers: (message, bytes) each."""
         if self.is_child:
             raise utils.TritonModelException("models are called from the model's own process, not from one that it has forked")
         if not self.calls_allowed:
@@ -105,7 +111,7 @@ class Connection:
         number, answer = next(self.numbers), queue.SimpleQueue()
         self.calls[number] = answer
         self.send({"op": "call", "call": number, **message}, parts)
-        return answer.get()
+        return number, answer
 
     def forget(self, identifier):
         self.senders.pop(identifier, None)
@@ -116,7 +122,7 @@ class Connection:
             message, data = self.receive()
             kind = message["op"]
             if kind == "result":
-                answer = self.calls.pop(message["call"], None)
+                answer = self.calls.get(message["call"]) if message["more"] else self.calls.pop(message["call"], None)
                 if answer is not None:
                     answer.put((message, data))
             elif kind in ("taken", "cancel"):
@@ -297,7 +303,7 @@ def main():
 
 
 connection = Connection()
-os.register_at_fork(after_in_child=connection.leave)
+os.register_at_fork(after_in_child=connection.forked)
 utils = None
 main()
 sys.stdout.flush()

@@ -73,7 +73,11 @@ TEST(CpuDevice, ReportsTheTimeThatBlocksTookFarBeyondTheirExpectedTime) {
   };
   const Nanoseconds told = stolen(std::chrono::milliseconds(5));
   EXPECT_GE(told, std::chrono::milliseconds(25));
-  EXPECT_EQ(stolen(std::chrono::hours(1)), Nanoseconds(0)) << "not 3 times as long";
+  EXPECT_EQ(stolen(std::chrono::hours(1)), Nanoseconds(0)) << "shorter";
+  bool none = false;  // a busy machine may take the core away in fact
+  for (int i = 0; i < 20 && !none; ++i)
+    none = stolen(std::chrono::milliseconds(20)) == Nanoseconds(0);
+  EXPECT_TRUE(none) << "not 3 times as long";
   EXPECT_EQ(stolen(Nanoseconds(0)), Nanoseconds(0)) << "its expected time is not known";
 }
 

@@ -72,9 +72,8 @@ void FleetHandler::HandleRepository(const Route& route, const HttpRequest& reque
   }
   if (route.kind == Route::Kind::kRepositoryIndex) {
     const Result<bool> ready_only = ParseIndexJson(BodyOf(request));
-    return reply->Send(ready_only
-                           ? HttpResponse::Json(RepositoryIndexJson(core_.Models(), *ready_only))
-                           : HttpResponse::Failure(ready_only.error()));
+    return reply->Send(ready_only ? HttpResponse::Json(RepositoryIndexJson(core_, *ready_only))
+                                  : HttpResponse::Failure(ready_only.error()));
   }
   if (request.body.size() <= kMaxEdgeJsonBytes) {
     return Change(route, reply, ParseRepositoryBody(BodyOf(request)));

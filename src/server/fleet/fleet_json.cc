@@ -115,9 +115,9 @@ Result<FleetJoin> ParseJoinJson(std::string_view body) {
   return join;
 }
 
-std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only) {
+std::string RepositoryIndexJson(Inference& core, bool ready_only) {
   Json list = Json::array();
-  for (const RepositoryRow& row : RepositoryIndex(models, ready_only)) {
+  for (const RepositoryRow& row : RepositoryIndex(core, ready_only)) {
     Json& json =
         list.emplace_back(Json{{"name", row.name}, {"version", row.version}, {"state", row.state}});
     if (!row.reason.empty()) json["reason"] = row.reason;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,7 +26,7 @@ Result<std::string> ParseLeaveJson(std::string_view body);
 
 /// Triton's index: name, version, state, and why a model is not ready, without paths of the server.
 /// `ready_only`: without the models that are not ready.
-std::string RepositoryIndexJson(std::span<const ModelStatus> models, bool ready_only);
+std::string RepositoryIndexJson(Inference& core, bool ready_only);
 /// The `ready` of {"ready": BOOL}, false by default; the body may be empty. kInvalidArgument.
 Result<bool> ParseIndexJson(std::string_view body);
 /// What the body of a load gives in place of what the repository has. The body, of an unload too,

@@ -20,7 +20,14 @@ bool IsReady(const Inference& core, bool strict) {
   });
 }
 
-std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only) {
+std::vector<RepositoryRow> RepositoryIndex(Inference& core, bool ready_only) {
+  std::vector<ModelStatus> models = core.Models();
+  if (const RepositoryControl* const repository = core.repository(); !ready_only && repository) {
+    for (std::string& name : repository->Found()) {
+      if (std::ranges::find(models, name, &ModelStatus::name) != models.end()) continue;
+      models.push_back({.name = std::move(name), .reason = std::string(kNotLoaded)});
+    }
+  }
   std::vector<RepositoryRow> rows;
   for (const ModelStatus& model : models) {
     const bool ready = model.state == ModelState::kReady;

@@ -3,7 +3,6 @@
 // Triton's model repository extension, as far as HTTP and gRPC share it.
 
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +22,9 @@ struct RepositoryRow {
 /// Whether the server is ready. `strict`: only if no model failed to load.
 bool IsReady(const Inference& core, bool strict);
 
+/// The models that `core` has or has failed to load, and those that came into the repository since.
 /// `ready_only`: without the models that are not ready.
-std::vector<RepositoryRow> RepositoryIndex(std::span<const ModelStatus> models, bool ready_only);
+std::vector<RepositoryRow> RepositoryIndex(Inference& core, bool ready_only);
 
 /// What became of RepositoryControl::LoadModel() (`load`) or UnloadModel(), as clients may see it,
 /// with the words that Triton's clients compare. An error that may name paths of the server is

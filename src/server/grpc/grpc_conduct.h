@@ -37,13 +37,14 @@ class GrpcConduct {
     return "it sends frames that belong to no call";
   }
   /// A call began, or a piece of a message was received or sent.
-  void OnUse() { controls_.left = std::min(kControls, controls_.left + kControlsPerUse); }
+  void OnUse() { controls_.left += kControlsPerUse; }
 
  private:
   struct Bucket {
     double left;
     TimePoint filled;
 
+    // What is left never lasts for more than `most`.
     bool Take(double most, double per_second, TimePoint now) {
       const std::chrono::duration<double> passed = now - filled;
       filled = now;

@@ -130,7 +130,7 @@ GrpcEnd GrpcService::ModelStatistics(const inference::ModelStatisticsRequest& re
 
 GrpcEnd GrpcService::RepositoryIndex(const inference::RepositoryIndexRequest& request,
                                      inference::RepositoryIndexResponse& response) {
-  for (RepositoryRow& row : lagoon::RepositoryIndex(parts_.core.Models(), request.ready())) {
+  for (RepositoryRow& row : lagoon::RepositoryIndex(parts_.core, request.ready())) {
     inference::RepositoryIndexResponse::ModelIndex& model = *response.add_models();
     model.set_name(std::move(row.name));
     model.set_version(std::move(row.version));

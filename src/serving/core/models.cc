@@ -5,7 +5,7 @@ namespace lagoon {
 bool IsModelName(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !name.empty() && name.size() <= kMostModelNameBytes &&
+  return !name.empty() && name.front() != '.' && name.size() <= kMostModelNameBytes &&
          name.find_first_not_of(kAllowed) == name.npos;
 }
 

@@ -17,7 +17,8 @@
 namespace lagoon {
 
 inline constexpr std::size_t kMostModelNameBytes = 128;
-/// True for names that are safe in URLs, metrics and logs: letters, digits, '.', '_' and '-'.
+/// True for names that are safe in URLs, metrics and logs: letters, digits, '.', '_' and '-',
+/// and no '.' in front, as hidden folders are no models.
 bool IsModelName(std::string_view name);
 /// Whether the text may name the version of a model: digits.
 bool IsVersion(std::string_view text);

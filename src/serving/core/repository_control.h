@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 
@@ -57,6 +58,9 @@ class RepositoryControl {
   /// the requests in flight are answered and the model's memory is free. kNotFound: the model is
   /// not loaded. Otherwise as LoadModel.
   virtual void UnloadModel(const std::string& model, std::function<void(Status)> done) = 0;
+  /// The names of the models that the repository has now, in order, also of those that nobody has
+  /// loaded. Reads the folder. Empty: it cannot be read, or is not on this machine.
+  virtual std::vector<std::string> Found() const { return {}; }
 };
 
 }  // namespace lagoon

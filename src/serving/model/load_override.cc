@@ -26,9 +26,14 @@ bool IsInside(const std::string& text) {
   const bool plain = !text.empty() && text.size() <= kMaxPathBytes &&
                      text.find('\0') == text.npos && path.is_relative() && path.has_filename();
   return plain && std::ranges::none_of(path, [](const fs::path& part) {
-           return part == ".." || part == "." || part.empty() ||
-                  part.native().size() > kMaxNameBytes;
+           return part == ".." || part == "." || part.empty();
          });
+}
+
+/// Whether a file system can have the name of each folder and file in `text`.
+bool HasShortNames(const std::string& text) {
+  return std::ranges::all_of(
+      fs::path(text), [](const fs::path& part) { return part.native().size() <= kMaxNameBytes; });
 }
 
 tl::unexpected<Error> CannotWrite(const std::string& why) {
@@ -71,6 +76,12 @@ Result<std::unique_ptr<OverrideFolder>> OverrideFolder::Make(
                             files.size(), kMaxOverrideFiles));
   }
   for (const auto& [path, contents] : files) {
+    if (!HasShortNames(path)) {  // the code is Triton's
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("failed to poll from model repository: {} has a name of more than {} "
+                              "bytes",
+                              Quoted(path), kMaxNameBytes));
+    }
     const auto within = files.lower_bound(path + "/");
     if (within != files.end() && within->first.starts_with(path + "/")) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -82,7 +93,7 @@ Result<std::unique_ptr<OverrideFolder>> OverrideFolder::Make(
                 fmt::format("model {}: {} is not the path of a file in the model's folder",
                             Quoted(model), Quoted(path)));
   }
-  if (!IsInside(model) || model.find('/') != model.npos) {
+  if (!IsInside(model) || !HasShortNames(model) || model.find('/') != model.npos) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} cannot be a model's name", Quoted(model)));
   }

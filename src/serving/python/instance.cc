@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "base/guard.h"
@@ -62,6 +63,7 @@ class PythonInstance::Inbox {
   struct Result {
     std::uint64_t call = 0;
     lagoon::Result<InferResponse> answer;
+    std::function<void()> taken;  // of an answer before the last one: AnswerStream::Give()
   };
 
   Inbox() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -71,10 +73,11 @@ class PythonInstance::Inbox {
     const std::uint64_t one = 1;
     (void)!::write(wake_.number(), &one, sizeof(one));
   }
-  void Put(std::uint64_t call, lagoon::Result<InferResponse> answer) {
+  void Put(std::uint64_t call, lagoon::Result<InferResponse> answer,
+           std::function<void()> taken = {}) {
     {
       const MutexLock lock(mutex_);
-      results_.push_back({call, std::move(answer)});
+      results_.push_back({call, std::move(answer), std::move(taken)});
     }
     Wake();
   }
@@ -109,7 +112,29 @@ struct PythonInstance::Held {
 };
 
 struct PythonInstance::Call {
+  Call() = default;
+  Call(Call&&) = default;
+  Call& operator=(Call&&) = default;
+  ~Call() {
+    for (const std::function<void()>& taken : given) taken();
+  }
+
   RequestHandle handle{};
+  std::deque<std::function<void()>> given;  // answers that the program has not taken yet
+};
+
+/// The answers of a decoupled model that a program has called.
+class PythonInstance::CallStream final : public AnswerStream {
+ public:
+  CallStream(std::shared_ptr<Inbox> inbox, std::uint64_t call)
+      : inbox_(std::move(inbox)), call_(call) {}
+  void Give(Result<InferResponse> answer, std::function<void()> taken) override {
+    UntilMemorySuffices([&] { inbox_->Put(call_, std::move(answer), std::move(taken)); });
+  }
+
+ private:
+  const std::shared_ptr<Inbox> inbox_;
+  const std::uint64_t call_;
 };
 
 PythonInstance::PythonInstance(Options options)
@@ -333,9 +358,19 @@ Status PythonInstance::Tell() {
   std::vector<Inbox::Result> results;
   std::vector<std::uint64_t> taken;
   inbox_->Read(results, taken);
-  for (const Inbox::Result& result : results) {
-    if (calls_.erase(result.call) == 0) continue;  // of a program before
-    nlohmann::json object = {{"op", "result"}, {"call", result.call}};
+  for (Inbox::Result& result : results) {
+    const bool more = result.taken != nullptr;
+    const auto call = calls_.find(result.call);
+    if (call == calls_.end()) {  // of a program before, or one that the program has left
+      if (more) result.taken();
+      continue;
+    }
+    if (more) {
+      call->second.given.push_back(std::move(result.taken));
+    } else {
+      calls_.erase(call);
+    }
+    nlohmann::json object = {{"op", "result"}, {"call", result.call}, {"more", more}};
     std::vector<std::span<const std::byte>> parts;
     if (!result.answer) object["error"] = ErrorObject(result.answer.error());
     if (result.answer) {
@@ -349,9 +384,11 @@ Status PythonInstance::Tell() {
     }
     Status sent = channel_->Send(object, parts, Now() + kSendLimit);
     if (!sent && sent.error().code == ErrorCode::kResourceExhausted) {
-      sent = channel_->Send(
-          {{"op", "result"}, {"call", result.call}, {"error", ErrorObject(sent.error())}}, {},
-          Now() + kSendLimit);
+      sent = channel_->Send({{"op", "result"},
+                             {"call", result.call},
+                             {"more", more},
+                             {"error", ErrorObject(sent.error())}},
+                            {}, Now() + kSendLimit);
     }
     LAGOON_RETURN_IF_ERROR(sent);
   }
@@ -379,6 +416,10 @@ Status PythonInstance::Handle(const ProgramMessage& message) {
   if (op == "answer") return HandleAnswer(message);
   if (op == "done") return HandleDone(message);
   if (op == "call") return HandleCall(message);
+  if (op == "took" || op == "leave") {
+    TakeAnswer(NumberIn(message.object, "call"), op == "leave");
+    return {};
+  }
   if (op != "log") return Broken("has sent a message of an unknown kind");
   LogOfProgram(options_.model, message.object);
   return {};
@@ -449,7 +490,7 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
   const nlohmann::json& object = message.object;
   const std::uint64_t call = NumberIn(object, "call");
   if (calls_.contains(call)) return Broken("has used the number of a call twice");
-  calls_[call] = {};
+  calls_.try_emplace(call);
   const auto refuse = [&](Error error) {
     inbox_->Put(call, tl::unexpected<Error>(std::move(error)));
     return Status();
@@ -480,6 +521,7 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
   const std::uint64_t flags = NumberIn(object, "flags");
   request.sequence.start = (flags & 1) != 0;
   request.sequence.end = (flags & 2) != 0;
+  if (FlagIn(object, "decoupled")) request.stream = std::make_shared<CallStream>(inbox_, call);
   request.arrival = Now();
   const auto payload = std::make_shared<UnfilledBytes>(message.bytes());
   LAGOON_RETURN_IF_ERROR(message.Read(0, {payload->data(), payload->size()}));
@@ -505,6 +547,20 @@ Status PythonInstance::HandleCall(const ProgramMessage& message) {
                            });
   calls_[call].handle = handle;
   return {};
+}
+
+/// The program has read an answer to a call that has several, or wants no more of them.
+void PythonInstance::TakeAnswer(std::uint64_t number, bool leaves) {
+  const auto call = calls_.find(number);
+  if (call == calls_.end()) return;  // it has ended meanwhile
+  if (leaves) {
+    if (options_.calls != nullptr) options_.calls->CancelCall(call->second.handle);
+    calls_.erase(call);
+  } else if (auto& given = call->second.given; !given.empty()) {
+    const std::function<void()> taken = std::move(given.front());
+    given.pop_front();
+    taken();
+  }
 }
 
 /// The latest deadline of the requests that the program has.

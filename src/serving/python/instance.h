@@ -67,6 +67,7 @@ class PythonInstance {
   struct Held;
   struct Call;
   class Inbox;
+  class CallStream;
 
   void Run(const std::stop_token& stop);
   Result<nlohmann::json> Open(const std::stop_token& stop);
@@ -80,6 +81,7 @@ class PythonInstance {
   Status Give(const ProgramMessage& message, std::uint64_t id, Held& held);
   Status HandleDone(const ProgramMessage& message);
   Status HandleCall(const ProgramMessage& message);
+  void TakeAnswer(std::uint64_t number, bool leaves);
   void Release(std::uint64_t id);
   void Lose(const Error& why);
   void CancelCalls();

@@ -138,10 +138,14 @@ class FakeCalls final : public PythonCalls {
       callback(Fail(ErrorCode::kNotFound, "no such model"));
       return handle;
     }
+    if (request.model == "streams") {
+      for (int i = 0; i < 3; ++i) request.stream->Give(InferResponse(), [this] { ++taken_; });
+    }
     const MutexLock lock(mutex_);
     open_[handle] = std::move(callback);
     return handle;
   }
+  int taken() const { return taken_; }
   void CancelCall(RequestHandle call) override {
     InferCallback callback;
     {
@@ -158,6 +162,7 @@ class FakeCalls final : public PythonCalls {
   std::uint64_t last_ = 0;
   Mutex mutex_;
   std::map<RequestHandle, InferCallback> open_ GUARDED_BY(mutex_);
+  std::atomic<int> taken_{0};
 };
 
 class InstanceTest : public ::testing::Test {
@@ -358,6 +363,41 @@ TEST_F(InstanceTest, CallsOfOtherModelsAreAnsweredAndErrorsToo) {
   }});
   EXPECT_EQ(jobs_.Add(*instance_)->How(), "answer");
   EXPECT_EQ(got.get_future().get(), "NOT_FOUND5");
+}
+
+/// A program that calls "streams", reads three answers, takes two, and says `last`.
+std::function<void(Peer&)> ReadsThree(FakeCalls& calls, const nlohmann::json& last) {
+  return [&calls, last](Peer& peer) {
+    peer.Ready();
+    const std::uint64_t id = peer.Next()["requests"][0]["id"];
+    peer.Say({{"op", "call"},
+              {"call", 5},
+              {"model", "streams"},
+              {"decoupled", true},
+              {"inputs", nlohmann::json::array()}});
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(peer.Next()["more"]);
+    EXPECT_EQ(calls.taken(), 0);
+    for (int i = 0; i < 2; ++i) peer.Say({{"op", "took"}, {"call", 5}});
+    peer.Say({{"op", "took"}, {"call", 6}});  // of no call
+    peer.Say(last);
+    if (last["op"] != "leave") return;
+    peer.Answer(id);
+    peer.Say({{"op", "done"}});
+    peer.Next();
+  };
+}
+
+TEST_F(InstanceTest, ACallThatIsLeftTakesTheRestOfItsAnswers) {
+  OpenReady({ReadsThree(calls_, {{"op", "leave"}, {"call", 5}})});
+  EXPECT_EQ(jobs_.Add(*instance_)->How(), "answer");
+  EXPECT_EQ(calls_.taken(), 3);
+}
+
+TEST_F(InstanceTest, AProgramThatEndsTakesTheAnswersToItsCalls) {
+  OpenReady({ReadsThree(calls_, {{"op", "nonsense"}}), ServeAll});
+  EXPECT_NE(jobs_.Add(*instance_)->How().find("unknown kind"), std::string::npos);
+  EXPECT_EQ(jobs_.Add(*instance_)->How(), "answer");
+  EXPECT_EQ(calls_.taken(), 3);
 }
 
 TEST_F(InstanceTest, ACallWithWrongParametersIsRefused) {
