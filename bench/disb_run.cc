@@ -42,7 +42,7 @@ MeasuredSystem SystemOf(const DisbRunOptions& options, const std::string& name) 
 void ReportLatency(const MeasuredSystem& system, const std::vector<double>& normalized,
                    const std::vector<double>& alone, Report& report) {
   const auto add = [&](std::string metric, double value) {
-    report.Metric({std::move(metric), system, "", value});
+    report.Metric({std::move(metric), system}, value);
   };
   add("realtime_latency_normalized_mean", Mean(normalized));
   add("realtime_latency_vs_alone_mean", Mean(normalized) / Mean(alone));
@@ -59,12 +59,9 @@ void ReportLatency(const MeasuredSystem& system, const std::vector<double>& norm
 
 void AddSamples(const MeasuredSystem& system, const DisbClient& client, const ClientResult& seen,
                 Report& report) {
-  if (!report.keeps_samples()) return;
-  for (const bool alone : {true, false}) {
-    for (const double ms : alone ? seen.alone_ms : seen.contended_ms) {
-      report.Sample({system, client.name, std::string(Name(client.job_class)), alone, ms});
-    }
-  }
+  const std::string job_class(Name(client.job_class));
+  report.Samples({system, client.name, job_class, true}, seen.alone_ms);
+  report.Samples({system, client.name, job_class, false}, seen.contended_ms);
 }
 
 }  // namespace
@@ -121,10 +118,10 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
     const double standalone_ms = ToMilliseconds(standalone.at(clients[i].model));
     const double share = client.completed / seen.seconds * standalone_ms / 1e3;
     all += share;
-    report.Metric({"per_second", system, clients[i].name, client.completed / seen.seconds});
+    report.Metric({"per_second", system, clients[i].name}, client.completed / seen.seconds);
     if (!client.contended_ms.empty()) {
-      report.Metric({"latency_ms_mean", system, clients[i].name, Mean(client.contended_ms)});
-      report.Metric({"latency_ms_p50", system, clients[i].name, Median(client.contended_ms)});
+      report.Metric({"latency_ms_mean", system, clients[i].name}, Mean(client.contended_ms));
+      report.Metric({"latency_ms_p50", system, clients[i].name}, Median(client.contended_ms));
     }
     AddSamples(system, clients[i], client, report);
     if (!IsRealTime(clients[i])) {
@@ -136,13 +133,13 @@ void ReportSystem(const DisbRunOptions& options, const StandaloneTimes& standalo
     for (const double ms : client.from_arrival_ms) from_arrival.push_back(ms / standalone_ms);
     dropped += static_cast<double>(client.dropped);
   }
-  report.Metric({"throughput_normalized", system, "", all});
-  report.Metric({"best_effort_throughput_normalized", system, "", best_effort});
-  report.Metric({"realtime_requests", system, "", static_cast<double>(normalized.size())});
+  report.Metric({"throughput_normalized", system}, all);
+  report.Metric({"best_effort_throughput_normalized", system}, best_effort);
+  report.Metric({"realtime_requests", system}, static_cast<double>(normalized.size()));
   if (!normalized.empty() && !alone.empty()) ReportLatency(system, normalized, alone, report);
   if (from_arrival.empty()) return;
-  report.Metric({"realtime_from_arrival_normalized_mean", system, "", Mean(from_arrival)});
-  report.Metric({"realtime_dropped", system, "", dropped});
+  report.Metric({"realtime_from_arrival_normalized_mean", system}, Mean(from_arrival));
+  report.Metric({"realtime_dropped", system}, dropped);
 }
 
 void SystemResult::Add(const SystemResult& other) {
@@ -160,12 +157,12 @@ void SystemResult::Add(const SystemResult& other) {
 void ReportScheduler(const DisbRunOptions& options, const std::string& name,
                      const SystemResult& seen, Report& report) {
   const MeasuredSystem system = SystemOf(options, name);
-  report.Metric({"idle_while_ready_fraction", system, "", Median(seen.idle_while_ready)});
+  report.Metric({"idle_while_ready_fraction", system}, Median(seen.idle_while_ready));
   if (!seen.units_busy.empty()) {
-    report.Metric({"units_busy_fraction", system, "", Median(seen.units_busy)});
+    report.Metric({"units_busy_fraction", system}, Median(seen.units_busy));
   }
-  report.Metric({"revocations", system, "", static_cast<double>(seen.stats.revocations)});
-  report.Metric({"padded_launches", system, "", static_cast<double>(seen.stats.padded_launches)});
+  report.Metric({"revocations", system}, static_cast<double>(seen.stats.revocations));
+  report.Metric({"padded_launches", system}, static_cast<double>(seen.stats.padded_launches));
 }
 
 std::string SystemTable(const Report& report) {
@@ -181,13 +178,12 @@ std::string SystemTable(const Report& report) {
   std::vector<std::string> names;
   std::map<std::pair<std::string, std::string_view>, double> values;
   for (const MetricRow& row : report.rows()) {
-    if (!row.client.empty()) continue;
+    const auto& [metric, system, client] = row.name;
+    if (!client.empty()) continue;
     for (const Column& column : kColumns) {
-      if (row.metric != column.metric && row.metric != column.or_metric) continue;
-      if (std::ranges::find(names, row.system.name) == names.end()) {
-        names.push_back(row.system.name);
-      }
-      values[{row.system.name, column.title}] = row.value;
+      if (metric != column.metric && metric != column.or_metric) continue;
+      if (std::ranges::find(names, system.name) == names.end()) names.push_back(system.name);
+      values[{system.name, column.title}] = row.value;
     }
   }
   std::string table = fmt::format("{:<40}", "system");

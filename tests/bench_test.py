@@ -1,5 +1,6 @@
 """`lagoon bench`: the contents of its reports, and errors that name what is missing."""
 
+import csv
 import json
 import re
 import shutil
@@ -78,10 +79,12 @@ def test_all_missing_models_are_named_at_once_with_the_command_that_makes_them(w
     assert result.stderr.count("\n") == 1, result.stderr
 
 
-@pytest.mark.parametrize("word", ["contention", "load"])
-def test_a_device_that_is_not_there_is_named_before_missing_models(word, lagoon, tmp_path):
-    result, _ = run_bench(lagoon, tmp_path, word, "--device", "sim:t4", "--zoo", tmp_path)
-    assert result.returncode == 1 and "there is no device 'sim:t4'" in result.stderr
+@pytest.mark.parametrize("word,device", [("contention", "sim:t4"), ("contention", "gpu"), ("load", "gpu")])
+def test_a_device_that_is_not_there_is_named_before_missing_models(word, device, lagoon, tmp_path):
+    result, _ = run_bench(lagoon, tmp_path, word, "--device", device, "--zoo", tmp_path)
+    assert result.returncode == 1 and f"there is no device '{device}'" in result.stderr
+    if device == "sim:t4":
+        assert "`lagoon bench disb` and `load` take simulated devices" in result.stderr
     assert "./run models" not in result.stderr
 
 
@@ -231,9 +234,18 @@ runpy.run_path({str(COMPARATOR[-1])!r}, run_name="__main__")
 def test_contention_reports_intervals_targets_and_the_host(lagoon, tmp_path):
     result, metrics = run_bench(lagoon, tmp_path, "contention", "--zoo", REPOSITORY, "--realtime", "digits",
                                 "--best-effort", "digits", "--schedulers", "reset,streams", "--requests", "20",
-                                "--windows", "2", "--no-onnxruntime")
+                                "--windows", "2", "--no-onnxruntime", "--csv", tmp_path / "rows.csv", "--samples",
+                                tmp_path / "samples.csv")
     assert result.returncode == 0, result.stderr
     report = json.loads((tmp_path / "report.json").read_text())
+    with open(tmp_path / "rows.csv", newline="") as file:
+        rows = {(row["metric"], row["scheduler"], row["workload"]): float(row["value"]) for row in csv.DictReader(file)}
+    assert len(rows) == len(metrics)
+    assert rows["best_effort_per_s", "reset", "alone"] == metrics["best_effort_per_s.reset.alone"]
+    with open(tmp_path / "samples.csv", newline="") as file:
+        samples = [(row["scheduler"], row["class"], row["alone"]) for row in csv.DictReader(file)]
+    assert set(samples) == {(name, "real-time", alone) for name in ("reset", "streams") for alone in "01"}
+    assert samples.count(("reset", "real-time", "0")) == metrics["realtime_requests.reset"]
     for name in ("reset", "streams"):
         metric = f"realtime_latency_normalized_p50.{name}"
         interval = report["intervals"][metric]

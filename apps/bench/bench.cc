@@ -158,6 +158,7 @@ void AddContention(CLI::App& parent) {
       ->check(NumberBetween(0.0, 36000.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
+  AddSamples(*command, *common);
   common->tracing.AddOptions(*command);
   command->callback([common, options] {
     options->zoo = common->zoo;

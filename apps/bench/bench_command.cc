@@ -76,6 +76,12 @@ void Measure(const std::string& name, Json configuration, const BenchCommon& com
 }
 
 void RequireDevice(const DeviceChoice& choice) {
+  if (choice.name.starts_with("sim:")) {
+    Die(
+        fmt::format("there is no device '{}' here: `lagoon bench disb` and `load` take simulated "
+                    "devices",
+                    choice.name));
+  }
   if (choice.name != "cpu") Open(choice);
 }
 
@@ -119,11 +125,11 @@ CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::str
                         BenchCommon& common) {
   CLI::App* command = bench.add_subcommand(name, description);
   command->add_option("--json", common.json, "Write the report to this file instead of stdout");
+  command->add_option("--csv", common.csv, "Also write the metrics as rows of a CSV file");
   return command;
 }
 
-void AddTables(CLI::App& command, BenchCommon& common) {
-  command.add_option("--csv", common.csv, "Also write the metrics as rows of a CSV file");
+void AddSamples(CLI::App& command, BenchCommon& common) {
   command.add_option("--samples", common.samples,
                      "Write the latency of every request as a row of a CSV file");
 }

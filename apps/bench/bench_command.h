@@ -47,11 +47,11 @@ struct BenchCommon {
 CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::string& description,
                        BenchCommon& common, bool has_comparator);
 
-/// The same for a benchmark that needs neither a zoo nor a comparator: adds only --json.
+/// The same for a benchmark that needs neither a zoo nor a comparator: adds only --json and --csv.
 CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
                         BenchCommon& common);
-/// Adds --csv and --samples.
-void AddTables(CLI::App& command, BenchCommon& common);
+/// Adds --samples.
+void AddSamples(CLI::App& command, BenchCommon& common);
 /// Adds --plot and --python.
 void AddPlot(CLI::App& command, BenchCommon& common);
 

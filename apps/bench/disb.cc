@@ -3,24 +3,20 @@
 #include "bench/live/disb.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <memory>
-#include <set>
 #include <string_view>
 
 #include "apps/bench/bench_command.h"
+#include "apps/bench/simulated.h"
 #include "apps/command.h"
 #include "apps/load.h"
 #include "bench/client/bound_model.h"
 #include "bench/client/onnxruntime_beside.h"
-#include "bench/import/kernel_files.h"
-#include "bench/live/disb.h"
 #include "bench/papers/disb_paper.h"
 #include "bench/sim/disb_sensitivity.h"
 #include "bench/sim/disb_sim.h"
@@ -38,12 +34,11 @@ struct DisbWords {
   std::vector<std::string> clients;  // empty: the default of the kind of device
   std::string zoo;                   // empty: a simulated device, which has no zoo
   bool sensitivity = false;
-  std::vector<std::string> kernels;  // NAME=FILE
-  std::string kernels_of;
+  KernelWords kernels;
   std::vector<std::string> settings = {"plain", "nice19", "idle", "cgroup"};
   Json skipped = Json::object();  // settings that the system does not permit, and why
 
-  bool simulated() const { return device != "cpu" && !device.starts_with("cuda:"); }
+  bool simulated() const { return IsSimulated(device); }
   // Kernels of a CPU were measured, so its models are those of the zoo.
   bool simulates_cpu() const { return device.starts_with("sim:cpu"); }
   bench::DisbScale Scale() const {
@@ -103,71 +98,25 @@ Status RunDisbWorkloads(const DisbWords& words, bench::DisbRunOptions& run,
   return {};
 }
 
-// The models of --kernels, each of which a client of the workloads must have.
-std::map<std::string, SimModel> OwnModels(const DisbWords& words, const GpuModel& gpu,
-                                          unsigned seed) {
-  std::map<std::string, SimModel> models;
-  if (words.kernels.empty()) return models;
-  const std::vector<std::string> used = ModelsOf(words, seed);
-  for (const std::string& word : words.kernels) {
-    const std::size_t equals = word.find('=');
-    if (equals == 0 || equals == word.npos || equals + 1 == word.size()) {
-      Die(fmt::format("--kernels '{}': the form is MODEL=FILE", word));
-    }
-    const std::string name = word.substr(0, equals);
-    if (std::ranges::find(used, name) == used.end()) {
-      const std::set<std::string> names(used.begin(), used.end());
-      Die(fmt::format("--kernels '{}': no client of the workload has model '{}'; they have {}",
-                      word, name, fmt::join(names, ", ")));
-    }
-    Result<SimModel> model = ReadKernelFile(name, word.substr(equals + 1), gpu);
-    if (!model) Die(model.error().message);
-    if (!models.emplace(name, *std::move(model)).second) {
-      Die(fmt::format("--kernels has model '{}' twice", name));
-    }
-  }
-  return models;
-}
-
-// Records the first window of each system; with more than one system, in a file for each.
-void Watch(const DisbWords& words, BenchCommon& common, bench::SimDisbOptions& options) {
-  if (!common.tracing.wanted()) return;
-  const std::size_t systems =
-      options.schedulers.size() * options.clients.size() * words.Workloads().size();
-  options.watch = [&common, systems](Device& device, const std::string& system) {
-    TraceRecorder* const recorder =
-        systems == 1 ? common.tracing.Start() : common.tracing.StartPart(system);
-    recorder->Attach(device);
-    return recorder;
-  };
-  options.watched = [&common]() -> Status {
-    common.tracing.Finish();
-    return {};
-  };
-}
-
 // Whether the device and the kernels of all models are those that stand for REEF's. Otherwise the
 // paper says nothing about the results.
 bool IsPublished(const DisbWords& words, const GpuModel& gpu) {
-  return IsBuiltIn(gpu) && words.kernels.empty() &&
-         (words.kernels_of.empty() || words.kernels_of == gpu.name);
+  return IsBuiltIn(gpu) && words.kernels.files.empty() &&
+         (words.kernels.of.empty() || words.kernels.of == gpu.name);
 }
 
 void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json configuration,
                 BenchCommon& common) {
-  constexpr std::string_view kPrefix = "sim:";
-  if (!words.device.starts_with(kPrefix)) {
-    Die(fmt::format("there is no device '{}'; there are cpu, cuda:N and sim:NAME", words.device));
-  }
-  Result<GpuModel> gpu = LoadGpuModel(words.device.substr(kPrefix.size()));
-  if (!gpu) Die(gpu.error().message);
   bench::SimDisbOptions options;
   static_cast<bench::DisbRunOptions&>(options) = run;
   options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
-  options.gpu = *std::move(gpu);
-  options.models = OwnModels(words, options.gpu, options.seed);
-  options.kernels_of = words.kernels_of;
-  Watch(words, common, options);
+  options.gpu = SimulatedGpu(words.device);
+  if (!words.kernels.files.empty()) {
+    options.kernels = ReadKernels(words.kernels, options.gpu, ModelsOf(words, options.seed));
+  }
+  options.kernels.of = words.kernels.of;
+  options.watch = WatchOf(common.tracing, options.schedulers.size() * options.clients.size() *
+                                              words.Workloads().size());
   configuration["profile"] = GpuModelJson(options.gpu);
   Measure("disb", std::move(configuration), common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
@@ -209,34 +158,20 @@ std::vector<std::string> SettingsOf(DisbWords& words, bool beside) {
 
 // Dies if an option is given that has no effect on a sensitivity analysis.
 void RefuseOfRuns(const CLI::App& command) {
-  for (const char* name : {"--csv", "--samples", "--trace", "--clients"}) {
+  for (const char* name : {"--samples", "--trace", "--clients"}) {
     if (command.count(name) == 0) continue;
     Die(fmt::format("{} has no effect with --sensitivity: leave it out; --json has all values",
                     name));
   }
 }
 
-// Dies if an option for real devices is given: on a simulated device it would have no effect.
+// Dies if an option is given that has no effect on a simulated device.
 void RefuseOfRealDevices(const CLI::App& command, const DisbWords& words) {
-  for (const char* name : {"--zoo", "--scale", "--workers", "--no-onnxruntime", "--python",
-                           "--comparator-worker", "--settings", "--cuda-driver"}) {
-    const std::string_view word = name;
-    const bool taken = (word == "--python" && command.count("--plot") > 0) ||
-                       (word == "--scale" && words.simulates_cpu());
-    if (command.count(name) > 0 && !taken) {
-      Die(fmt::format("{} has no effect on a simulated device ('{}'): leave it out", name,
-                      words.device));
-    }
-  }
-}
-
-// The same for options of simulated devices.
-void RefuseOfSimulatedDevices(const CLI::App& command, const DisbWords& words) {
-  for (const char* name : {"--kernels", "--kernels-of"}) {
-    if (command.count(name) == 0) continue;
-    Die(fmt::format("{} needs a simulated device, not '{}': add --device sim:NAME", name,
-                    words.device));
-  }
+  std::vector<std::string> names = kOfRealDevices;
+  names.emplace_back("--settings");
+  if (!words.simulates_cpu()) names.emplace_back("--scale");
+  if (command.count("--plot") == 0) names.emplace_back("--python");
+  RefuseOptions(command, names, words.device);
 }
 
 void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& words) {
@@ -273,12 +208,7 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
   command.add_flag("--sensitivity", words.sensitivity,
                    "On a simulated device: repeat with each assumed or calibrated constant at half "
                    "and at double its value (default: workload C, schedulers reef and streams)");
-  command.add_option("--kernels", words.kernels,
-                     "On a simulated device: MODEL=FILE, the kernels of a model from CSV, from "
-                     "`nsys stats --report cuda_gpu_trace --format csv`, or from the JSON of "
-                     "PyTorch's profiler (sim/device/README.md)");
-  command.add_option("--kernels-of", words.kernels_of,
-                     "On a simulated device: other models have the kernels of this built-in one");
+  AddKernels(command, words.kernels);
   AddSchedulers(command, options.schedulers);
   AddWorkers(command, options.device.workers);
   AddCudaDriver(command, options.device);
@@ -302,7 +232,7 @@ void AddDisbBenchmark(CLI::App& parent) {
       parent, "disb", "DISB (REEF, Table 2): real-time clients beside best-effort ones", *common,
       true);
   AddDisbOptions(*command, *options, *words);
-  AddTables(*command, *common);
+  AddSamples(*command, *common);
   common->tracing.AddOptions(*command);
   command->get_option("--trace")->description(
       "Write a trace to this file, for https://ui.perfetto.dev. On a simulated device: of the "
@@ -334,11 +264,10 @@ void AddDisbBenchmark(CLI::App& parent) {
     if (words->simulated()) {
       RefuseOfRealDevices(*command, *words);
       if (words->simulates_cpu()) configuration["scale"] = words->scale;
-      if (!words->kernels.empty()) configuration["kernels"] = words->kernels;
-      if (!words->kernels_of.empty()) configuration["kernels_of"] = words->kernels_of;
+      words->kernels.AddTo(configuration);
       return RunSimDisb(*words, *options, std::move(configuration), *common);
     }
-    RefuseOfSimulatedDevices(*command, *words);
+    RefuseKernels(*command, words->device);
     options->zoo = words->zoo = common->zoo;
     options->device.name = words->device;
     options->settings = SettingsOf(*words, common->BesideOnnxRuntime(options->device));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/bench/bench_command.h"
+#include "apps/bench/simulated.h"
 #include "apps/command.h"
 #include "apps/load.h"
 #include "bench/split/split_live.h"
@@ -30,15 +31,6 @@ struct SplitWords {
 
   bool simulated() const { return device.starts_with("sim:"); }
 };
-
-// Dies if an option of the other kind of devices is given: it would have no effect.
-void RefuseOptions(const CLI::App& command, std::initializer_list<const char*> names,
-                   const std::string& device) {
-  for (const char* name : names) {
-    if (command.count(name) == 0) continue;
-    Die(fmt::format("{} has no effect on device '{}': leave it out", name, device));
-  }
-}
 
 void SetShared(const SplitWords& words, bench::SplitOptions& options) {
   if (!words.scenarios.empty()) options.scenarios = words.scenarios;

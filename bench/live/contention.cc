@@ -281,6 +281,13 @@ std::vector<double> Pool(const std::vector<const Trial*>& trials,
   return all;
 }
 
+// A metric of a system: METRIC.SYSTEM, or of one kind of its windows METRIC.SYSTEM.WINDOW.
+MetricName ContentionMetric(std::string metric, const std::string& system,
+                            const std::string& window = "") {
+  return {std::move(metric),
+          {window.empty() ? system : system + "." + window, system, "queue", window}};
+}
+
 // The schedulers with targets, and the targets (bench/results/tables.md).
 constexpr const char* kJudged[] = {"reset", "lagoon"};
 constexpr double kMostTail = 1.10, kLeastShare = 0.90, kMostIdle = 0.02;
@@ -303,7 +310,7 @@ class SystemReport {
     for (const int percent : {50, tail}) Latency(percent);
     if (tail == 99) Target("realtime_latency_normalized_p99", tail_, Bound::kAtMost, kMostTail);
     BestEffort();
-    report_.Metric("realtime_requests." + name_, static_cast<double>(requests));
+    report_.Metric(ContentionMetric("realtime_requests", name_), static_cast<double>(requests));
   }
   bool leftover_known() const { return leftover_known_; }
 
@@ -312,20 +319,24 @@ class SystemReport {
     const auto ratio = [&](const Trial& trial) {
       return Percentile(trial.contended_ms, percent) / Percentile(trial.alone_ms, percent);
     };
-    tail_ = evidence_.Add(fmt::format("realtime_latency_normalized_p{}.{}", percent, name_),
-                          Each(trials_, ratio));
-    const std::string ms = fmt::format("realtime_latency_ms_p{}.{}", percent, name_);
-    report_.Metric(ms + ".alone", Percentile(Pool(trials_, &Trial::alone_ms), percent));
-    report_.Metric(ms + ".contended", Percentile(Pool(trials_, &Trial::contended_ms), percent));
+    tail_ = evidence_.Add(
+        ContentionMetric(fmt::format("realtime_latency_normalized_p{}", percent), name_),
+        Each(trials_, ratio));
+    const std::string ms = fmt::format("realtime_latency_ms_p{}", percent);
+    report_.Metric(ContentionMetric(ms, name_, "alone"),
+                   Percentile(Pool(trials_, &Trial::alone_ms), percent));
+    report_.Metric(ContentionMetric(ms, name_, "contended"),
+                   Percentile(Pool(trials_, &Trial::contended_ms), percent));
     const std::vector<double> preemption = Pool(trials_, &Trial::preemption_us);
     if (preemption.empty()) return;
-    report_.Metric(fmt::format("preemption_us_p{}.{}", percent, name_),
+    report_.Metric(ContentionMetric(fmt::format("preemption_us_p{}", percent), name_),
                    Percentile(preemption, percent));
   }
 
   void BestEffort() {
     const Interval share = evidence_.Add(
-        "best_effort_share_of_leftover." + name_, Each(trials_, [](const Trial& trial) {
+        ContentionMetric("best_effort_share_of_leftover", name_),
+        Each(trials_, [](const Trial& trial) {
           return LeftoverShare(trial.best_effort_alone, trial.best_effort_contended, trial.busy);
         }));
     leftover_known_ = share.pairs > 0;
@@ -335,12 +346,13 @@ class SystemReport {
       return Median(Each(trials_, [&](const Trial& trial) { return trial.*member; }));
     };
     const double busy = median(&Trial::busy);
-    report_.Metric("best_effort_per_s." + name_ + ".alone", median(&Trial::best_effort_alone));
-    report_.Metric("best_effort_per_s." + name_ + ".contended",
+    report_.Metric(ContentionMetric("best_effort_per_s", name_, "alone"),
+                   median(&Trial::best_effort_alone));
+    report_.Metric(ContentionMetric("best_effort_per_s", name_, "contended"),
                    median(&Trial::best_effort_contended));
-    report_.Metric("realtime_busy_fraction." + name_, busy);
+    report_.Metric(ContentionMetric("realtime_busy_fraction", name_), busy);
     const Interval idle =
-        evidence_.Add("idle_while_ready_fraction." + name_,
+        evidence_.Add(ContentionMetric("idle_while_ready_fraction", name_),
                       Each(trials_, [](const Trial& trial) { return trial.idle_while_ready; }));
     Target("idle_while_ready_fraction", idle, Bound::kAtMost, kMostIdle);
   }
@@ -367,8 +379,9 @@ void ReportRevocations(const std::string& name, const std::vector<const Trial*>&
     totals.revocations += trial->totals.revocations;
     totals.resumed_blocks += trial->totals.resumed_blocks;
   }
-  report.Metric("revocations." + name, static_cast<double>(totals.revocations));
-  report.Metric("resumed_blocks." + name, static_cast<double>(totals.resumed_blocks));
+  report.Metric(ContentionMetric("revocations", name), static_cast<double>(totals.revocations));
+  report.Metric(ContentionMetric("resumed_blocks", name),
+                static_cast<double>(totals.resumed_blocks));
 }
 
 class ContentionBenchmark {
@@ -445,10 +458,19 @@ class ContentionBenchmark {
       one.Write();
       if (!one.leftover_known()) no_leftover.push_back(systems_[i].name);
       if (i < options_.schedulers.size()) ReportRevocations(systems_[i].name, trials, report_);
+      AddSamples(systems_[i].name, trials);
     }
     report_.Field("no_leftover", std::move(no_leftover));
     evidence.AddWindows(result.summary);
     evidence.Finish();
+  }
+
+  // The real-time requests of the trials that count.
+  void AddSamples(const std::string& system, const std::vector<const Trial*>& trials) {
+    const MeasuredSystem of = ContentionMetric("", system).system;
+    const std::string job_class(Name(JobClass::kRealTime));
+    report_.Samples({of, options_.real_time, job_class, true}, Pool(trials, &Trial::alone_ms));
+    report_.Samples({of, options_.real_time, job_class, false}, Pool(trials, &Trial::contended_ms));
   }
 
   const ContentionOptions& options_;

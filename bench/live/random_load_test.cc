@@ -7,16 +7,6 @@
 namespace lagoon::bench {
 namespace {
 
-using std::chrono::milliseconds;
-
-TEST(RandomLoad, AShareIsEqualOrInInverseProportionToTheTime) {
-  const std::vector<Nanoseconds> alone{milliseconds(1), milliseconds(3)};
-  EXPECT_EQ(SharesOf(alone, false), (std::vector<double>{0.5, 0.5}));
-  const std::vector<double> by_size = SharesOf(alone, true);
-  EXPECT_NEAR(by_size[0], 0.75, 1e-12);
-  EXPECT_NEAR(by_size[1], 0.25, 1e-12);
-}
-
 // The device falls behind at 400 times the load that it can serve, and not at a twentieth of it.
 TEST(RandomLoad, ASaturatedSystemGetsNoLargerLoad) {
   RandomLoadOptions options;

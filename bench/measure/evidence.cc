@@ -22,16 +22,16 @@ Evidence::Evidence(Report& report, std::uint32_t seed)
       intervals_(report.json().value("intervals", nlohmann::json::object())),
       targets_(report.json().value("targets", nlohmann::json::array())) {}
 
-Interval Evidence::Add(const std::string& name, std::span<const double> values) {
+Interval Evidence::Add(const MetricName& name, std::span<const double> values) {
   const Interval interval = MedianInterval(values, seed_);
   AddInterval(name, interval);
   return interval;
 }
 
-void Evidence::AddInterval(const std::string& name, const Interval& interval) {
+void Evidence::AddInterval(const MetricName& name, const Interval& interval) {
   if (interval.pairs == 0) return;
   report_.Metric(name, interval.median);
-  intervals_[name] = ToJson(interval);
+  intervals_[name.Text()] = ToJson(interval);
 }
 
 Verdict Evidence::Target(const std::string& name, const Interval& interval, Bound bound,

@@ -22,8 +22,8 @@ class Evidence {
 
   /// Reports the metric `name` as the median of `values` (one value per window pair) with its
   /// interval.
-  Interval Add(const std::string& name, std::span<const double> values);
-  void AddInterval(const std::string& name, const Interval& interval);
+  Interval Add(const MetricName& name, std::span<const double> values);
+  void AddInterval(const MetricName& name, const Interval& interval);
   /// Judges a target. `clean`: the host disturbed none of the windows; if false, the outcome is
   /// undecided. Returns the outcome.
   Verdict Target(const std::string& name, const Interval& interval, Bound bound, double target,

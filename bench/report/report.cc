@@ -45,24 +45,40 @@ Report::Report(std::string benchmark, nlohmann::json configuration, std::string 
   json_["metrics"] = nlohmann::json::object();
 }
 
-void Report::Metric(const std::string& name, double value) {
-  if (std::isnan(value)) return;  // a percentile of too few samples is left out
-  json_["metrics"][name] = value;
+std::string MetricName::Text() const {
+  std::string text = metric;
+  for (const std::string& part : {system.name, client}) {
+    if (!part.empty()) text += "." + part;
+  }
+  return text;
 }
 
-void Report::Metric(const MetricRow& row) {
-  if (std::isnan(row.value)) return;
-  Metric(fmt::format("{}.{}{}{}", row.metric, row.system.name, row.client.empty() ? "" : ".",
-                     row.client),
-         row.value);
-  rows_.push_back(row);
+void Report::Metric(const MetricName& name, double value) {
+  if (std::isnan(value)) return;  // a percentile of too few samples is left out
+  const std::string text = name.Text();
+  json_["metrics"][text] = value;
+  const auto [place, is_new] = row_of_.emplace(text, rows_.size());
+  if (is_new) {
+    rows_.push_back({name, value});
+  } else {
+    rows_[place->second].value = value;
+  }
+}
+
+void Report::Samples(RequestSample sample, std::span<const double> latencies_ms) {
+  if (!keeps_samples_) return;
+  for (const double ms : latencies_ms) {
+    sample.latency_ms = ms;
+    samples_.push_back(sample);
+  }
 }
 
 CsvTable Report::RowTable() const {
   CsvTable table({"metric", "scheduler", "clients", "workload", "client", "value"});
   for (const MetricRow& row : rows_) {
-    table.Add({row.metric, row.system.scheduler, row.system.clients, row.system.workload,
-               row.client, fmt::format("{}", row.value)});
+    const auto& [metric, system, client] = row.name;
+    table.Add({metric, system.scheduler, system.clients, system.workload, client,
+               fmt::format("{}", row.value)});
   }
   return table;
 }

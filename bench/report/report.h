@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,10 +20,23 @@ struct MeasuredSystem {
   std::string scheduler, clients, workload;
 };
 
-struct MetricRow {
+/// The name of a metric: METRIC, METRIC.SYSTEM or METRIC.SYSTEM.CLIENT. A table has its parts in
+/// columns of their own.
+struct MetricName {
+  MetricName(const char* name) : metric(name) {}
+  MetricName(std::string name) : metric(std::move(name)) {}
+  MetricName(std::string name, MeasuredSystem of, std::string of_client = "")
+      : metric(std::move(name)), system(std::move(of)), client(std::move(of_client)) {}
+
+  std::string Text() const;
+
   std::string metric;
-  MeasuredSystem system;
-  std::string client;  // empty: of all clients
+  MeasuredSystem system = {};
+  std::string client = {};  // empty: of all clients
+};
+
+struct MetricRow {
+  MetricName name;
   double value = 0;
 };
 
@@ -40,16 +56,15 @@ class Report {
   /// included.
   Report(std::string benchmark, nlohmann::json configuration, std::string version);
 
-  void Metric(const std::string& name, double value);
-  /// The same for a metric of a system: its name is METRIC.SYSTEM, or METRIC.SYSTEM.CLIENT. It is
-  /// also a row of rows().
-  void Metric(const MetricRow& row);
+  /// A second value of the same name replaces the first. NaN is left out.
+  void Metric(const MetricName& name, double value);
+  /// All metrics, in the order in which they came.
   const std::vector<MetricRow>& rows() const { return rows_; }
   CsvTable RowTable() const;
-  /// Whether single requests are wanted (samples()).
+  /// Whether single requests are wanted.
   void KeepSamples(bool keep) { keeps_samples_ = keep; }
-  bool keeps_samples() const { return keeps_samples_; }
-  void Sample(RequestSample sample) { samples_.push_back(std::move(sample)); }
+  /// Adds requests that differ in their latency alone. Does nothing if they are not wanted.
+  void Samples(RequestSample sample, std::span<const double> latencies_ms);
   CsvTable SampleTable() const;
 
   /// Adds a field to the file, beside "metrics".
@@ -62,6 +77,7 @@ class Report {
  private:
   nlohmann::json json_;
   std::vector<MetricRow> rows_;
+  std::map<std::string, std::size_t> row_of_;  // by the whole name
   bool keeps_samples_ = false;
   std::vector<RequestSample> samples_;
 };

@@ -1,6 +1,5 @@
 #include "bench/sim/disb_sim.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -12,7 +11,6 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 constexpr Nanoseconds kSettle = std::chrono::milliseconds(100);  // run before a window begins
-constexpr Nanoseconds kStandaloneSpan = std::chrono::seconds(1);
 
 // A scheduler with clients of one kind.
 struct System {
@@ -23,27 +21,17 @@ struct System {
   bool watched = false;
 };
 
-Result<SimModel> ListOf(const SimDisbOptions& options, const std::string& model) {
-  const auto own = options.models.find(model);
-  if (own != options.models.end()) return own->second;
-  if (!options.kernels_of.empty()) return MakeSimModelFor(options.gpu, options.kernels_of, model);
-  Result<SimModel> made = MakeSimModel(options.gpu.name, model);
-  if (made) return made;
-  Error error = std::move(made).error();
-  error.message += "; --kernels MODEL=FILE gives a model's kernels, --kernels-of those of a device";
-  return tl::unexpected(std::move(error));
-}
-
 class SimSide {
  public:
   static Result<std::unique_ptr<SimSide>> Open(const SimDisbOptions& options) {
     std::unique_ptr<SimSide> side(new SimSide(options));
     for (const DisbClient& client : options.workload.clients) {
       if (side->models_.contains(client.model)) continue;
-      Result<SimModel> model = ListOf(options, client.model);
+      Result<SimModel> model = FindKernels(options.kernels, options.gpu, client.model);
       if (!model) return Annotate(client.name, std::move(model).error());
+      LAGOON_ASSIGN_OR_RETURN(side->standalone_[client.model],
+                              SimStandalone({.gpu = options.gpu, .seed = options.seed}, *model));
       side->models_.emplace(client.model, *std::move(model));
-      LAGOON_RETURN_IF_ERROR(side->MeasureStandalone(client.model));
     }
     return side;
   }
@@ -57,13 +45,11 @@ class SimSide {
                             Prepare(system.scheduler, clients, Clients::kRealTimeOnly));
     const std::vector<VirtualRun> alone = quiet.Run(clients, window, kSettle);
     SimStageHooks hooks;
-    if (options_.watch && !system.watched) {
-      hooks.watch = [&](Device& device) { return options_.watch(device, system.name); };
-    }
+    if (options_.watch.wanted() && !system.watched) hooks = options_.watch.HooksOf(system.name);
     LAGOON_RETURN_IF_ERROR(RunAll(system, clients, window, alone, hooks));
     if (!hooks.watch) return {};
     system.watched = true;
-    return options_.watched();
+    return options_.watch.end();
   }
 
  private:
@@ -106,17 +92,6 @@ class SimSide {
     const SimAbort abort = AbortOf(scheduler.config);
     return SimStage::Open({.gpu = options_.gpu, .abort = abort, .seed = options_.seed},
                           std::move(scheduler), queues, hooks);
-  }
-
-  // One request after the other; all kernels of a request are submitted at once.
-  Status MeasureStandalone(const std::string& model) {
-    const std::vector<DisbClient> client{{model, model, JobClass::kRealTime, {}}};
-    LAGOON_ASSIGN_OR_RETURN(SimStage stage, Prepare("sequential", client, Clients::kAll));
-    const Nanoseconds span = std::max(kStandaloneSpan, 2 * models_.at(model).statistics.time);
-    const std::vector<VirtualRun> runs = stage.Run(client, {span, {{}}}, kSettle);
-    standalone_[model] =
-        Nanoseconds(static_cast<std::int64_t>(Mean(runs.front().latencies_ms) * 1e6));
-    return {};
   }
 
   const SimDisbOptions& options_;

@@ -1,25 +1,15 @@
 #pragma once
 
-#include <functional>
-#include <map>
-#include <string>
-
 #include "bench/disb_run.h"
-#include "bench/sim/kernel_lists.h"
-#include "sched/observer.h"
-#include "sim/device/gpu_model.h"
+#include "bench/sim/sim_kernels.h"
+#include "bench/sim/sim_stage.h"
 
 namespace lagoon::bench {
 
 struct SimDisbOptions : DisbRunOptions {
   GpuModel gpu;
-  /// Kernel lists of models, by the names that clients use. They go before those of `kernels_of`.
-  std::map<std::string, SimModel> models;
-  std::string kernels_of;  // the built-in device whose kernel lists other models have; empty: gpu's
-  /// Called for the first window with all clients of each system: as SimStageHooks::watch, and when
-  /// the window is over and its stage is gone. Both or neither.
-  std::function<SchedObserver*(Device&, const std::string& system)> watch;
-  std::function<Status()> watched;
+  SimKernels kernels;
+  SimWatch watch;  // of each system's first window with all clients
   SimDisbOptions() {
     closed_loop_slowdown = 4;  // REEF 6.3: at most 3.66 times
     clients = {DisbLoad::Late::kQueue, DisbLoad::Late::kNewest};
@@ -36,7 +26,7 @@ struct SimDisbOptions : DisbRunOptions {
 ///   ends even under a scheduler that starves real-time work.
 /// - There is another metric, units_busy_fraction.S: part of the units' time that they had blocks.
 ///
-/// Fails with kNotFound for a model without a kernel list, naming those that the device has.
+/// Fails as FindKernels() does.
 Status RunDisbOnSim(const SimDisbOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -1,6 +1,60 @@
 #include "bench/sim/load.h"
 
 namespace lagoon::bench {
+namespace {
+
+class SimLoad {
+ public:
+  explicit SimLoad(const SimRandomLoadOptions& options) : options_(options) {}
+
+  Status Open() {
+    for (const std::string& name : options_.models) {
+      LAGOON_ASSIGN_OR_RETURN(SimModel model, FindKernels(options_.kernels, options_.gpu, name));
+      LAGOON_ASSIGN_OR_RETURN(standalone_[name],
+                              SimStandalone({.gpu = options_.gpu, .seed = options_.seed}, model));
+      models_.push_back(std::move(model));
+      clients_.push_back({name, name, JobClass::kBestEffort, {}});
+      clients_.back().load.kind = DisbLoad::Kind::kTrace;  // the windows say when
+    }
+    return {};
+  }
+
+  const StandaloneTimes& standalone() const { return standalone_; }
+
+  Result<SystemResult> Measure(const std::string& system, const DisbWindow& window,
+                               bool watched) const {
+    LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler(system));
+    std::vector<SimStageQueue> queues;
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      queues.push_back({clients_[i].name, JobClass::kBestEffort, &models_[i], options_.instances});
+    }
+    SystemResult seen(models_.size());
+    {
+      const SimAbort abort = AbortOf(scheduler.config);
+      LAGOON_ASSIGN_OR_RETURN(
+          SimStage stage,
+          SimStage::Open({.gpu = options_.gpu, .abort = abort, .seed = options_.seed},
+                         std::move(scheduler), queues,
+                         watched ? options_.watch.HooksOf(system) : SimStageHooks()));
+      std::vector<VirtualRun> runs = stage.Run(clients_, window, Nanoseconds(0));
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        seen.clients[i].contended_ms = std::move(runs[i].latencies_ms);
+        seen.clients[i].completed = runs[i].completed;
+      }
+    }
+    seen.seconds = std::chrono::duration<double>(window.span).count();
+    if (watched) LAGOON_RETURN_IF_ERROR(options_.watch.end());
+    return seen;
+  }
+
+ private:
+  const SimRandomLoadOptions& options_;
+  std::vector<SimModel> models_;
+  std::vector<DisbClient> clients_;  // by model
+  StandaloneTimes standalone_;
+};
+
+}  // namespace
 
 Result<LoadMix> LoadMix::Open(const std::string& gpu,
                               const std::vector<std::pair<std::string, double>>& models) {
@@ -38,6 +92,31 @@ Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double pe
     result.by_model.push_back(std::move(run.latencies_ms));
   }
   return result;
+}
+
+Status RunRandomLoadOnSim(const SimRandomLoadOptions& options, Report& report) {
+  SimLoad side(options);
+  LAGOON_RETURN_IF_ERROR(side.Open());
+  Evidence evidence(report, options.seed);  // not finished: in virtual time no host disturbs
+  LoadRun run(options, side.standalone(), report, evidence);
+  const std::size_t steps =
+      options.sigmas.size() * options.loads.size() * options.schedulers.size();
+  ProgressBar progress("bench load", static_cast<int>(steps) * options.windows);
+  return run.Run(options.schedulers, [&](const LoadPlace& place) -> Result<LoadRun::Trials> {
+    LoadRun::Trials trials;
+    for (const std::string& system : place.systems) {
+      std::vector<SystemResult>& of = trials.emplace_back();
+      for (int i = 0; i < options.windows; ++i) {
+        const auto round = static_cast<std::size_t>(i);
+        const bool watched = options.watch.wanted() && place.first && round == 0;
+        LAGOON_ASSIGN_OR_RETURN(SystemResult seen,
+                                side.Measure(system, run.WindowOf(place, round), watched));
+        of.push_back(std::move(seen));
+        progress.Step(system);
+      }
+    }
+    return trials;
+  });
 }
 
 }  // namespace lagoon::bench

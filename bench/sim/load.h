@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/load_window.h"
+#include "bench/load_run.h"
+#include "bench/sim/sim_kernels.h"
 #include "bench/sim/sim_stage.h"
 
 namespace lagoon::bench {
@@ -34,5 +35,16 @@ struct LoadResult {
 /// Runs all jobs of `shape`, which arrive at `per_second` in the mean.
 Result<LoadResult> RunLoad(const LoadMix& mix, const LoadShape& shape, double per_second,
                            Scheduler scheduler);
+
+struct SimRandomLoadOptions : LoadRunOptions {
+  GpuModel gpu;
+  SimKernels kernels;
+  std::size_t instances = 64;  // jobs of a model that run at once; others wait
+  SimWatch watch;              // of each system's first window at the first load
+};
+
+/// RunRandomLoad() on a simulated device, in virtual time. Equal options give equal metrics.
+/// Differences: `instances`, and a tail without an interval. Fails as FindKernels() does.
+Status RunRandomLoadOnSim(const SimRandomLoadOptions& options, Report& report);
 
 }  // namespace lagoon::bench

@@ -1,13 +1,17 @@
 #include "bench/sim/sim_stage.h"
 
+#include <algorithm>
 #include <map>
 
+#include "bench/measure/statistics.h"
 #include "bench/sim/sim_plan.h"
 
 namespace lagoon::bench {
 namespace {
 
 constexpr std::size_t kMaxPending = 1'000'000;  // no request is dropped: lateness shows as latency
+constexpr Nanoseconds kStandaloneSpan = std::chrono::seconds(1);
+constexpr Nanoseconds kStandaloneSettle = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -55,6 +59,18 @@ std::vector<VirtualRun> SimStage::Run(const std::vector<DisbClient>& clients,
 double SimStage::Fraction(Nanoseconds unit_time) const {
   const std::chrono::duration<double> all = (device_->Now() - start_) * device_->info().units;
   return unit_time / all;
+}
+
+Result<Nanoseconds> SimStandalone(const SimDeviceOptions& options, const SimModel& model) {
+  const std::string name = model.Name();
+  const std::vector<DisbClient> client{{name, name, JobClass::kRealTime, {}}};
+  LAGOON_ASSIGN_OR_RETURN(Scheduler scheduler, MakeScheduler("sequential"));
+  const SimStageQueue queue{name, JobClass::kRealTime, &model};
+  LAGOON_ASSIGN_OR_RETURN(SimStage stage,
+                          SimStage::Open(options, std::move(scheduler), {&queue, 1}));
+  const Nanoseconds span = std::max(kStandaloneSpan, 2 * model.statistics.time);
+  const std::vector<VirtualRun> runs = stage.Run(client, {span, {{}}}, kStandaloneSettle);
+  return Nanoseconds(static_cast<std::int64_t>(Mean(runs.front().latencies_ms) * 1e6));
 }
 
 }  // namespace lagoon::bench

@@ -52,6 +52,20 @@ struct SimStageHooks {
   std::function<SchedObserver*(Device&)> watch = {};
 };
 
+/// Records one window of each system. Both functions or neither.
+struct SimWatch {
+  /// SimStageHooks::watch of a system.
+  std::function<SchedObserver*(Device&, const std::string& system)> begin = {};
+  std::function<Status()> end = {};  // the window is over, and its stage is gone
+
+  bool wanted() const { return begin != nullptr; }
+  SimStageHooks HooksOf(const std::string& system) const {
+    SimStageHooks hooks;
+    hooks.watch = [this, system](Device& device) { return begin(device, system); };
+    return hooks;
+  }
+};
+
 /// A simulated device and a dispatcher with some clients' models under a scheduler. Every run takes
 /// a new stage, so that no run affects the next. One thread.
 class SimStage {
@@ -90,5 +104,9 @@ class SimStage {
   std::unique_ptr<Dispatcher> dispatcher_;
   std::vector<std::optional<QueueId>> queues_;  // by client
 };
+
+/// The time of a request alone on the device, in the mean of some that follow each other. All
+/// kernels of a request are submitted at once.
+Result<Nanoseconds> SimStandalone(const SimDeviceOptions& options, const SimModel& model);
 
 }  // namespace lagoon::bench

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/sim/kernel_lists.h"
+#include "sim/device/gpu_model.h"
+
+namespace lagoon::bench {
+
+/// Where the kernels of models on a simulated device come from.
+struct SimKernels {
+  /// Lists of a user, by the names of models. They go before those of `of`.
+  std::map<std::string, SimModel> own = {};
+  /// The built-in device whose lists other models have; empty: the device's own.
+  std::string of = {};
+};
+
+/// kNotFound names the models that have lists, and the options that give others.
+Result<SimModel> FindKernels(const SimKernels& kernels, const GpuModel& gpu,
+                             const std::string& model);
+
+/// The names of all models that FindKernels() finds for `gpu`.
+std::vector<std::string> ModelsWithKernels(const SimKernels& kernels, const GpuModel& gpu);
+
+}  // namespace lagoon::bench
