@@ -9,9 +9,9 @@ endforeach()
 set(glibc "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\\.so" "^ld-linux")
 install(TARGETS lagoon lagoon-bench RUNTIME_DEPENDENCY_SET package DESTINATION bin COMPONENT package)
 install(RUNTIME_DEPENDENCY_SET package DESTINATION lib COMPONENT package PRE_EXCLUDE_REGEXES ${glibc})
-# Component wheel, of `./run wheel`: the program lagoon and liblagoon.so, with their libraries. A wheel has no links.
+# Component wheel, of `./run wheel`: the programs and liblagoon.so, with their libraries. A wheel has no links.
 install(TARGETS lagoon_shared RUNTIME_DEPENDENCY_SET wheel LIBRARY DESTINATION . NAMELINK_SKIP COMPONENT wheel)
-install(TARGETS lagoon RUNTIME_DEPENDENCY_SET wheel DESTINATION bin COMPONENT wheel)
+install(TARGETS lagoon lagoon-bench RUNTIME_DEPENDENCY_SET wheel DESTINATION bin COMPONENT wheel)
 install(RUNTIME_DEPENDENCY_SET wheel DESTINATION lib COMPONENT wheel PRE_EXCLUDE_REGEXES ${glibc})
 install(TARGETS lagoon_gpu_conformance lagoon_kernels_cuda_tests RUNTIME_DEPENDENCY_SET gpu_tests DESTINATION bin
         COMPONENT gpu_tests)

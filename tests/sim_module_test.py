@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -28,7 +29,6 @@ WORKLOAD = {"time": 1, "tasks": [
 def own(lagoon, tmp_path, monkeypatch):
     """(device, workload, kernels): files that name nothing built-in."""
     monkeypatch.setenv("LAGOON_BINARY", str(lagoon.binary))
-    monkeypatch.delenv("LAGOON_BENCH", raising=False)
     gpu = sim.gpu_model("t4")
     gpu["name"] = "mine"
     gpu["constants"]["units"] = {"value": 20, "source": "a test"}
@@ -45,7 +45,8 @@ def test_an_own_device_runs_traced_kernels_under_any_scheduler(own, tmp_path):
     assert result.report["configuration"]["profile"]["name"] == "mine"
     # The camera's kernels: 40 and 20 us, and a gap of 1 us.
     assert result.report["metrics"]["standalone_ms.cam"] == pytest.approx(0.061, rel=0.2)
-    assert {row["scheduler"] for row in result.rows} == {"reef", "lagoon:padding_kernels=4,depth=2"}
+    assert {row["scheduler"] for row in result.rows} == {"", "reef", "lagoon:padding_kernels=4,depth=2"}
+    assert result.value("standalone_ms.cam") == result.report["metrics"]["standalone_ms.cam"]
     assert result.value("throughput_normalized", "reef") == result.report["metrics"]["throughput_normalized.reef"]
     assert result.value("per_second", "reef", "camera") == pytest.approx(500, rel=0.2)
     with pytest.raises(KeyError, match="0 values"):
@@ -107,14 +108,53 @@ def test_rates_that_are_none_are_refused(own, tmp_path, load, named):
         sim.disb(device, tmp_path / "work.json", ["reef"], kernels=kernels, requests=10, windows=1)
 
 
-def test_the_program_is_named_or_missed_by_name(monkeypatch):
-    monkeypatch.delenv("LAGOON_BINARY", raising=False)
-    monkeypatch.delenv("LAGOON_BENCH", raising=False)
-    with pytest.raises(FileNotFoundError, match="LAGOON_BENCH"):
+def test_the_program_is_named_or_missed_by_name(monkeypatch, lagoon, tmp_path):
+    monkeypatch.setenv("LAGOON_BINARY", "/nowhere/lagoon")
+    with pytest.raises(FileNotFoundError, match="/nowhere/lagoon"):
         sim.gpu_models()
-    monkeypatch.setenv("LAGOON_BENCH", "/nowhere/lagoon-bench")
-    with pytest.raises(FileNotFoundError, match="/nowhere/lagoon-bench"):
+    alone = shutil.copy(lagoon.binary, tmp_path)  # without the program of the benchmarks
+    monkeypatch.setenv("LAGOON_BINARY", str(alone))
+    with pytest.raises(sim.SimulationFailed, match="lagoon-bench"):
         sim.gpu_models()
+
+
+def test_random_load_runs_own_kernels_on_an_own_device(own, tmp_path):
+    device, _, kernels = own
+    result = sim.run("load", device, kernels=kernels, schedulers=["paella", "fifo"], loads=[0.2, 0.5], sigmas=[0], jobs=50,
+                     windows=1, trace=tmp_path / "t.json")
+    assert set(result.report["configuration"]["models"]) == {"cam", "big"}
+    assert result.value("per_second", "fifo", workload="sigma0.load0.5") > result.value("per_second", "fifo", workload="sigma0.load0.2")
+    assert len(result.samples) == 2 * 2 * 50  # schedulers, loads, jobs
+    assert {sample["client"] for sample in result.samples} == {"cam", "big"}
+    for scheduler in ("paella", "fifo"):
+        assert json.loads((tmp_path / f"t.{scheduler}.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("options,named", [
+    ({"models": ["vgg19"]}, "no model 'vgg19'.*--kernels MODEL=FILE"), ({"kernels": {"a": "missing.csv"}}, "'missing.csv'"),
+    ({"zoo": "models"}, "--zoo has no effect on device 'sim:t4'"), ({"workers": 2}, "--workers has no effect"),
+    ({"loads": [-1]}, "--loads"), ({"schedulers": ["fifo", "nothing"]}, "'nothing'"),
+])
+def test_a_load_that_cannot_run_is_refused(own, options, named):
+    with pytest.raises(sim.SimulationFailed, match=named):
+        sim.run("load", "t4", **{"schedulers": ["fifo"], "jobs": 10, "windows": 1, "loads": [0.1], "sigmas": [0], **options})
+
+
+def test_a_device_without_kernels_asks_for_some(own):
+    with pytest.raises(sim.SimulationFailed, match="'mine' has no models: add --kernels MODEL=FILE or --kernels-of DEVICE"):
+        sim.run("load", own[0], schedulers=["fifo"])
+
+
+def test_figures_are_points_and_numbers(own, monkeypatch):
+    result = sim.run("figures", only=["reef-21"], effort=0.01)
+    number = result.report["figures"][0]["paper"][0]
+    assert result.value("reef-21." + number["metric"]) == pytest.approx(number["got"], rel=1e-3)
+    assert result.samples == []
+    frames = []
+    monkeypatch.setattr(sim, "_frame", frames.append)
+    result.figure_frame()
+    assert {point["figure"] for point in frames[0]} == {"reef-21"}
+    assert sum(len(series["x"]) for panel in result.report["figures"][0]["panels"] for series in panel["series"]) == len(frames[0])
 
 
 def test_an_option_that_is_refused_gives_its_message(own):
@@ -153,7 +193,7 @@ DISB = ("bench", "disb", "--requests", "10", "--windows", "1", "--schedulers", "
     (("--csv", "{0}"), "cannot be written"), (("--samples", "{0}/no/s.csv"), "--samples: .* cannot be written"),
     (("--json", "{0}/no/r.json"), "--json: .* cannot be written"),
     *((("--sensitivity", option, value), f"{option} has no effect with --sensitivity") for option, value in
-      (("--csv", "{0}/r.csv"), ("--samples", "{0}/r.csv"), ("--trace", "{0}/t.json"), ("--clients", "newest"))),
+      (("--samples", "{0}/r.csv"), ("--trace", "{0}/t.json"), ("--clients", "newest"))),
 ])
 def test_files_of_results_are_refused_before_the_run(lagoon, tmp_path, options, named):
     result = lagoon.run(*DISB, "--device", "sim:mi50", *(word.format(tmp_path) for word in options))
@@ -191,4 +231,6 @@ def test_a_table_of_all_schedulers_is_printed(lagoon, tmp_path):
     with open(tmp_path / "rows.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     metrics = json.loads((tmp_path / "r.json").read_text())["metrics"]
-    assert len(rows) == sum(1 for name in metrics if not name.startswith("standalone_ms"))
+    assert [float(row["value"]) for row in rows if row["metric"] == "throughput_normalized"] == [
+        metrics[f"throughput_normalized.{line[0]}"] for line in lines]
+    assert len(rows) == len(metrics)

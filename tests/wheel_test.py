@@ -48,7 +48,7 @@ def test_the_wheel_names_its_version_and_platform(wheel, lagoon):
     assert wheel.name == f"lagoon_server-{version}-py3-none-manylinux_2_36_x86_64.whl"
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.startswith("lagoon/native/licenses/") for name in names)
-    assert not any("lagoon-bench" in name for name in names)
+    assert "lagoon/native/bin/lagoon-bench" in names
 
 
 def test_the_installed_package_serves(installed):
@@ -67,6 +67,13 @@ def test_the_command_is_the_program(installed, lagoon):
     done = clean(installed, installed / "lagoon", "version")
     assert done.stdout == lagoon.run("version").stdout
     assert clean(installed, installed / "lagoon", "nothing").returncode != 0
+
+
+def test_the_installed_package_simulates(installed):
+    done = clean(installed, installed / "python", "-c", "from lagoon import sim\n"
+                 "print(sim.disb('mi50', 'A', ['reef'], requests=10, windows=1, clients='queue').value('throughput_normalized', 'reef'))")
+    assert done.returncode == 0, done.stderr
+    assert 0.5 < float(done.stdout) < 3
 
 
 def test_the_command_without_ray_says_what_to_install(installed):

@@ -212,10 +212,8 @@ Page BenchPage(const CLI::App& program) {
 }
 
 Page TrainPage(const CLI::App& program) {
-  std::string page = PageHead(
-      "lagoon train",
-      "Training of the placers that learn, and its options. The wheel has no `lagoon-bench`, which "
-      "this command starts: use a build or the package.");
+  std::string page =
+      PageHead("lagoon train", "Training of the placers that learn, and its options.");
   page += OptionsOfCommands(program);
   return {"train.md", std::move(page)};
 }

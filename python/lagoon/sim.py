@@ -1,35 +1,25 @@
-"""Simulated GPUs from Python: runs `lagoon-bench` and gives its results as rows, or as frames of pandas.
+"""Simulated GPUs from Python: runs `lagoon bench` and gives its results as rows, or as frames of pandas.
 
     from lagoon import sim
     result = sim.disb("my-gpu.json", "my-workload.json", ["reef", "lagoon"], kernels={"resnet": "trace.csv"})
     result.frame().query("metric == 'throughput_normalized'")
+    sim.run("load", "t4", schedulers=["paella", "fifo"], loads=[0.5, 0.9]).sample_frame()
+    sim.run("figures", only="reef-15").figure_frame()
 
-A wheel does not hold `lagoon-bench`: LAGOON_BENCH names it, or it lies beside the program `lagoon` of LAGOON_BINARY, as
-`./run build` leaves it. pandas is needed for frames only.
+The program is the wheel's own, or that of LAGOON_BINARY. pandas is needed for frames only.
 """
 
 import csv
 import json
-import os
 import pathlib
 import subprocess
 import tempfile
 
+from lagoon import binary
+
 
 class SimulationFailed(RuntimeError):
     """The program refused its input or failed; the text is what it said."""
-
-
-def find_bench():
-    """The path of `lagoon-bench`: LAGOON_BENCH, else beside the program that LAGOON_BINARY names."""
-    named = os.environ.get("LAGOON_BENCH")
-    beside = os.environ.get("LAGOON_BINARY")
-    path = named or (beside and str(pathlib.Path(beside).resolve().parent / "lagoon-bench"))
-    if path and os.access(path, os.X_OK):
-        return path
-    if path:
-        raise FileNotFoundError(f"there is no program {path!r}: ./run build makes lagoon-bench")
-    raise FileNotFoundError("lagoon-bench is not part of the wheel: build it with ./run build, and set LAGOON_BENCH to its path")
 
 
 def _message(stderr):
@@ -39,9 +29,9 @@ def _message(stderr):
 
 
 def _run(words, timeout):
-    done = subprocess.run([find_bench(), *words], capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run([binary.find(), "bench", *words], capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
-        raise SimulationFailed(_message(done.stderr) or f"lagoon-bench ended with {done.returncode}")
+        raise SimulationFailed(_message(done.stderr) or f"lagoon bench ended with {done.returncode}")
     return done.stdout
 
 
@@ -62,8 +52,9 @@ class Result:
     """What one run measured.
 
     report: the JSON report. rows: a dict for each metric, with the keys metric, scheduler, clients (queue or newest),
-    workload, client (empty: all) and value. samples: a dict for each request of a client, with scheduler, clients,
-    workload, client, class, alone (whether best-effort clients were left out) and latency_ms.
+    workload, client (empty: all) and value; metrics of no scheduler have a name alone. samples: a dict for each request of
+    `disb` and `load`, with scheduler, clients, workload, client, class, alone (whether best-effort clients were left out)
+    and latency_ms.
     """
 
     def __init__(self, report, rows, samples):
@@ -71,7 +62,7 @@ class Result:
         self.rows = [{**row, "value": float(row["value"])} for row in rows]
         self.samples = [{**row, "alone": row["alone"] == "1", "latency_ms": float(row["latency_ms"])} for row in samples]
 
-    def value(self, metric, scheduler, client="", clients=None, workload=None):
+    def value(self, metric, scheduler="", client="", clients=None, workload=None):
         """The one value of this metric. KeyError: there is none, or more than one."""
         found = [row["value"] for row in self.rows
                  if (row["metric"], row["scheduler"], row["client"]) == (metric, scheduler, client)
@@ -88,27 +79,60 @@ class Result:
         """samples as a frame of pandas."""
         return _frame(self.samples)
 
+    def figure_frame(self):
+        """The points of all curves and bars of `figures`: figure, panel, series, x (or the bar's group) and y."""
+        return _frame([{"figure": figure["name"], "panel": panel["title"], "series": series["name"],
+                        "x": panel["groups"][int(x)] if panel.get("groups") else x, "y": y}
+                       for figure in self.report["figures"] for panel in figure["panels"] for series in panel["series"]
+                       for x, y in zip(series["x"], series["y"])])
 
-def disb(device, workload, schedulers, *, kernels=None, kernels_of=None, requests=None, windows=None, seed=None,
-         clients=None, trace=None, timeout=None):
-    """Runs `lagoon bench disb` on a simulated device, and returns a Result. Its --help explains the options.
 
-    device: a built-in name (`gpu_models()`) or the path of a file. workload: A to E, REAL, all, or the path of a file.
-    kernels: files of kernel lists or traces, by model. trace: a file for the timeline; with several schedulers, kinds of
-    clients or workloads a file for each, named after it. timeout: seconds.
-    Raises SimulationFailed for what the program refuses, and subprocess.TimeoutExpired.
+# The benchmarks that write single requests.
+_SAMPLED = ("disb", "load")
+
+
+def _words(options):
+    """The options of a command line: {"kernels_of": "mi50"} becomes --kernels-of mi50."""
+    words = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, dict):
+            words += [word for key, one in value.items() for word in (option, f"{key}={one}")]
+        elif isinstance(value, (list, tuple)):
+            words += [option, ",".join(map(str, value))]
+        else:
+            words += [option, str(value)]
+    return words
+
+
+def run(command, device=None, *, timeout=None, **options):
+    """Runs `lagoon bench COMMAND` in virtual time, and returns a Result: disb, load, figures, split, placement and others.
+
+    device: a built-in name (`gpu_models()`) or the path of a file, where the benchmark takes one. options: those of
+    `lagoon bench COMMAND --help`, with _ for -: lists are joined by commas, True is a flag, a dict is one NAME=VALUE each.
+    timeout: seconds. Raises SimulationFailed for what the program refuses, and subprocess.TimeoutExpired.
     """
-    words = ["disb", "--device", f"sim:{device}", "--workload", str(workload), "--schedulers", ",".join(schedulers)]
-    for model, path in (kernels or {}).items():
-        words += ["--kernels", f"{model}={path}"]
-    for name, value in (("--kernels-of", kernels_of), ("--requests", requests), ("--windows", windows), ("--seed", seed),
-                        ("--clients", clients), ("--trace", trace)):
-        if value is not None:
-            words += [name, str(value)]
+    if device is not None:
+        options["device"] = f"sim:{device}"
     with tempfile.TemporaryDirectory() as folder:
-        files = [str(pathlib.Path(folder) / name) for name in ("report.json", "rows.csv", "samples.csv")]
-        _run([*words, "--json", files[0], "--csv", files[1], "--samples", files[2]], timeout)
-        return Result(json.loads(pathlib.Path(files[0]).read_text()), _rows(files[1]), _rows(files[2]))
+        files = {name: pathlib.Path(folder) / name for name in ("json", "csv", "samples")}
+        if command not in _SAMPLED or options.get("sensitivity"):
+            del files["samples"]
+        _run([command, *_words({**options, **files})], timeout)
+        return Result(json.loads(files["json"].read_text()), _rows(files["csv"]),
+                      _rows(files["samples"]) if "samples" in files else [])
+
+
+def disb(device, workload, schedulers, **options):
+    """`run("disb", ...)`. workload: A to E, REAL, all, or the path of a file. kernels: files of kernel lists or traces, by
+    model. trace: a file for the timeline; with several schedulers, kinds of clients or workloads a file for each, named
+    after it.
+    """
+    return run("disb", device, workload=workload, schedulers=schedulers, **options)
 
 
 def gpu_models():
