@@ -230,10 +230,10 @@ def test_torch_latency_reports_its_medians(tmp_path):
     assert any("nosuch" in failure for failure in report["failures"]), result.stdout
 
 
-def run_torch_disb(tmp_path, report):
+def run_torch_disb(tmp_path, report, *words):
     (tmp_path / "disb.json").write_text(json.dumps(report))
     return subprocess.run([sys.executable, ROOT / "bench" / "comparators" / "torch_disb.py", "--device", "cpu", "--report",
-                           tmp_path / "disb.json", "--json", tmp_path / "torch.json", "--windows", "1", "--seconds", "2"],
+                           tmp_path / "disb.json", "--json", tmp_path / "torch.json", "--windows", "1", "--seconds", "2", *words],
                           capture_output=True, text=True, check=False)
 
 
@@ -247,6 +247,34 @@ def test_torch_disb_plays_the_clients_of_a_report(tmp_path):
     assert abs(metrics["realtime_requests.torch-streams"] - expected) <= 1
     assert metrics["realtime_latency_normalized_p50.torch-streams"] > 0.3
     assert 0 < metrics["best_effort_throughput_normalized.torch-streams"] < metrics["throughput_normalized.torch-streams"]
+
+
+def test_torch_disb_has_clients_that_take_the_newest_request(tmp_path):
+    """Twice what the model does: the queue grows for as long as the window lasts, clients of DISB drop requests."""
+    result = run_torch_disb(tmp_path, {"clients": [
+        {"name": "urgent", "model": "mobilenet_v2", "class": "real-time", "load": {"kind": "uniform", "fraction": 2}}]})
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((tmp_path / "torch.json").read_text())["metrics"]
+    queue, newest = (metrics[f"realtime_latency_normalized_mean.torch-streams{end}"] for end in ("", ".newest"))
+    assert newest < queue / 2
+    dropped = metrics["realtime_dropped.torch-streams.newest"]
+    requests = metrics["realtime_requests.torch-streams.newest"]
+    assert dropped > 0.2 * requests and dropped + requests == metrics["realtime_requests.torch-streams"]
+    assert "realtime_dropped.torch-streams" not in metrics
+    assert metrics["realtime_from_arrival_normalized_mean.torch-streams.newest"] >= newest
+
+
+@pytest.mark.parametrize("now,following,expected", [(0, 0, 0), (2.5, 0, 2), (2, 0, 2), (2.5, 2, 2), (9, 1, 3), (9, 3, 3)])
+def test_a_client_of_torch_disb_takes_the_newest_that_is_due(now, following, expected, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench" / "comparators")
+    import torch_disb
+    assert torch_disb.newest_due([0, 1, 2, 3], following, now) == expected
+
+
+@pytest.mark.parametrize("words,named", [(("--clients", "oldest"), "'oldest' is neither queue nor newest")])
+def test_torch_disb_refuses_unknown_clients(tmp_path, words, named):
+    result = run_torch_disb(tmp_path, {"clients": []}, *words)
+    assert result.returncode == 2 and named in result.stderr
 
 
 def test_torch_disb_refuses_what_is_no_report_of_disb(tmp_path):
