@@ -67,6 +67,13 @@ def test_a_grid_has_the_first_report_that_knows_a_metric(folder):
         grids.Grid(["new", "old"], {"C": "c"}, {"ms": "{ms.$:.0f}"}).table(page.Results(folder))
 
 
+def test_a_grid_leaves_out_later_columns_until_a_report_has_them(folder):
+    (folder / "new.json").write_text(json.dumps({"metrics": {"ms.a": 1, "ms.b": 2, "ms.newest.b": 3}}))
+    one = grids.Grid("new", {"A": "a", "B": "b"}, {"ms": "{ms.$:.0f}"},
+                     later={"newest": "{ms.newest.$:.0f}", "never": "{ms.never.$:.0f}"})
+    assert one.table(page.Results(folder)) == (["", "ms", "newest"], [["A", "1", ""], ["B", "2", "3"]])
+
+
 def test_a_number_that_matters_has_its_machine_date_and_commit(folder):
     report = {"date": "2026-11-26T01:02:03Z", "version": "0.1.0 1234567890ab-dirty", "metrics": {"late": 0.5, "p.a": 1, "p.b": 3},
               "machine": {"processor": "AMD EPYC", "instruction_set": "avx2"}}

@@ -31,8 +31,8 @@ struct DisbWords {
   std::string device = "cpu";
   std::string workload = "A";
   std::string scale = "small";
-  std::vector<std::string> clients;  // empty: the default of the kind of device
-  std::string zoo;                   // empty: a simulated device, which has no zoo
+  std::vector<std::string> clients = {"queue", "newest"};
+  std::string zoo;  // empty: a simulated device, which has no zoo
   bool sensitivity = false;
   KernelWords kernels;
   std::vector<std::string> settings = {"plain", "nice19", "idle", "cgroup"};
@@ -47,8 +47,6 @@ struct DisbWords {
   }
   std::vector<bench::DisbLoad::Late> Clients() const {
     using Late = bench::DisbLoad::Late;
-    if (clients.empty() && simulated()) return {Late::kQueue, Late::kNewest};
-    if (clients.empty()) return {Late::kQueue};
     std::vector<Late> ways;
     for (const std::string& word : clients) {
       ways.push_back(word == "newest" ? Late::kNewest : Late::kQueue);
@@ -193,9 +191,10 @@ void AddDisbOptions(CLI::App& command, bench::DisbOptions& options, DisbWords& w
       .add_option("--clients", words.clients,
                   "What clients do with requests that are due while another one of theirs runs: "
                   "queue: send each; newest: as DISB's clients, send the newest and drop the "
-                  "others (default: queue; on simulated devices both)")
+                  "others")
       ->delimiter(',')
-      ->check(CLI::IsMember({"queue", "newest"}));
+      ->check(CLI::IsMember({"queue", "newest"}))
+      ->capture_default_str();
   command
       .add_option("--settings", words.settings,
                   "What keeps ONNX Runtime's background models low: plain (nothing), nice19, idle "

@@ -10,11 +10,12 @@ FIELD = re.compile(r"\{([^{}]+):([^{}:]+)\}")
 
 
 class Grid:
-    """A table of rows {label: key} and columns {title: cell} from reports; the first report that has a metric counts."""
+    """A table of rows {label: key} and columns {title: cell} from reports; the first report that has a metric counts.
+    Columns of `later` are left out as long as no report has their metrics."""
 
-    def __init__(self, reports, rows, columns):
+    def __init__(self, reports, rows, columns, later=None):
         self.reports = [reports] if isinstance(reports, str) else reports
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.later = rows, columns, later or {}
 
     def find(self, results, part, metric):
         for report in self.reports:
@@ -43,12 +44,14 @@ class Grid:
         return FIELD.sub(lambda _: next(filled), text)
 
     def table(self, results):
-        rows = [[label, *(self.cell(results, text, key) for text in self.columns.values())]
+        columns = self.columns | {title: text for title, text in self.later.items()
+                                  if any(self.cell(results, text, key) for key in self.rows.values())}
+        rows = [[label, *(self.cell(results, text, key) for text in columns.values())]
                 for label, key in self.rows.items()]
         for row in rows:
             if not any(row[1:]):
                 raise KeyError(f"no metric of row '{row[0]}' in {', '.join(self.reports)}")
-        return ["", *self.columns], rows
+        return ["", *columns], rows
 
 
 def same(*names):
@@ -60,6 +63,9 @@ def quoted(*names):
 
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
+DISB_OS = f"2026-11-26-{EPYC}-disb-os"  # on a CPU, beside the settings of the operating system
+OS_SYSTEMS = {"`lagoon`": "lagoon", "`reset`": "reset", "nice 19": "onnxruntime-nice19", "`SCHED_IDLE`": "onnxruntime-idle",
+              "control groups": "onnxruntime-cgroup"}
 ZOO = ("alexnet", "bert_base", "bert_tiny", "densenet121", "densenet201", "distilbert", "efficientnet_b0", "gnmt", "gnmt_tiny",
        "googlenet", "gpt2_decode", "gpt2_prefill", "inception_v3", "jasper", "llama_2layer", "mnasnet1_0", "mobilenet_v1",
        "mobilenet_v2", "resnet152", "resnet18", "resnet34", "resnet50", "resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_1",
@@ -111,10 +117,11 @@ GRIDS = {
         "p99": "{realtime_latency_vs_alone_p99.$:i.2f}",
         "best-effort throughput": "{best_effort_throughput_normalized.$:.2f}",
         "idle while ready": "{idle_while_ready_fraction.$:i.3f}"}),
-    "disb-os": Grid(f"2026-11-26-{EPYC}-disb-os", same("A", "B", "C", "D", "E", "REAL"), {
-        label: f"{{realtime_latency_vs_alone_p90.{key}.$:i.2f}}"
-        for label, key in (("`lagoon`", "lagoon"), ("`reset`", "reset"), ("nice 19", "onnxruntime-nice19"),
-                           ("`SCHED_IDLE`", "onnxruntime-idle"), ("control groups", "onnxruntime-cgroup"))
+    "disb-os-mean": Grid(DISB_OS, same("A", "B", "C", "D", "E", "REAL"), {
+        label: f"{{realtime_latency_normalized_mean.{key}.$:.2f}}" for label, key in OS_SYSTEMS.items()
+    }, later={f"newest: {label}": f"{{realtime_latency_normalized_mean.{key}.newest.$:.2f}}" for label, key in OS_SYSTEMS.items()}),
+    "disb-os": Grid(DISB_OS, same("A", "B", "C", "D", "E", "REAL"), {
+        label: f"{{realtime_latency_vs_alone_p90.{key}.$:i.2f}}" for label, key in OS_SYSTEMS.items()
     } | {
         "work, `lagoon`": "{throughput_vs_best_os.$:i.2f}", "work, `reset`": "{throughput_vs_best_os.$.reset:i.2f}"}),
     "robot": Grid(f"2026-11-26-{EPYC}-robot-grpc", ROBOT, BESIDE),

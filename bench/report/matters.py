@@ -5,7 +5,7 @@ import re
 import grids
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
-DISB = f"2026-11-26-{EPYC}-disb-os"
+DISB = grids.DISB_OS
 H200 = "2026-11-27-h200"
 CONTROLLER = f"2026-11-26-{EPYC}-robot-controller"
 CAMERA, IN_PROCESS = f"2026-11-26-{EPYC}-robot-grpc", f"2026-11-26-{EPYC}-robot-process"

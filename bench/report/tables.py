@@ -5,6 +5,8 @@ import math
 import statistics
 import textwrap
 
+import grids
+
 SCHEDULERS = ("reef", "lagoon")
 
 
@@ -80,7 +82,7 @@ def claims(results, _words):
     return ["system", "claim", "source", "paper", "we", "verdict"], rows
 
 
-LIVE = "2026-11-26-epyc-2core-disb-os.json"
+LIVE = f"{grids.DISB_OS}.json"
 
 
 def cpu(results, _words):
