@@ -9,6 +9,7 @@ from PIL import Image
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench" / "plots"))
+import load_figure  # noqa: E402
 import plot  # noqa: E402
 
 SCHEDULERS = {  # normalised p50, p99, share, preemption p50, p99
@@ -314,6 +315,23 @@ def test_disb_of_one_workload_without_a_paper_is_drawn(tmp_path, capsys):
     assert run_plot(tmp_path, content) == 0, capsys.readouterr().err
     text = (tmp_path / "out" / "disb.svg").read_text()
     assert "workload C (measured)" in text and "lagoon" in text
+
+
+def test_load_has_a_panel_for_each_sigma_and_a_line_for_each_system(tmp_path, capsys):
+    metrics = {}
+    for sigma in ("1.5", "2"):
+        for system in ("paella", "lagoon:depth=2"):
+            metrics[f"load_at_ten_times_alone.{system}.sigma{sigma}"] = 0.9
+            for load, percent in ((0.3, 90), (1.2, 99)):
+                metrics[f"latency_ms_p{percent}.{system}.sigma{sigma}.load{load}"] = 10 * load
+                metrics[f"latency_ms_p{percent}.{system}.sigma{sigma}.load{load}.resnet18"] = 1000  # of one model: not drawn
+    report = {"configuration": {}, "metrics": metrics}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    curves = load_figure.curves_of(plot.Report(tmp_path / "report.json"))
+    assert curves["sigma2"] == {"paella": [(0.3, 3), (1.2, 12)], "lagoon:depth=2": [(0.3, 3), (1.2, 12)]}
+    assert run_plot(tmp_path, report) == 0, capsys.readouterr().err
+    text = (tmp_path / "out" / "load.svg").read_text()
+    assert "sigma 1.5" in text and "sigma 2" in text and "paella" in text and "lagoon:depth=2" in text
 
 
 def batching():

@@ -40,6 +40,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 import batching_figure  # noqa: E402
 import disb_figure  # noqa: E402
 import in_process_figure  # noqa: E402
+import load_figure  # noqa: E402
 import split_figures  # noqa: E402
 import placement_figure  # noqa: E402
 import robot_figure  # noqa: E402
@@ -487,6 +488,7 @@ def draw_scans(reports):
 FIGURES = {
     "contention": (r"best_effort_share_of_leftover\.", draw_contention),
     "disb": (r"throughput_normalized\.", lambda report: disb_figure.draw_disb(report, finish)),
+    "load": (r"load_at_ten_times_alone\.", lambda report: load_figure.draw_load(report, finish)),
     "models": (r"latency_ratio_vs_onnxruntime\.", draw_models),
     "versions": (r"kernel_us\.", draw_versions),
     "batching": (r"batching_gain\.", lambda report: batching_figure.draw_batching(report, finish)),
