@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "bench/measure/statistics.h"
@@ -51,6 +52,21 @@ std::vector<double> SharesOf(const std::vector<Nanoseconds>& alone, bool by_size
   }
   for (double& share : shares) share /= sum;
   return shares;
+}
+
+std::string LoadTable(const Report& report) {
+  constexpr std::string_view kLine = "{:<32} {:>10} {:>24} {:>14}\n";
+  std::string table = fmt::format(kLine, "system", "", "load at ten times alone", "saturated at");
+  const nlohmann::json saturated = report.json().value("saturated", nlohmann::json::object());
+  for (const MetricRow& row : report.rows()) {
+    if (row.name.metric != "load_at_ten_times_alone") continue;
+    const auto& [name, system, clients, sigma] = row.name.system;
+    const auto of_system = saturated.find(system);
+    const bool full = of_system != saturated.end() && of_system->contains(sigma);
+    table += fmt::format(kLine, system, sigma, fmt::format("{:.3f}", row.value),
+                         full ? fmt::format("{}", of_system->at(sigma).get<double>()) : "-");
+  }
+  return table;
 }
 
 LoadRun::LoadRun(const LoadRunOptions& options, const StandaloneTimes& standalone, Report& report,

@@ -40,6 +40,10 @@ struct LoadPlace {
 /// times. The sum is 1.
 std::vector<double> SharesOf(const std::vector<Nanoseconds>& alone, bool by_size);
 
+/// A line for each system and sigma of the report, for a terminal: the load at which the tail is
+/// ten times the time alone, and the load at which the system was saturated.
+std::string LoadTable(const Report& report);
+
 /// One run of `bench load`. At each load all systems get the same jobs. From the load on at which
 /// fewer than 0.7 of a system's jobs end before the last one arrives, the system is saturated:
 /// larger loads are not measured.

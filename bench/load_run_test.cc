@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lagoon::bench {
 namespace {
 
@@ -69,6 +71,10 @@ TEST(LoadRun, ASaturatedSystemIsLeftOutOfLargerLoadsOfItsSigmaAlone) {
   EXPECT_EQ(places, (std::vector<std::string>{"sigma0.load0.5 first", "sigma0.load1",
                                               "sigma1.load0.5", "sigma1.load1"}));
   EXPECT_EQ(report.json()["saturated"]["fifo"]["sigma0"], 1);
+  const std::string table = LoadTable(report);
+  EXPECT_NE(table.find("sigma0"), std::string::npos);
+  EXPECT_EQ(std::ranges::count(table, '\n'), 3) << table;
+  EXPECT_EQ(table.substr(table.size() - 3), " 1\n") << table;
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ def test_the_program_is_named_or_missed_by_name(monkeypatch, lagoon, tmp_path):
 
 def test_random_load_runs_own_kernels_on_an_own_device(own, tmp_path):
     device, _, kernels = own
-    result = sim.run("load", device, kernels=kernels, schedulers=["paella", "fifo"], loads=[0.2, 0.5], sigmas=[0], jobs=50,
+    result = sim.run("load", device, kernels=kernels, schedulers=["paella", "fifo"], loads=[0.5, 0.2], sigmas=[0], jobs=50,
                      windows=1, trace=tmp_path / "t.json")
     assert set(result.report["configuration"]["models"]) == {"cam", "big"}
     assert result.value("per_second", "fifo", workload="sigma0.load0.5") > result.value("per_second", "fifo", workload="sigma0.load0.2")
@@ -133,6 +133,8 @@ def test_random_load_runs_own_kernels_on_an_own_device(own, tmp_path):
 @pytest.mark.parametrize("options,named", [
     ({"models": ["vgg19"]}, "no model 'vgg19'.*--kernels MODEL=FILE"), ({"kernels": {"a": "missing.csv"}}, "'missing.csv'"),
     ({"zoo": "models"}, "--zoo has no effect on device 'sim:t4'"), ({"workers": 2}, "--workers has no effect"),
+    ({"models": ["resnet18", "resnet18"]}, "--models has 'resnet18' twice"), ({"loads": [0.5, 0.1, 0.5]}, "--loads has '0.5' twice"),
+    ({"sigmas": [1, 1]}, "--sigmas has '1' twice"), ({"kernels_of": "nothing"}, "--kernels-of 'nothing'.*mi50, gv100, t4"),
     ({"loads": [-1]}, "--loads"), ({"schedulers": ["fifo", "nothing"]}, "'nothing'"),
 ])
 def test_a_load_that_cannot_run_is_refused(own, options, named):
@@ -163,6 +165,8 @@ def test_an_option_that_is_refused_gives_its_message(own):
         sim.disb(device, workload, ["reeef"], kernels=kernels)
     with pytest.raises(sim.SimulationFailed, match="--schedulers.*'reef' twice"):
         sim.disb(device, workload, ["reef", "lagoon", "reef"], kernels=kernels)
+    with pytest.raises(sim.SimulationFailed, match="--clients has 'newest' twice"):
+        sim.disb(device, workload, ["reef"], kernels=kernels, clients=["newest", "queue", "newest"])
     with pytest.raises(sim.SimulationFailed, match="--windows.*0"):
         sim.disb(device, workload, ["reef"], kernels=kernels, windows=0)
 

@@ -3,12 +3,17 @@
 // What the files of `lagoon bench` share: the options that every benchmark takes, and Measure(),
 // which runs a benchmark.
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "apps/command.h"
 #include "apps/tracing.h"
 #include "bench/client/comparator.h"
 #include "bench/report/report.h"
@@ -91,6 +96,14 @@ std::string FileOf(const std::string& folder, const std::string& name);
 /// Dies if the FileOf() a name is missing. Names all that are, and the command that makes
 /// those of the corpus.
 void RequireFiles(const std::string& folder, const std::vector<std::string>& names);
+
+/// Dies if a word of an option is there twice: its metrics would have one name.
+template <typename Word>
+void RefuseTwice(std::string_view option, std::vector<Word> words) {
+  std::ranges::sort(words);
+  const auto twice = std::ranges::adjacent_find(words);
+  if (twice != words.end()) Die(fmt::format("{} has '{}' twice", option, *twice));
+}
 
 /// Runs the benchmark, writes its report and draws the plot. Dies if one of these fails; then it
 /// writes no report, which would be incomplete. Dies before the run if a file of the options cannot

@@ -65,6 +65,7 @@ bench::DisbWorkload LoadWorkload(const DisbWords& words, const std::string& name
                                              : bench::NamedDisbWorkload(name, words.Scale(), seed);
   if (!workload) Die(workload.error().message);
   for (bench::DisbClient& client : workload->clients) {
+    if (words.simulates_cpu()) client.model = bench::ZooNameOf(client.model);
     if (words.zoo.empty() || std::filesystem::exists(bench::ModelFile(words.zoo, client.model))) {
       continue;
     }
@@ -109,10 +110,7 @@ void RunSimDisb(const DisbWords& words, const bench::DisbRunOptions& run, Json c
   static_cast<bench::DisbRunOptions&>(options) = run;
   options.closed_loop_slowdown = bench::SimDisbOptions().closed_loop_slowdown;
   options.gpu = SimulatedGpu(words.device);
-  if (!words.kernels.files.empty()) {
-    options.kernels = ReadKernels(words.kernels, options.gpu, ModelsOf(words, options.seed));
-  }
-  options.kernels.of = words.kernels.of;
+  options.kernels = ReadKernels(words.kernels, options.gpu, ModelsOf(words, options.seed));
   options.watch = WatchOf(common.tracing, options.schedulers.size() * options.clients.size() *
                                               words.Workloads().size());
   configuration["profile"] = GpuModelJson(options.gpu);
@@ -238,6 +236,7 @@ void AddDisbBenchmark(CLI::App& parent) {
       "first window; where there are several schedulers, kinds of clients or workloads, of each "
       "in a file of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json)");
   command->callback([common, options, words, command] {
+    RefuseTwice("--clients", words->clients);
     if (words->sensitivity) {
       if (!words->simulated()) {
         Die("--sensitivity needs a simulated device: add --device sim:mi50 or sim:gv100");

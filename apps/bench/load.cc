@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -51,9 +53,11 @@ void RunSimLoad(LoadWords& words) {
   Json configuration = words.Configuration();
   words.kernels.AddTo(configuration);
   configuration["profile"] = GpuModelJson(options.gpu);
-  Measure("load", std::move(configuration), words.common, [&](bench::Report& report) {
+  Measure("load", std::move(configuration), words.common, [&](bench::Report& report) -> Status {
     report.Field("predicted", true);
-    return RunRandomLoadOnSim(options, report);
+    LAGOON_RETURN_IF_ERROR(RunRandomLoadOnSim(options, report));
+    std::fputs(bench::LoadTable(report).c_str(), stderr);
+    return {};
   });
 }
 
@@ -72,8 +76,11 @@ void RunLiveLoad(LoadWords& words) {
   RequireDevice(options.device);
   options.trace = words.common.tracing.Start();
   RequireModels(words.common, options.models);
-  Measure("load", std::move(configuration), words.common,
-          [&](bench::Report& report) { return RunRandomLoad(options, report); });
+  Measure("load", std::move(configuration), words.common, [&](bench::Report& report) -> Status {
+    LAGOON_RETURN_IF_ERROR(RunRandomLoad(options, report));
+    std::fputs(bench::LoadTable(report).c_str(), stderr);
+    return {};
+  });
   words.common.tracing.Finish();
 }
 
@@ -124,6 +131,10 @@ void AddLoad(CLI::App& parent) {
   AddLoadOptions(*command, *words);
   command->callback([words, command] {
     const std::string& device = words->options.device.name;
+    RefuseTwice("--models", words->options.models);
+    RefuseTwice("--loads", words->options.loads);
+    RefuseTwice("--sigmas", words->options.sigmas);
+    std::ranges::sort(words->options.loads);  // up to saturation
     if (IsSimulated(device)) {
       std::vector<std::string> names = kOfRealDevices;
       if (command->count("--plot") == 0) names.emplace_back("--python");

@@ -16,6 +16,19 @@ namespace {
 
 constexpr std::string_view kPrefix = "sim:";
 
+// Dies if no kernel lists are those of the device of --kernels-of.
+void CheckListsOf(const std::string& device, const GpuModel& gpu) {
+  if (!bench::ModelsWithKernels({.of = device}, gpu).empty()) return;
+  std::vector<std::string> with_lists;
+  for (const std::string_view name : BuiltInGpuModels()) {
+    const std::string one(name);
+    if (!bench::ModelsWithKernels({.of = one}, gpu).empty()) with_lists.push_back(one);
+  }
+  Die(fmt::format(
+      "--kernels-of '{}': there are no kernel lists of this device; there are those of {}", device,
+      fmt::join(with_lists, ", ")));
+}
+
 // The two parts of MODEL=FILE.
 std::pair<std::string, std::string> SplitWord(const std::string& word) {
   const std::size_t equals = word.find('=');
@@ -59,12 +72,13 @@ GpuModel SimulatedGpu(const std::string& device) {
 bench::SimKernels ReadKernels(const KernelWords& words, const GpuModel& gpu,
                               const std::vector<std::string>& models) {
   bench::SimKernels kernels{.of = words.of};
+  if (!words.of.empty()) CheckListsOf(words.of, gpu);
   const std::set<std::string> used(models.begin(), models.end());
   for (const std::string& word : words.files) {
     const auto [name, file] = SplitWord(word);
     if (!used.empty() && !used.contains(name)) {
-      Die(fmt::format("--kernels '{}': no client of the workload has model '{}'; they have {}",
-                      word, name, fmt::join(used, ", ")));
+      Die(fmt::format("--kernels '{}': this run has no model '{}'; it has {}", word, name,
+                      fmt::join(used, ", ")));
     }
     Result<SimModel> model = ReadKernelFile(name, file, gpu);
     if (!model) Die(model.error().message);

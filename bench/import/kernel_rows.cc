@@ -255,7 +255,8 @@ Result<std::vector<TracedKernel>> ReadKernelRows(std::string_view text) {
   }
   if (!header) {
     return Fail(ErrorCode::kInvalidArgument,
-                "has no header with the columns blocks and time_us, nor with those of `nsys stats "
+                "has no header with the columns blocks and time_us, with commas, nor with those of "
+                "`nsys stats "
                 "--report cuda_gpu_trace` (Start, Duration, GrdX, ...)");
   }
   return kernels;
