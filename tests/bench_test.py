@@ -96,9 +96,20 @@ def test_models_of_disbs_files_have_the_names_of_the_zoo(lagoon, tmp_path):
     names = re.search("`./run models (.*) --out", result.stderr)[1].split()
     assert names == ["densenet201", "inception_v3", "distilbert"]
     assert set(names) <= set(catalogue.CATALOGUE)
-    # On a simulated device they keep their names, and the lists that there are are named.
+    # On a simulated GPU they keep their names; all that are missing are named, and the lists that there are.
     result, _ = run_bench(lagoon, tmp_path, "disb", "--device", "sim:mi50", "--workload", tmp_path / "C.json")
-    assert "'mi50' has no model 'densenet201': it has resnet152, vgg19, yolov3, bert, gpt2" in result.stderr
+    assert ("'mi50' has no model 'densenet201', 'inceptionv3', 'distilbert': it has resnet152, vgg19, yolov3, bert, gpt2; "
+            "--kernels MODEL=FILE") in result.stderr
+    # The lists of simulated CPUs have the zoo's names.
+    result, _ = run_bench(lagoon, tmp_path, "disb", "--device", "sim:cpu2", "--workload", tmp_path / "C.json")
+    assert "'inception_v3'" in result.stderr or result.returncode == 0
+    # Own lists make them run.
+    (tmp_path / "own.csv").write_text("blocks,time_us\n60,500\n")
+    given = [word for name in ("densenet201", "inceptionv3", "distilbert") for word in ("--kernels", f"{name}={tmp_path / 'own.csv'}")]
+    result, metrics = run_bench(lagoon, tmp_path, "disb", "--device", "sim:mi50", "--workload", tmp_path / "C.json", *given,
+                                "--schedulers", "reef", "--windows", "1", "--seconds", "1")
+    assert result.returncode == 0, result.stderr
+    assert metrics["per_second.reef.distilbert_be"] > 0
 
 
 def test_missing_files_of_the_corpus_are_named_at_once(lagoon, tmp_path):

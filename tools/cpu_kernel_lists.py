@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures models of the zoo on one worker and writes the kernel lists of simulated CPUs (bench/sim/cpu_kernel_lists.cc).
 
-Usage: cpu_kernel_lists.py [--lagoon PROGRAM] [--zoo FOLDER] [--rounds N]
+Usage: cpu_kernel_lists.py [--lagoon PROGRAM] [--zoo FOLDER] [--rounds N] [--add MODEL,...]
 
 A kernel's time is the least of the rounds' medians, so that what disturbs one round does not count. Every later figure of a
-simulated CPU changes with the lists: write them only to replace them for good.
+simulated CPU changes with the lists: write them only to replace them for good. --add keeps the lists that there are.
 """
 
 import argparse
@@ -44,10 +44,15 @@ def main():
     parser.add_argument("--lagoon", default=ROOT / "build" / "release" / "apps" / "lagoon")
     parser.add_argument("--zoo", type=pathlib.Path, default=ROOT / "models" / "zoo")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--add", default="", help="measure only these models, and add them to the lists")
     arguments = parser.parse_args()
-    lists = "".join(written(model, measure(arguments.lagoon, arguments.zoo / model, arguments.rounds)) for model in MODELS)
-    text = re.sub(r"(constexpr std::array kCpuLists\{\n).*?(\};\n)", lambda match: match[1] + lists + match[2],
-                  TABLE.read_text(), flags=re.DOTALL)
+    added = [model for model in arguments.add.split(",") if model]
+    text = TABLE.read_text()
+    if again := [model for model in added if f'CpuList{{"{model}"' in text]:
+        parser.error(f"there is a list of {', '.join(again)}")
+    lists = "".join(written(model, measure(arguments.lagoon, arguments.zoo / model, arguments.rounds)) for model in added or MODELS)
+    text = re.sub(r"(constexpr std::array kCpuLists\{\n)(.*?)(\};\n)",
+                  lambda match: match[1] + (match[2] if added else "") + lists + match[3], text, flags=re.DOTALL)
     TABLE.write_text(text)
 
 

@@ -25,13 +25,14 @@ class SimSide {
  public:
   static Result<std::unique_ptr<SimSide>> Open(const SimDisbOptions& options) {
     std::unique_ptr<SimSide> side(new SimSide(options));
-    for (const DisbClient& client : options.workload.clients) {
-      if (side->models_.contains(client.model)) continue;
-      Result<SimModel> model = FindKernels(options.kernels, options.gpu, client.model);
-      if (!model) return Annotate(client.name, std::move(model).error());
-      LAGOON_ASSIGN_OR_RETURN(side->standalone_[client.model],
-                              SimStandalone({.gpu = options.gpu, .seed = options.seed}, *model));
-      side->models_.emplace(client.model, *std::move(model));
+    std::vector<std::string> names;
+    for (const DisbClient& client : options.workload.clients) names.push_back(client.model);
+    LAGOON_ASSIGN_OR_RETURN(side->models_, FindKernels(options.kernels, options.gpu, names));
+    for (const std::string& name : names) {
+      if (side->standalone_.contains(name)) continue;
+      LAGOON_ASSIGN_OR_RETURN(
+          side->standalone_[name],
+          SimStandalone({.gpu = options.gpu, .seed = options.seed}, side->models_.at(name)));
     }
     return side;
   }

@@ -8,11 +8,13 @@ class SimLoad {
   explicit SimLoad(const SimRandomLoadOptions& options) : options_(options) {}
 
   Status Open() {
+    LAGOON_ASSIGN_OR_RETURN(const auto found,
+                            FindKernels(options_.kernels, options_.gpu, options_.models));
     for (const std::string& name : options_.models) {
-      LAGOON_ASSIGN_OR_RETURN(SimModel model, FindKernels(options_.kernels, options_.gpu, name));
+      const SimModel& model = found.at(name);
       LAGOON_ASSIGN_OR_RETURN(standalone_[name],
                               SimStandalone({.gpu = options_.gpu, .seed = options_.seed}, model));
-      models_.push_back(std::move(model));
+      models_.push_back(model);
       clients_.push_back({name, name, JobClass::kBestEffort, {}});
       clients_.back().load.kind = DisbLoad::Kind::kTrace;  // the windows say when
     }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/sim/cpu_kernel_lists.h"
+
 namespace lagoon::bench {
 namespace {
 
@@ -95,6 +97,19 @@ TEST(SimKernels, AllModelsAreThoseOfAUserAndOfTheChosenDevice) {
   EXPECT_EQ(ModelsWithKernels({.own = {{"cam", own}}}, gpu).size(), 9u);
   EXPECT_EQ(ModelsWithKernels({.own = {}, .of = "mi50"}, gpu),
             (std::vector<std::string>{"resnet152", "vgg19", "yolov3", "bert", "gpt2"}));
+  EXPECT_EQ(ModelsWithKernels({.own = {}, .of = "cpu2"}, gpu).size(), CpuSimModels().size());
+}
+
+TEST(SimKernels, AllMissingModelsAreNamedOnce) {
+  const GpuModel gpu = *LoadGpuModel("mi50");
+  const auto found = FindKernels({}, gpu, {"a", "vgg19", "b", "a"});
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message.find("no model 'a', 'b': it has resnet152, vgg19"),
+            std::string::npos)
+      << found.error().message;
+  const auto all = FindKernels({}, gpu, {"vgg19", "bert", "vgg19"});
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->size(), 2u);
 }
 
 }  // namespace

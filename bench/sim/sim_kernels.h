@@ -17,9 +17,10 @@ struct SimKernels {
   std::string of = {};
 };
 
-/// kNotFound names the models that have lists, and the options that give others.
-Result<SimModel> FindKernels(const SimKernels& kernels, const GpuModel& gpu,
-                             const std::string& model);
+/// The kernels of each of `models`. kNotFound names all models without a list, those that have
+/// lists, and the options that give others.
+Result<std::map<std::string, SimModel>> FindKernels(const SimKernels& kernels, const GpuModel& gpu,
+                                                    const std::vector<std::string>& models);
 
 /// The names of all models that FindKernels() finds for `gpu`.
 std::vector<std::string> ModelsWithKernels(const SimKernels& kernels, const GpuModel& gpu);
