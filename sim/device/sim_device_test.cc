@@ -32,10 +32,12 @@ class Crowd final : public DeviceObserver {
 // A device, and the records and dependencies of its launches.
 class Bench {
  public:
-  explicit Bench(const GpuModel& gpu, SimAbort abort = SimAbort::kCheck) {
+  explicit Bench(const GpuModel& gpu, SimAbort abort = SimAbort::kCheck,
+                 bool joined_padding = false) {
     SimDeviceOptions options;
     options.gpu = gpu;
     options.abort = abort;
+    options.joined_padding = joined_padding;
     device = Make(options);
     device->SetObserver(&crowd);
     session = std::make_unique<Session>(*device);
@@ -69,6 +71,29 @@ TEST(SimDevice, AWaitingKernelTakesAllUnitsThatBecomeFreeAtOnce) {
     const KernelHandle kernel = bench.Load({.time = microseconds(10)});
     bench.session->Submit(bench.Of(kernel, units));
     EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(kernel, units))), 20) << units;
+  }
+}
+
+// REEF 5.1: a kernel and its padding are one launch. Here padding takes longer than its kernel.
+TEST(SimDevice, WhatFollowsAKernelWaitsForItsPaddingIfTheTwoAreOneLaunch) {
+  for (const bool joined : {false, true}) {
+    Bench bench(Ideal(2), SimAbort::kCheck, joined);
+    const KernelHandle kernel = bench.Load({.time = microseconds(10)});
+    const Launch first = bench.Of(kernel, 1);
+    const Launch next = bench.After(first, kernel, 1);
+    Launch padding = bench.Of(bench.Load({.time = microseconds(25)}), 1);
+    padding.max_claimants = 1;
+    padding.guards[0] = {&first.progress->done_word(), 0, true};
+    Launch late = bench.Of(kernel, 1);  // begins when the kernel has ended: it leaves instead
+    late.guards[0] = padding.guards[0];
+    late.deps = next.deps;
+    bench.session->Submit(first);
+    const LaunchId padded = bench.session->Submit(padding);
+    bench.session->Submit(late);
+    const LaunchId follows = bench.session->Submit(next);
+    EXPECT_EQ(bench.CompleteAt(follows), joined ? 35 : 20);
+    EXPECT_EQ(bench.CompleteAt(padded), 25);
+    EXPECT_EQ(bench.crowd.committed, 3);
   }
 }
 
