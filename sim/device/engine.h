@@ -198,6 +198,7 @@ class SimEngine {
   std::uint64_t share_moved_ = 0;  // gives_ after the last move
   bool by_host_ = false;           // the current change comes from a call of the host
   bool changed_ = false;           // something may be startable or placeable
+  bool resets_ = false;  // the current revocation does more than keep launches from starting
   bool padding_retired_ = false;  // since the last look at what waits
   std::uint32_t padding_ = 0;     // launches with SimLaunch::pads
   Nanoseconds busy_{0};

@@ -399,6 +399,32 @@ TEST(SimDevice, RevokedBlocksLeaveAtTheirNextCheckAndOthersKeepWhatTheyDid) {
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(launch)), 10'047 + 10'000);
 }
 
+// REEF Fig. 20: a reset forgets the kernels that the runtime has not passed on. A revocation that
+// only keeps kernels from starting has to get past all of them.
+TEST(SimDevice, AResetGetsPastNoMoreKernelsThanTheRuntimePassesOn) {
+  for (const bool only_before_start : {false, true}) {
+    GpuModel gpu = Ideal(1);
+    gpu.constants.evict_ns = 7'000;
+    gpu.constants.runtime_queue = 3;
+    gpu.constants.hardware_queues = 1;
+    Bench bench(gpu);
+    const KernelHandle kernel = bench.Load({.time = microseconds(100)});
+    const Launch running = bench.Of(kernel, 1);
+    bench.session->Submit(running);
+    const GuardId guard = bench.session->NewGuard();
+    for (int i = 0; i < 10; ++i) {
+      Launch launch = bench.After(running, kernel, 1);
+      launch.guards[0] = bench.session->On(guard, 0);
+      launch.guards[0].only_before_start = only_before_start;
+      bench.session->Submit(launch);
+    }
+    bench.session->Pass(microseconds(99));
+    bench.session->Raise(guard, 1);
+    const double end = bench.CompleteAt(bench.session->Submit(bench.Of(kernel, 1)));
+    EXPECT_EQ(end, 99 + 7 * (only_before_start ? 10 : 3) + 100);
+  }
+}
+
 TEST(SimDevice, ABlockPastItsLastCheckCommits) {
   Bench bench(Ideal(1));
   const KernelHandle kernel =
