@@ -104,7 +104,6 @@ constexpr SchedulerConfig Reef(std::string_view name, bool versions) {
   return Classes({.name = name,
                   .preemption = Preemption::kReset,
                   .padding_kernels = 1,
-                  .padding_leaves = false,
                   .padding_versions = versions,
                   .max_real_time_jobs = 1});
 }
