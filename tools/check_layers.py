@@ -168,7 +168,7 @@ FOLDERS = {
 # Besides, the tests of a folder may include the folders above and below their own, every testing/ and conformance/, the
 # layers that their folder stands on, and these folders.
 TESTS = {
-    "apps/inspect": "device engine/testing graph/testing program program/link program/testing",
+    "apps/inspect": "device engine/testing graph/testing policies program program/link program/testing sched",
     "cluster": "sim/surfaces",
     "cluster/learned": "sim/training",
     "cluster/placement": "sim/cluster sim/placement",

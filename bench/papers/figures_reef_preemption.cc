@@ -199,6 +199,7 @@ Result<Figure> ReefFigure20(const FigureOptions& options) {
     figure.Compare("preemption_us.depth_4", 37, means[KillWay().label], "REEF Fig. 20b");
     figure.Set(kCalibrated);
     figure.Compare("preemption_us.all_queued", 430, means[all.label], "REEF Fig. 20b");
+    figure.Set("runtime_queue was calibrated on it");
   }
   figure.CompareRange("reduction_by_depth_4_max", {0.87, 0.92}, Largest(gains), "REEF 6.4");
   figure.CompareGainRange("wait_over_reset_with_all_queued_max", {1.7, 3.0}, Largest(against_wait),

@@ -17,6 +17,7 @@ struct Case {
   std::vector<double> pick_us = {}, decision_us = {}, per_kernel_us = {};
   std::vector<double> padding_us = {};  // the decisions that chose a kernel to pad with
   std::uint64_t decisions = 0, kernels = 0;
+  DispatcherStats stats = {};  // of the last round
 };
 
 // A policy with its picks timed.
@@ -88,6 +89,7 @@ Status RunRound(Case& measured, const DecisionOptions& options) {
                                                          measured.jobs.Queues(), wrap));
   const auto span = std::chrono::duration_cast<Nanoseconds>(Seconds(options.seconds));
   stage.Run(measured.jobs.clients, measured.jobs.Window(span), Nanoseconds(0));
+  measured.stats = stage.dispatcher().Stats();
   measured.per_kernel_us.push_back(
       ToMicroseconds(device->listening() - device->inside_while_listening()) /
       static_cast<double>(device->launches_while_listening()));
@@ -142,8 +144,8 @@ Status RunDecision(const DecisionOptions& options, Report& report) {
   return {};
 }
 
-Result<double> MeanPaddingUs(const std::string& device, const std::string& workload,
-                             const std::string& scheduler, double seconds) {
+Result<PaddingChoices> MeasurePaddingChoices(const std::string& device, const std::string& workload,
+                                             const std::string& scheduler, double seconds) {
   LAGOON_ASSIGN_OR_RETURN(SimJobs jobs, SimJobs::Disb(device, workload));
   Case measured{workload + "." + scheduler, scheduler, std::move(jobs)};
   LAGOON_RETURN_IF_ERROR(RunRound(measured, {.rounds = 1, .seconds = seconds}));
@@ -152,7 +154,9 @@ Result<double> MeanPaddingUs(const std::string& device, const std::string& workl
                 fmt::format("case '{}': no kernel was padded in {} virtual seconds", measured.name,
                             seconds));
   }
-  return Mean(measured.padding_us);
+  const auto choices = static_cast<double>(measured.stats.padding_choices);
+  const auto candidates = static_cast<double>(measured.stats.padding_candidates);
+  return PaddingChoices{Mean(measured.padding_us), candidates / choices};
 }
 
 }  // namespace lagoon::bench

@@ -30,9 +30,14 @@ struct DecisionOptions {
 ///   clock_us                       one reading of the clock: a pick includes one, a decision two
 Status RunDecision(const DecisionOptions& options, Report& report);
 
-/// Mean time of the decisions that chose a best-effort kernel to pad with, in microseconds, in
-/// `seconds` virtual seconds of a workload of DISB. Contains what decision_us contains.
-Result<double> MeanPaddingUs(const std::string& device, const std::string& workload,
-                             const std::string& scheduler, double seconds);
+struct PaddingChoices {
+  double us = 0;          // mean time of those that found a kernel; contains what decision_us does
+  double candidates = 0;  // jobs looked at, mean of all
+};
+
+/// The choices of best-effort kernels to pad with, in `seconds` virtual seconds of a workload of
+/// DISB.
+Result<PaddingChoices> MeasurePaddingChoices(const std::string& device, const std::string& workload,
+                                             const std::string& scheduler, double seconds);
 
 }  // namespace lagoon::bench

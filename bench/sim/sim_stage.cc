@@ -19,7 +19,9 @@ Result<SimStage> SimStage::Open(const SimDeviceOptions& options, Scheduler sched
                                 std::span<const SimStageQueue> queues, const SimStageHooks& hooks) {
   SimStage stage;
   const bool versions = HasVersions(scheduler.config);
-  LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(options));
+  SimDeviceOptions own = options;
+  own.joined_padding = !scheduler.config.padding_leaves;
+  LAGOON_ASSIGN_OR_RETURN(stage.device_, SimDevice::Create(own));
   stage.start_ = stage.device_->Now();
   if (hooks.wrap) stage.wrapped_ = hooks.wrap(*stage.device_);
   Device& device = stage.wrapped_ ? *stage.wrapped_ : *stage.device_;

@@ -72,6 +72,7 @@ void SimEngine::Fire(std::uint32_t timer) {
 // Makes all changes that take no time.
 void SimEngine::Settle() {
   while (changed_ || queues_.any_moved()) {
+    if (std::exchange(padding_retired_, false)) LookAtWaiting();
     for (std::uint32_t lane; (lane = queues_.TakeMoved()) != kNoIndex;) {
       ConsiderHead(lane, /*waited=*/true);
     }
@@ -101,6 +102,8 @@ SubmitResult SimEngine::Add(const Copy& copy) {
 void SimEngine::Insert(SimLaunch& launch) {
   const std::uint32_t index = launches_.IndexOf(launch);
   launches_.Link(launch);
+  launch.pads = options_.joined_padding ? PaddedBy(launch) : nullptr;
+  padding_ += launch.pads != nullptr ? 1 : 0;
   launch.state = State::kArriving;
   launch.lane = queues_.Choose(launch, fronts_);
   if (launch.stream == kUnordered) fronts_.Enter(launch);
@@ -133,9 +136,41 @@ void SimEngine::Look(std::uint32_t index) {
   }
 }
 
+// What waited for padding may begin now.
+void SimEngine::LookAtWaiting() {
+  for (std::uint32_t index = launches_.oldest(); index != kNoIndex;) {
+    const std::uint32_t next = launches_[index].live_after;
+    if (launches_[index].state == State::kWaiting) Look(index);
+    index = next;
+  }
+}
+
+// The done count of the kernel that the launch pads: it keeps the launch from running.
+const std::atomic<std::uint32_t>* SimEngine::PaddedBy(const SimLaunch& launch) const {
+  for (const Guard& guard : launch.guards) {
+    const bool count = guard.word != nullptr && !guards_.Owns(guard.word);
+    if (count && guard.word != &launch.progress->done_word()) return guard.word;
+  }
+  return nullptr;
+}
+
+// True if padding runs beside a kernel that the launch depends on.
+bool SimEngine::WaitsForPadding(const SimLaunch& launch) const {
+  if (padding_ == 0) return false;
+  for (std::uint32_t index = launches_.oldest(); index != kNoIndex;) {
+    const SimLaunch& other = launches_[index];
+    index = other.live_after;
+    if (other.pads == nullptr || !other.started) continue;
+    const auto padded = [&other](const Dep& dep) { return &dep.on->done_word() == other.pads; };
+    if (std::ranges::any_of(launch.deps, padded)) return true;
+  }
+  return false;
+}
+
 // `waited`: the launch was queued before it could run, so the bubble between kernels comes first.
 void SimEngine::TryReady(std::uint32_t index, bool waited) {
   SimLaunch& launch = launches_[index];
+  if (launch.MayBegin() && WaitsForPadding(launch)) return;
   if (launch.MayBegin()) {
     fronts_.SetWaitsFor(launch, nullptr);
     const Nanoseconds gap(waited ? options_.constants.dependent_gap_ns : 0);
@@ -168,6 +203,10 @@ void SimEngine::Retire(std::uint32_t index) {
   fronts_.Leave(launch);
   LeaveStream(launch);
   if (launch.holds_queue) Exhausted(index);
+  if (launch.pads != nullptr) {
+    --padding_;
+    padding_retired_ = changed_ = true;
+  }
   launches_.Free(launch, events_);
 }
 

@@ -39,6 +39,7 @@ class SimEngine {
   struct Options {
     SimConstants constants;
     SimAbort abort = SimAbort::kCheck;
+    bool joined_padding = false;  // SimDeviceOptions::joined_padding
     std::uint64_t seed = 0;
     std::uint32_t launches = 0;
     std::uint32_t streams = 0;
@@ -102,6 +103,9 @@ class SimEngine {
   void Insert(SimLaunch& launch);
   void Look(std::uint32_t index);
   void TryReady(std::uint32_t index, bool waited);
+  void LookAtWaiting();
+  const std::atomic<std::uint32_t>* PaddedBy(const SimLaunch& launch) const;
+  bool WaitsForPadding(const SimLaunch& launch) const;
   static bool Retirable(const SimLaunch& launch);
   void Retire(std::uint32_t index);
   void Report(SimLaunch& launch, DeviceEvent::Kind kind);
@@ -194,6 +198,9 @@ class SimEngine {
   std::uint64_t share_moved_ = 0;  // gives_ after the last move
   bool by_host_ = false;           // the current change comes from a call of the host
   bool changed_ = false;           // something may be startable or placeable
+  bool resets_ = false;  // the current revocation does more than keep launches from starting
+  bool padding_retired_ = false;  // since the last look at what waits
+  std::uint32_t padding_ = 0;     // launches with SimLaunch::pads
   Nanoseconds busy_{0};
   std::uint64_t blocks_ended_ = 0;
 };

@@ -9,7 +9,7 @@ namespace lagoon {
 
 void SimEngine::Revoke(TimePoint visible) {
   by_host_ = true;
-  kills_ = false;
+  kills_ = resets_ = false;
   queues_.ResetEvictions();
   for (std::uint32_t index = launches_.oldest(); index != kNoIndex;) {
     SimLaunch& launch = launches_[index];
@@ -20,7 +20,11 @@ void SimEngine::Revoke(TimePoint visible) {
   }
   // Each queue gets past its revoked kernels one by one, all queues at the same time. Until then
   // the front end starts nothing (REEF 4.2: "lazy eviction"). Kills come before that.
-  const std::uint32_t most = queues_.most_evictions();
+  // What the runtime still holds on the host is reset there (REEF 4.2). Without a reset the kernels
+  // that it holds come to the device all the same.
+  std::int64_t most = queues_.most_evictions();
+  const std::int64_t bound = options_.constants.runtime_queue;
+  if (resets_ && bound > 0) most = std::min(most, bound);
   if (most > 0) {
     const Nanoseconds kill(kills_ ? options_.constants.kill_ns : 0);
     const Nanoseconds evict = most * Nanoseconds(options_.constants.evict_ns);
@@ -35,9 +39,12 @@ bool SimEngine::MakeLeave(std::uint32_t index, TimePoint visible) {
   SimLaunch& launch = launches_[index];
   if (launch.is_copy || launch.Complete() || !launch.Left()) return false;
   Deactivate(index);
-  const bool by_word =
-      std::any_of(launch.guards.begin(), launch.guards.end(),
-                  [&](const Guard& guard) { return guard.Raised() && guards_.Owns(guard.word); });
+  bool by_word = false;
+  for (const Guard& guard : launch.guards) {
+    if (!guard.Raised() || !guards_.Owns(guard.word)) continue;
+    by_word = true;
+    resets_ = resets_ || !guard.only_before_start;
+  }
   if (options_.abort == SimAbort::kKill && by_word) {
     Kill(index, visible);
   } else {

@@ -59,6 +59,8 @@ constexpr std::array kConstants{
                     "from a kernel's end to the start of a queued one that waits for it"},
     SimConstantInfo{"evict_ns", &SimConstants::evict_ns, 0, kSecond,
                     "for a queue to get past one revoked kernel"},
+    SimConstantInfo{"runtime_queue", &SimConstants::runtime_queue, 0, 1'000'000,
+                    "kernels of a queue that a reset gets past at most; 0: all of them"},
     SimConstantInfo{"check_interval_ns", &SimConstants::check_interval_ns, 1, kSecond,
                     "between two guard checks of a block whose kernel does not say"},
     SimConstantInfo{"kill_ns", &SimConstants::kill_ns, 0, kSecond,

@@ -42,6 +42,7 @@ struct SimConstants {
   std::int64_t stream_switch_ns = 0;
   std::int64_t dependent_gap_ns = 0;
   std::int64_t evict_ns = 0;
+  std::int64_t runtime_queue = 0;
   // How blocks leave.
   std::int64_t check_interval_ns = 0;
   std::int64_t kill_ns = 0;

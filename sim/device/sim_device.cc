@@ -57,6 +57,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options)
       shares_(info_),
       engine_({.constants = constants_,
                .abort = options.abort,
+               .joined_padding = options.joined_padding,
                .seed = options.seed,
                .launches = options.max_launches,
                .streams = kMaxStreams},

@@ -20,6 +20,9 @@ namespace lagoon {
 struct SimDeviceOptions {
   GpuModel gpu;
   SimAbort abort = SimAbort::kCheck;
+  /// A launch whose guard is the done count of another kernel pads that kernel, and the two are one
+  /// launch (REEF 5.1): what depends on the kernel does not begin while the padding runs.
+  bool joined_padding = false;
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;
   std::size_t memory_limit_bytes = 0;  // 0: the GPU model's memory

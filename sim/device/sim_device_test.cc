@@ -32,10 +32,12 @@ class Crowd final : public DeviceObserver {
 // A device, and the records and dependencies of its launches.
 class Bench {
  public:
-  explicit Bench(const GpuModel& gpu, SimAbort abort = SimAbort::kCheck) {
+  explicit Bench(const GpuModel& gpu, SimAbort abort = SimAbort::kCheck,
+                 bool joined_padding = false) {
     SimDeviceOptions options;
     options.gpu = gpu;
     options.abort = abort;
+    options.joined_padding = joined_padding;
     device = Make(options);
     device->SetObserver(&crowd);
     session = std::make_unique<Session>(*device);
@@ -69,6 +71,29 @@ TEST(SimDevice, AWaitingKernelTakesAllUnitsThatBecomeFreeAtOnce) {
     const KernelHandle kernel = bench.Load({.time = microseconds(10)});
     bench.session->Submit(bench.Of(kernel, units));
     EXPECT_EQ(bench.CompleteAt(bench.session->Submit(bench.Of(kernel, units))), 20) << units;
+  }
+}
+
+// REEF 5.1: a kernel and its padding are one launch. Here padding takes longer than its kernel.
+TEST(SimDevice, WhatFollowsAKernelWaitsForItsPaddingIfTheTwoAreOneLaunch) {
+  for (const bool joined : {false, true}) {
+    Bench bench(Ideal(2), SimAbort::kCheck, joined);
+    const KernelHandle kernel = bench.Load({.time = microseconds(10)});
+    const Launch first = bench.Of(kernel, 1);
+    const Launch next = bench.After(first, kernel, 1);
+    Launch padding = bench.Of(bench.Load({.time = microseconds(25)}), 1);
+    padding.max_claimants = 1;
+    padding.guards[0] = {&first.progress->done_word(), 0, true};
+    Launch late = bench.Of(kernel, 1);  // begins when the kernel has ended: it leaves instead
+    late.guards[0] = padding.guards[0];
+    late.deps = next.deps;
+    bench.session->Submit(first);
+    const LaunchId padded = bench.session->Submit(padding);
+    bench.session->Submit(late);
+    const LaunchId follows = bench.session->Submit(next);
+    EXPECT_EQ(bench.CompleteAt(follows), joined ? 35 : 20);
+    EXPECT_EQ(bench.CompleteAt(padded), 25);
+    EXPECT_EQ(bench.crowd.committed, 3);
   }
 }
 
@@ -372,6 +397,32 @@ TEST(SimDevice, RevokedBlocksLeaveAtTheirNextCheckAndOthersKeepWhatTheyDid) {
   // Nothing starts until the queue is past the revoked launch.
   launch.guards[0] = bench.session->On(guard, 1);
   EXPECT_EQ(bench.CompleteAt(bench.session->Submit(launch)), 10'047 + 10'000);
+}
+
+// REEF Fig. 20: a reset forgets the kernels that the runtime has not passed on. A revocation that
+// only keeps kernels from starting has to get past all of them.
+TEST(SimDevice, AResetGetsPastNoMoreKernelsThanTheRuntimePassesOn) {
+  for (const bool only_before_start : {false, true}) {
+    GpuModel gpu = Ideal(1);
+    gpu.constants.evict_ns = 7'000;
+    gpu.constants.runtime_queue = 3;
+    gpu.constants.hardware_queues = 1;
+    Bench bench(gpu);
+    const KernelHandle kernel = bench.Load({.time = microseconds(100)});
+    const Launch running = bench.Of(kernel, 1);
+    bench.session->Submit(running);
+    const GuardId guard = bench.session->NewGuard();
+    for (int i = 0; i < 10; ++i) {
+      Launch launch = bench.After(running, kernel, 1);
+      launch.guards[0] = bench.session->On(guard, 0);
+      launch.guards[0].only_before_start = only_before_start;
+      bench.session->Submit(launch);
+    }
+    bench.session->Pass(microseconds(99));
+    bench.session->Raise(guard, 1);
+    const double end = bench.CompleteAt(bench.session->Submit(bench.Of(kernel, 1)));
+    EXPECT_EQ(end, 99 + 7 * (only_before_start ? 10 : 3) + 100);
+  }
 }
 
 TEST(SimDevice, ABlockPastItsLastCheckCommits) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "device/host/in_flight.h"
@@ -31,6 +32,8 @@ struct SimLaunch : InFlight {
   std::uint32_t placed = 0, done = 0;  // blocks that have begun and that are done
   std::uint32_t groups = kNoIndex;     // list of its running blocks (BlockGroups)
   std::uint64_t no_room_since = kNeverTried;  // number of gives when no block fitted
+
+  const std::atomic<std::uint32_t>* pads = nullptr;  // SimOptions::joined_padding
 
   // HardwareQueues:
   std::uint32_t lane = 0;    // its queue; kNoIndex: padding, which starts without one

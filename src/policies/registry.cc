@@ -38,7 +38,7 @@ struct Entry {
   std::string_view summary;
   SchedulerConfig config;
   std::unique_ptr<Policy> (*policy)(const PolicyConfig&);
-  std::array<std::string_view, 11> parameters = {};  // names in SchedulerParameterTable()
+  std::array<std::string_view, 13> parameters = {};  // names in SchedulerParameterTable()
 };
 
 // The configuration for plain policies: no preemption, and the device keeps the order of
@@ -127,6 +127,7 @@ constexpr std::string_view kAdmit = "admit_by_deadline", kEvents = "block_events
                            kLend = "lend_units", kMost = "max_real_time_jobs",
                            kPacked = "packed_padding", kBandwidth = "padding_bandwidth",
                            kAhead = "padding_ahead", kPadding = "padding_kernels",
+                           kCandidates = "padding_candidates", kLeaves = "padding_leaves",
                            kVersions = "padding_versions", kPreempt = "preempt_by_rank",
                            kElastic = "elastic", kDense = "dense", kPatience = "patience",
                            kQuantum = "quantum_us", kSlice = "slice_us", kTogether = "together";
@@ -185,21 +186,23 @@ constexpr Entry kSchedulers[] = {
     {"As reset, one real-time job at a time; best-effort kernels fill what it leaves idle (REEF)",
      Reef("reef", /*versions=*/false),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions}},
+     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding, kLeaves,
+      kVersions}},
     {"As reef; what fills runs in the version of its kernel that ends soonest there (REEF DKP-MV)",
      Reef("reef-mv", /*versions=*/true),
      Make<OrderedPolicy>,
-     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions}},
+     {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding, kLeaves,
+      kVersions}},
     {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions,
-      kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding,
+      kLeaves, kVersions, kPreempt}},
     {"As lagoon, but others by response ratio, and of them the better ranks preempt the worse",
      LagoonRatio("lagoon-ratio"),
      Make<LagoonPolicy>,
-     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kPadding, kVersions,
-      kPreempt}},
+     {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding,
+      kLeaves, kVersions, kPreempt}},
     {"In order of arrival", Plain("fifo"), Make<OrderedPolicy>, {kAdmit, kEvents, kDepth, kExtra}},
     {"Shortest job first",
      Plain("sjf", By::kTotal),

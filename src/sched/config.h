@@ -83,6 +83,12 @@ struct SchedulerConfig {
   /// Padding is also submitted for a room that begins later: the tail of a real-time kernel that
   /// needs all units, or what follows that kernel. It waits for that on the device.
   bool padding_ahead = false;
+  /// Padding leaves when its room ends. False: a kernel pads only if it fits into the room whole,
+  /// and it runs to its end (REEF 5). Where it is one launch with the kernel that it pads
+  /// (SimDeviceOptions::joined_padding), the next real-time kernel waits for it.
+  bool padding_leaves = true;
+  /// How many best-effort jobs are looked at for a room, in the policy's order. 0: its choice only.
+  std::uint32_t padding_candidates = 64;
   /// Padding may run in another version of its kernel than the plan's (REEF 5.3).
   bool padding_versions = false;
   /// Padding and real-time kernels take units by the blocks that a unit holds at once. False: a
@@ -121,12 +127,14 @@ struct DispatcherStats {
   std::uint64_t resumed_blocks = 0;   // blocks already done at a relaunch, which did not run again
   std::uint64_t reexecuted = 0;       // kernels that a group's restart ran again, whole
   std::uint64_t launches = 0;
-  std::uint64_t refused_launches = 0;  // the device was full; tried again later
-  std::uint64_t padded_launches = 0;   // best-effort kernels submitted beside real-time work
-  std::uint64_t holds = 0;             // PartGap: gaps that were kept free of best-effort work
-  std::uint64_t holds_in_vain = 0;     // those that were longer than expected
-  std::uint64_t slices = 0;            // SchedulerConfig::best_effort_minimum
-  Nanoseconds off_core{0};             // UnitTimes::off_core
+  std::uint64_t refused_launches = 0;    // the device was full; tried again later
+  std::uint64_t padded_launches = 0;     // best-effort kernels submitted beside real-time work
+  std::uint64_t padding_choices = 0;     // how often a job was sought for a room
+  std::uint64_t padding_candidates = 0;  // jobs that were looked at then
+  std::uint64_t holds = 0;               // PartGap: gaps that were kept free of best-effort work
+  std::uint64_t holds_in_vain = 0;       // those that were longer than expected
+  std::uint64_t slices = 0;              // SchedulerConfig::best_effort_minimum
+  Nanoseconds off_core{0};               // UnitTimes::off_core
 };
 
 }  // namespace lagoon

@@ -63,6 +63,8 @@ struct JobResult {
   std::uint32_t revocations = 0;  // how often its running or queued work was revoked
   /// Blocks that were done before a revocation and did not run again.
   std::uint64_t resumed_blocks = 0;
+  /// Kernels that ran again, whole, because a revocation interrupted one of their group.
+  std::uint64_t repeated_kernels = 0;
   RanBefore behind;
   /// Sum of DeviceEvent::stolen.
   Nanoseconds stolen{0};

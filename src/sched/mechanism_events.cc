@@ -162,6 +162,7 @@ void Mechanism::RestartGroup(Job& job) {
     if (op < job.first_incomplete) job.remaining += job.costs->kernel(op);
   }
   stats_.reexecuted += last + 1 - first;
+  job.result.repeated_kernels += last + 1 - first;
   job.restarts.times = job.restarts.op == last ? job.restarts.times + 1 : 1;
   job.restarts.op = last;
   job.interrupted = {};

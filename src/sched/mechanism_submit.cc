@@ -294,6 +294,7 @@ void Mechanism::PadRealTime() {
                                                              .packed = config_.packed_padding,
                                                              .bandwidth = config_.padding_bandwidth,
                                                              .versions = config_.padding_versions,
+                                                             .leaves = config_.padding_leaves,
                                                              .ahead = config_.padding_ahead});
   if (!room) return;
   const auto pad = [&](Job& job, std::uint32_t units) {
@@ -308,7 +309,11 @@ void Mechanism::PadRealTime() {
     }
   }
   while (const std::uint32_t free = padding_.FreeUnits(*room)) {
-    Job* const job = padding_.Pick(padding_.PartOf(*room, free, nullptr), *policy_);
+    const std::uint64_t before = padding_.candidates();
+    Job* const job =
+        padding_.Pick(padding_.PartOf(*room, free, nullptr), *policy_, config_.padding_candidates);
+    ++stats_.padding_choices;
+    stats_.padding_candidates += padding_.candidates() - before;
     if (job == nullptr || !pad(*job, padding_.UnitsFor(*job, *room, free))) return;
   }
 }

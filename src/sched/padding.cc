@@ -139,11 +139,12 @@ Nanoseconds AllBlocks(const Cut& cut, const PaddingRoom& room) {
 }
 
 /// What must end before the room does: a block of `block`, or all of `blocks` blocks if those that
-/// are done would run again, or if the kernel cannot leave. Of a kernel of an engine, which cannot
-/// leave, the longest run counts.
+/// are done would run again, or if the kernel cannot leave or does not (PaddingRoom::leaves). Of a
+/// kernel of an engine, which cannot leave, the longest run counts.
 Nanoseconds TimeInRoom(const PlanOp& op, const Cut& cut, const PaddingRoom& room) {
   if (op.opaque != nullptr) return std::max(cut.cost.block, op.opaque->longest());
-  return op.restart == Restart::kByClaims ? cut.cost.block : AllBlocks(cut, room);
+  const bool by_blocks = op.restart == Restart::kByClaims && room.leaves;
+  return by_blocks ? cut.cost.block : AllBlocks(cut, room);
 }
 
 /// The memory bandwidth that the kernel takes in the room, in millionths of the device's.
@@ -257,6 +258,7 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   if (!room || taken >= units) return std::nullopt;
   room->units = units - taken;
   room->versions = rules.versions;
+  room->leaves = rules.leaves;
   room->taken = taken;
   room->bandwidth_ppm = bandwidth_ppm;
   if (rules.bandwidth > 0) {
@@ -266,19 +268,23 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   return room;
 }
 
-Job* Padding::Pick(const PaddingRoom& room, Policy& policy) const {
-  constexpr int kTries = 64;
+bool Padding::Fits(const Job& job, const PaddingRoom& room) {
+  ++candidates_;
+  return FitsBeside(job, room);
+}
+
+Job* Padding::Pick(const PaddingRoom& room, Policy& policy, std::uint32_t most) {
   const ReadyView view(ready_, {.real_time = false, .best_effort = true, .start_new = true});
   const Decision decision = policy.Pick({device_.Now(), view});
   if (!decision.job) return nullptr;
   Job& first = *jobs_.find(*decision.job);
-  if (FitsBeside(first, room)) return &first;
-  int tries = 0;
+  if (Fits(first, room)) return &first;
+  std::uint32_t tries = 0;
   for (const bool started : {true, false}) {
     for (const ScheduledJob& scheduled : ready_.jobs(JobClass::kBestEffort, started)) {
-      if (++tries > kTries) return nullptr;
+      if (++tries > most) return nullptr;
       Job& job = *jobs_.find(scheduled.id);
-      if (FitsBeside(job, room)) return &job;
+      if (Fits(job, room)) return &job;
     }
   }
   return nullptr;

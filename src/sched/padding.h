@@ -24,6 +24,7 @@ struct RoomRules {
   bool packed = false;        // a unit is full with `occupancy` blocks, not with one
   double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
   bool versions = true;       // padding may run in other versions than the plan's
+  bool leaves = true;         // what does not end before the room does leaves (Guard)
   bool ahead = false;         // rooms that begin later count (LaterRoomBeside())
 };
 
@@ -36,6 +37,7 @@ struct PaddingRoom {
   std::uint32_t occupancy = 0;  // the largest one of the real-time kernels
   bool packed = false;          // RoomRules::packed
   bool versions = true;         // RoomRules::versions
+  bool leaves = true;           // RoomRules::leaves
   /// Memory bandwidth in millionths of the device's: what the real-time kernels take, and what is
   /// left for padding (no limit: all of it, however much is asked for).
   std::uint64_t bandwidth_ppm = 0;
@@ -91,7 +93,7 @@ std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::
 
 /// The guard that revokes padding when its room ends.
 inline Guard GuardOf(const PaddingRoom& room) {
-  return {&room.until->done_word(), room.until->blocks() - 1, false};
+  return {&room.until->done_word(), room.until->blocks() - 1, !room.leaves};
 }
 
 /// Chooses the version in which the job's next kernel runs: the one that VersionBeside() names, or
@@ -119,8 +121,10 @@ class Padding {
   /// is left, or no real-time job has a kernel left.
   std::optional<PaddingRoom> FindRoom(const RoomRules& rules) const;
   /// The ready best-effort job to pad with: the policy's choice if its next kernel fits into the
-  /// room, else the first job in the policy's order that fits, among the first 64. Null: none.
-  Job* Pick(const PaddingRoom& room, Policy& policy) const;
+  /// room, else the first job in the policy's order that fits, among the first `most`. Null: none.
+  Job* Pick(const PaddingRoom& room, Policy& policy, std::uint32_t most);
+  /// How many jobs Pick() has looked at since the start.
+  std::uint64_t candidates() const { return candidates_; }
   /// The units of the room for the next kernel of a job of which `free` are free: those that the
   /// job has in the room already, else as many as the kernel has blocks.
   std::uint32_t UnitsFor(const Job& job, const PaddingRoom& room, std::uint32_t free) const;
@@ -160,6 +164,8 @@ class Padding {
  private:
   static constexpr std::size_t kMostDeps = 8;
 
+  bool Fits(const Job& job, const PaddingRoom& room);
+
   const Inside* Find(const Job& job) const;
   std::optional<PaddingRoom> RoomOf(const Job& job, const RoomRules& rules) const;
 
@@ -168,6 +174,7 @@ class Padding {
   JobsById& jobs_;
   const ActiveJobs& active_;
   std::vector<Inside> jobs_inside_;
+  std::uint64_t candidates_ = 0;
   std::vector<std::shared_ptr<const ProgressRecords>> watched_;  // by the launch's slot
   std::vector<std::array<Dep, kMostDeps>> deps_;  // of launches that wait for a room; the same
 };

@@ -262,6 +262,18 @@ TEST(VersionBeside, AKernelOfAnEngineMustFitAtItsLongest) {  // it cannot leave
   EXPECT_TRUE(VersionBeside(op, {}, room));
 }
 
+TEST(VersionBeside, WhatDoesNotLeaveMustFitWhole) {
+  PlanOp op;
+  op.blocks = 12;
+  op.cost.block = microseconds(20);
+  PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
+  EXPECT_TRUE(VersionBeside(op, {}, room));
+  room.leaves = false;
+  EXPECT_FALSE(VersionBeside(op, {}, room));  // 60 us on four units
+  op.blocks = 8;
+  EXPECT_TRUE(VersionBeside(op, {}, room));
+}
+
 TEST(VersionBeside, StaysWhatItIsOnceBlocksHaveRun) {
   const PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
   EXPECT_EQ(VersionBeside(kCuts, 1, room), 1u);
@@ -408,6 +420,29 @@ TEST_F(PaddingTest, SeveralJobsShareARoomEachOnUnitsOfItsOwn) {  // REEF 5.2
   device_->RunAll();
   for (const Request* request : {&urgent_, &background_, &second, &third}) {
     EXPECT_EQ(request->result.outcome, Outcome::kDone);
+  }
+}
+
+// The policy's choice and the next job are too long for the room. The third one fits.
+TEST_F(PaddingTest, LooksAtNoMoreJobsThanTheSchedulerSays) {
+  SchedulerConfig config = kPadding;
+  for (const std::uint32_t candidates : {2u, 3u}) {
+    config.padding_candidates = candidates;
+    Use(config, 64, testing::FakeDevice::Time::kVirtual, std::make_unique<testing::ClassFirst>(),
+        /*units=*/4);
+    const QueueId urgent = AddQueue(JobClass::kRealTime, Chain({2}));
+    std::vector<QueueId> background;
+    for (const int us : {110, 120, 20}) {
+      background.push_back(AddQueue(JobClass::kBestEffort, Chain({1}, microseconds(us))));
+    }
+    Request& real_time = Add();
+    ASSERT_TRUE(Post(urgent, real_time));
+    for (const QueueId queue : background) ASSERT_TRUE(Post(queue, Add()));
+    const DispatcherStats stats = dispatcher_->Stats();
+    EXPECT_EQ(stats.padded_launches, candidates == 3 ? 1u : 0u);
+    EXPECT_GT(stats.padding_candidates, stats.padding_choices);
+    device_->RunAll();
+    EXPECT_EQ(real_time.result.outcome, Outcome::kDone);
   }
 }
 

@@ -130,7 +130,7 @@ class HeldKernels final : public KernelMaker {
     if (!args.gate->Pass([&] { return context.ShouldLeave(); })) return false;
     const std::size_t begin = args.count * block / kBlocks;
     const std::size_t end = args.count * (block + 1) / kBlocks;
-    if (end > begin) std::memcpy(args.y + begin, args.x + begin, (end - begin) * sizeof(float));
+    if (end > begin) std::memmove(args.y + begin, args.x + begin, (end - begin) * sizeof(float));
     return true;
   }
 
@@ -142,6 +142,7 @@ class HeldKernels final : public KernelMaker {
     kernel.args = ArgsImage(Args{nullptr, nullptr, &gates_->blocks, count});
     kernel.inputs = {offsetof(Args, x)};
     kernel.outputs = {offsetof(Args, y)};
+    kernel.in_place = {0};
     return kernel;
   }
   void Delay() const {

@@ -408,6 +408,7 @@ void ProgramRun::OnFinished(JobOperation& operation) {
   result_.background = result.background;
   result_.revocations += result.revocations;
   result_.resumed_blocks += result.resumed_blocks;
+  result_.repeated_kernels += result.repeated_kernels;
   if (result.outcome == Outcome::kTooLate) {
     result_.expected = result.posted + result.expected - result_.posted;
   }

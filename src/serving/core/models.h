@@ -59,6 +59,7 @@ struct ModelStatistics {
   std::uint64_t too_late = 0;  // refused, because they would have missed their deadline
   std::uint64_t revocations = 0;
   std::uint64_t resumed_blocks = 0;
+  std::uint64_t repeated_kernels = 0;
   std::uint64_t pending = 0;   // requests that wait now
   std::int64_t most_rows = 0;  // of a batch of joined requests, now; 0: requests are not joined
   double share = 0;            // part of the device; 0: the model has no share

@@ -50,6 +50,7 @@ void StatisticsRecorder::RecordFinished(const JobResult& result, const Request& 
   by_class_[Index(request.job_class)].queue.Add(result.started - result.posted);
   if (result.revocations > 0) Bump(revocations_, result.revocations);
   if (result.resumed_blocks > 0) Bump(resumed_blocks_, result.resumed_blocks);
+  if (result.repeated_kernels > 0) Bump(repeated_kernels_, result.repeated_kernels);
   if (IsLate(result, request.deadline)) Bump(deadline_misses_);
   if (result.outcome == Outcome::kDone) return RecordSuccess(result, request);
 
@@ -139,6 +140,7 @@ void StatisticsRecorder::Read(ModelStatistics& statistics) const {
   statistics.too_late = Load(too_late_);
   statistics.revocations = Load(revocations_);
   statistics.resumed_blocks = Load(resumed_blocks_);
+  statistics.repeated_kernels = Load(repeated_kernels_);
 }
 
 }  // namespace lagoon

@@ -86,7 +86,7 @@ class StatisticsRecorder {
   std::vector<Compute> batches_;    // indexed by rows - 1
   std::atomic<std::uint64_t> rejected_{0}, cancelled_{0}, backend_{0}, other_{0};
   std::atomic<std::uint64_t> deadline_misses_{0}, superseded_{0}, too_late_{0};
-  std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0};
+  std::atomic<std::uint64_t> revocations_{0}, resumed_blocks_{0}, repeated_kernels_{0};
 };
 
 }  // namespace lagoon

@@ -22,6 +22,7 @@ JobResult Done() {
   result.finished = At(280);
   result.revocations = 2;
   result.resumed_blocks = 30;
+  result.repeated_kernels = 4;
   return result;
 }
 
@@ -89,6 +90,7 @@ TEST(Statistics, SplitASuccessIntoItsStages) {
   EXPECT_EQ(s.execution_count, 1u);
   EXPECT_EQ(s.revocations, 2u);
   EXPECT_EQ(s.resumed_blocks, 30u);
+  EXPECT_EQ(s.repeated_kernels, 4u);
   EXPECT_EQ(s.fail.count, 0u);
   EXPECT_EQ(s.deadline_misses, 0u);
   EXPECT_GT(s.last_inference_ms, 1'600'000'000'000u);

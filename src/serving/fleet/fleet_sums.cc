@@ -36,7 +36,7 @@ void Add(ModelStatistics& sum, const ModelStatistics& more) {
   for (const auto count :
        {&M::inference_count, &M::execution_count, &M::rejected, &M::cancelled, &M::backend,
         &M::other, &M::deadline_misses, &M::superseded, &M::too_late, &M::revocations,
-        &M::resumed_blocks, &M::pending, &M::share_moves}) {
+        &M::resumed_blocks, &M::repeated_kernels, &M::pending, &M::share_moves}) {
     sum.*count += more.*count;
   }
   for (const auto stage : {&M::success, &M::fail, &M::queue, &M::compute_input, &M::compute_infer,
@@ -104,6 +104,7 @@ DispatcherStats SumOf(std::span<const DispatcherStats> all) {
   for (const DispatcherStats& one : all) {
     sum.revocations += one.revocations;
     sum.resumed_blocks += one.resumed_blocks;
+    sum.reexecuted += one.reexecuted;
     sum.launches += one.launches;
     sum.refused_launches += one.refused_launches;
     sum.padded_launches += one.padded_launches;

@@ -121,6 +121,7 @@ std::string LateRecordJson(const LateRequest& request, const RecentWork::Report&
   }
   json["revocations"] = end.job.revocations;
   json["resumed_blocks"] = end.job.resumed_blocks;
+  json["repeated_kernels"] = end.job.repeated_kernels;
   json["off_core_us"] = ToMicroseconds(request.off_core);
   const Sides sides = SidesOf(request, work);
   json["own"] = JsonOf(sides.own);

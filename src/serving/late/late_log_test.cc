@@ -45,6 +45,7 @@ LateRequest LateCamera() {
   job.finished = AtMs(16);
   job.revocations = 3;
   job.resumed_blocks = 40;
+  job.repeated_kernels = 2;
   late.jobs = {JobId{5}};
   late.off_core = 250us;
   return late;
@@ -82,6 +83,7 @@ TEST(LateRecord, TellsWhereTheTimeWentAndWhatRanInstead) {
   EXPECT_EQ(sum, record["took_us"]) << "nothing is missing and nothing counts twice";
   EXPECT_EQ(record["revocations"], 3);
   EXPECT_EQ(record["resumed_blocks"], 40);
+  EXPECT_EQ(record["repeated_kernels"], 2);
   EXPECT_EQ(record["off_core_us"], 250);
   EXPECT_EQ(record["own"]["blocks"], 30);
   ASSERT_THAT(record["instead"], SizeIs(2));

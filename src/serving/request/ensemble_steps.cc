@@ -141,6 +141,7 @@ void EnsembleSteps::AddTimes(const InferResponse& response) {
   all.background = job.background;
   all.revocations += job.revocations;
   all.resumed_blocks += job.resumed_blocks;
+  all.repeated_kernels += job.repeated_kernels;
   times_->plan_wait += response.plan_wait;
   times_->plan_wait_between += response.plan_wait;
 }
