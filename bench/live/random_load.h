@@ -26,7 +26,8 @@ struct RandomLoadOptions : LoadRunOptions {
 ///   latency_ms_p99.S.sigmaG.loadL.MODEL       the same of one model (p90 with fewer than 1,000)
 ///   per_second.S.sigmaG.loadL                 jobs a second that ended before the last arrival
 ///   load_at_ten_times_alone.S.sigmaG          the load at which the tail of all jobs is ten times
-///                                             the mean time alone, interpolated
+///                                             the mean time alone, interpolated; the largest
+///                                             load if the tail stays below
 ///   jobs_per_second_at_load_1, standalone_ms.MODEL
 /// The tail has an interval over windows that the host did not disturb (bench/measure/evidence.h).
 /// The field "saturated" has the load for each system and sigma.
