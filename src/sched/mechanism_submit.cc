@@ -300,11 +300,12 @@ void Mechanism::PadRealTime() {
   const auto pad = [&](Job& job, std::uint32_t units) {
     const PaddingRoom own = padding_.PartOf(*room, units, &job);
     const std::uint64_t before = stats_.padded_launches;
-    Serve(job, ~0u, &own);
+    // What does not leave must end in the room: the next kernel is tried when this one has ended.
+    Serve(job, own.leaves ? ~0u : 1, &own);
     return stats_.padded_launches > before;
   };
   for (const Padding::Inside& inside : padding_.inside()) {
-    if (inside.until == room->until && inside.job->ready_hook.is_linked()) {
+    if (room->leaves && inside.until == room->until && inside.job->ready_hook.is_linked()) {
       pad(*inside.job, inside.units);
     }
   }

@@ -270,6 +270,7 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
 
 bool Padding::Fits(const Job& job, const PaddingRoom& room) {
   ++candidates_;
+  if (!room.leaves && Has(job)) return false;
   return FitsBeside(job, room);
 }
 
