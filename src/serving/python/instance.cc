@@ -73,11 +73,15 @@ class PythonInstance::Inbox {
     const std::uint64_t one = 1;
     (void)!::write(wake_.number(), &one, sizeof(one));
   }
-  void Put(std::uint64_t call, lagoon::Result<InferResponse> answer,
-           std::function<void()> taken = {}) {
+  /// Where memory runs out, nothing has been moved.
+  void Put(std::uint64_t call, lagoon::Result<InferResponse>&& answer,
+           std::function<void()>&& taken = {}) {
     {
       const MutexLock lock(mutex_);
-      results_.push_back({call, std::move(answer), std::move(taken)});
+      Result& result = results_.emplace_back();
+      result.call = call;
+      result.answer = std::move(answer);
+      result.taken = std::move(taken);
     }
     Wake();
   }
