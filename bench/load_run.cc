@@ -82,7 +82,7 @@ LoadRun::LoadRun(const LoadRunOptions& options, const StandaloneTimes& standalon
   report.Metric("jobs_per_second_at_load_1", 1e3 / mean_alone_ms_);
 }
 
-Status LoadRun::Run(std::vector<std::string> systems, const Measure& measure) {
+Status LoadRun::Run(const std::vector<std::string>& systems, const Measure& measure) {
   nlohmann::json saturated = nlohmann::json::object();
   bool first = true;
   for (const double sigma : options_.sigmas) {

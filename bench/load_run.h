@@ -58,7 +58,7 @@ class LoadRun {
           Evidence& evidence);
 
   /// Measures `systems` at all loads, and reports the metrics of RunRandomLoad().
-  Status Run(std::vector<std::string> systems, const Measure& measure);
+  Status Run(const std::vector<std::string>& systems, const Measure& measure);
   /// The jobs of a round at a place.
   DisbWindow WindowOf(const LoadPlace& place, std::size_t round) const;
 
