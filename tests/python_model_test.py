@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 
+import grpc
 import numpy as np
 import onnx
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from onnx import TensorProto, helper
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from server_process import serving, triton_input
@@ -202,6 +204,18 @@ MOODS = """class TritonPythonModel:
             if ctypes.CDLL(None).fork() != 0:
                 os._exit(7)
             time.sleep(1000)
+        if mood == 25:
+            raise SystemExit("enough")
+        if mood == 26:
+            pb_utils.Logger.log_info("long " * 4_000_000)
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError("long " * 4_000_000))]
+        if mood == 27:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)], parameters={"long": "x" * 9_000_000})]
+        if mood == 28:
+            pb_utils.InferenceRequest(model_name="plus_one", requested_output_names=["y"], inputs=requests[0].inputs(),
+                                      parameters={"long": "x" * 9_000_000}).exec()
+        if mood == 29:
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)], parameters={str(i): i for i in range(65)})]
         if mood == 24:
             return [pb_utils.InferenceResponse([pb_utils.Tensor("y", x)], parameters={
                 "flag": True, "count": 3, "most": 2**64 - 1, "least": -2**63, "part": 0.5, "text": 'a"é', "priority": 7})]
@@ -252,6 +266,18 @@ TALKS = """class TritonPythonModel:
                 sender.send(answer)
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+SLEEPS = """import asyncio
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        for request in requests:
+            seconds = float(request.inputs()[0].as_numpy()[0])
+            if seconds < 0:
+                raise ValueError("sleep length")
+            await asyncio.sleep(seconds)
+            request.get_response_sender().send(pb_utils.InferenceResponse([pb_utils.Tensor("y", request.inputs()[0].as_numpy())]),
+                                               flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
 COUNT = """class TritonPythonModel:
     def execute(self, requests):
         for request in requests:
@@ -300,6 +326,7 @@ def fixture_server(lagoon, tmp_path_factory):
     add_python(repository, "myself", CALLS % "myself")
     add_python(repository, "count", COUNT, FLOATS + "model_transaction_policy { decoupled: true }")
     add_python(repository, "talks", TALKS, FLOATS + "model_transaction_policy { decoupled: true }")
+    add_python(repository, "sleeps", SLEEPS, FLOATS + "model_transaction_policy { decoupled: true }")
     add_python(repository, "some", """class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("z", request.inputs()[0].as_numpy())]) for request in requests]
@@ -398,9 +425,13 @@ def test_a_throw_names_its_place(server):
 
 @pytest.mark.parametrize(("mood", "words"), [
     (5, "output 'z'"), (6, "'y' is INT64 [1], config.pbtxt has FP32 [-1]"), (7, "'y' is FP32 [1,1]"),
-    (8, "returned a list of 2"), (9, "returned NoneType"), (10, "no such thing"), (11, "returned int")])
+    (8, "returned a list of 2"), (9, "returned NoneType"), (10, "no such thing"), (11, "returned int"),
+    (25, "SystemExit: enough"), (26, "long long long"), (27, "9000"), (28, "bytes of names and parameters are more than 8388608"),
+    (29, "the answer's parameters are 65; at most 64 are taken")])
 def test_wrong_answers_are_errors_of_their_request(server, mood, words):
-    assert words in error_of(server, "moods", [mood]).message()
+    error = error_of(server, "moods", [mood])
+    assert words in error.message() and "its Python process" not in error.message()
+    assert mood == 10 or "INTERNAL" in error.status()
     assert ask(server, "moods", [0]).tolist() == [0]
 
 
@@ -560,6 +591,35 @@ def test_errors_and_parameters_are_among_the_answers_of_a_stream(server):
     assert events[1] == {"error": '{"no": 5}'}
     status, answer = server.post("/v2/models/talks/generate", b'{"x": [-5]}')
     assert (status, answer) == (500, {"error": '{"no": 5}'})
+
+
+def test_an_error_of_a_stream_says_whether_it_is_the_last_answer(server):
+    channel = grpc.insecure_channel(server.url("grpc"))
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    tensor = triton_input(triton_grpc, "x", np.array([-1, -2], np.float32))
+    request = service_pb2.ModelInferRequest(model_name="talks", id="7", inputs=[tensor._get_tensor()],
+                                            raw_input_contents=[tensor._get_content()])
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    unknown = service_pb2.ModelInferRequest(model_name="nobody", id="8")
+    for sent, ends in ((request, [False, False, True]), (unknown, [True])):
+        come = [answer.infer_response for answer in stub.ModelStreamInfer(iter([sent]), timeout=60)]
+        assert [answer.parameters["triton_final_response"].bool_param for answer in come] == ends
+        assert {answer.id for answer in come} == {sent.id}
+    channel.close()
+
+
+def test_coroutines_of_a_decoupled_model_run_beside_each_other(server):
+    answers = queue.Queue()
+    with contextlib.closing(server.grpc()) as client:
+        began = time.monotonic()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for seconds in (1.0, 1.0, 1.0, -1.0):
+            client.async_stream_infer("sleeps", [triton_input(triton_grpc, "x", np.array([seconds], np.float32))])
+        come = [answers.get(timeout=60) for _ in range(4)]
+        client.stop_stream()
+    assert time.monotonic() - began < 2.9
+    errors = [str(error) for _, error in come if error is not None]
+    assert len(errors) == 1 and "sleep length" in errors[0] and "model.py" in errors[0]
 
 
 def test_parameters_of_an_answer_reach_the_client(server):

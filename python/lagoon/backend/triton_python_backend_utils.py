@@ -21,6 +21,7 @@ TRITONSERVER_MEMORY_CPU = 0
 TRITONSERVER_MEMORY_GPU = 1
 
 _connection = None  # worker.Connection
+MOST_WORDS, MOST_LINE = 4096, 8192  # characters of an error and of a line for the log; the server cuts there too
 _NUMPY = {"FP32": np.float32, "FP16": np.float16, "FP64": np.float64, "INT8": np.int8, "INT16": np.int16,
           "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32,
           "UINT64": np.uint64, "BOOL": np.bool_, "BYTES": np.object_}
@@ -280,7 +281,7 @@ class InferenceResponseSender:
 def _error_of(response):
     error = response.error()
     code = error.code() if isinstance(error, TritonError) else TritonError.INTERNAL
-    return {"code": code.name, "message": str(error), "own": True}
+    return {"code": code.name, "message": str(error)[:MOST_WORDS], "own": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -471,7 +472,7 @@ class Logger:
     @staticmethod
     def log(message, level=2):
         words = {0: "error", 1: "warning", 2: "info", 3: "verbose"}
-        _connection.send({"op": "log", "level": words.get(level, "info"), "text": str(message)})
+        _connection.send({"op": "log", "level": words.get(level, "info"), "text": str(message)[:MOST_LINE]})
 
     @classmethod
     def log_info(cls, message):

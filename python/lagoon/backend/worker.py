@@ -20,6 +20,7 @@ import types
 PREFIX = struct.Struct("<IIQ")
 MOST_INLINE = 32 << 10
 MOST_ERROR = 4000
+MOST_TEXT = 8 << 20  # of a message, without the bytes of its tensors
 SOCKET = 3
 PR_SET_PDEATHSIG = 1
 
@@ -51,6 +52,8 @@ class Connection:
             return
         # The texts of a program may hold halves of characters, as json.loads() makes them, which no UTF-8 has.
         text = json.dumps(message, ensure_ascii=False).encode(errors="replace")
+        if len(text) > MOST_TEXT:
+            raise utils.TritonModelException(f"{len(text)} bytes of names and parameters are more than {MOST_TEXT}")
         size = sum(len(part) for part in parts)
         file = -1
         try:
@@ -110,7 +113,11 @@ class Connection:
             raise utils.TritonModelException("models can be called from execute() on, not in initialize()")
         number, answer = next(self.numbers), queue.SimpleQueue()
         self.calls[number] = answer
-        self.send({"op": "call", "call": number, **message}, parts)
+        try:
+            self.send({"op": "call", "call": number, **message}, parts)
+        except BaseException:  # it was not sent
+            self.calls.pop(number, None)
+            raise
         return number, answer
 
     def forget(self, identifier):
@@ -167,6 +174,7 @@ class Program:
 
     def __init__(self, message):
         self.name, self.decoupled = message["name"], message["decoupled"]
+        self.loop = None  # of coroutines of a decoupled model
         path = message["path"]
         sys.path.insert(0, os.path.dirname(path))
         if not os.path.isfile(path):
@@ -205,18 +213,44 @@ class Program:
             connection.senders[one["id"]] = requests[-1]._sender
         try:
             responses = self.model.execute(requests)
-            if inspect.iscoroutine(responses):
+            if inspect.iscoroutine(responses) and self.decoupled:
+                self.go_on(responses, message["requests"])
+                responses = None
+            elif inspect.iscoroutine(responses):
                 responses = asyncio.run(responses)
             if not self.decoupled:
                 self.answer(message["requests"], responses)
             elif responses is not None:
                 raise TypeError("execute() of a decoupled model returns None, and answers by its response senders")
-        except Exception as error:  # of the model: its requests are answered with it
-            for one in message["requests"]:
-                connection.forget(one["id"])
+        except (Exception, SystemExit) as error:  # of the model: its requests are answered with it
+            self.give_up(message["requests"])
             connection.send({"op": "done", "error": refusal(error)})
             return
         connection.send({"op": "done"})
+
+    @staticmethod
+    def give_up(requests):
+        """Threads that wait in send() go on."""
+        for one in requests:
+            sender = connection.senders.pop(one["id"], None)
+            if sender is not None:
+                sender._cancel()
+
+    def go_on(self, coroutine, requests):
+        """Runs execute() of a decoupled model beside other executions."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+        def ended(future):
+            error = future.exception()
+            if error is None and future.result() is not None:
+                error = TypeError("execute() of a decoupled model returns None, and answers by its response senders")
+            if error is not None:
+                self.give_up(requests)
+                for one in requests:
+                    connection.send({"op": "answer", "id": one["id"], "final": True, "error": refusal(error)})
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).add_done_callback(ended)
 
     @staticmethod
     def answer(requests, responses):

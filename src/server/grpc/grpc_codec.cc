@@ -128,7 +128,7 @@ GrpcBytes WrapForStream(GrpcBytes answer) {
   return answer;
 }
 
-GrpcBytes RenderStreamError(const Error& error, const std::string& id) {
+GrpcBytes RenderStreamError(const Error& error, const std::string& id, bool last) {
   inference::ModelStreamInferResponse message;
   const grpc::Status status = GrpcStatus(error);
   // Clients of streams see the message only (tritonclient).
@@ -138,6 +138,7 @@ GrpcBytes RenderStreamError(const Error& error, const std::string& id) {
   inference::ModelInferResponse& answer = *message.mutable_infer_response();
   answer.set_id(id);
   (*answer.mutable_parameters())["lagoon_code"].set_int64_param(status.error_code());
+  (*answer.mutable_parameters())[kFinalKey].set_bool_param(last);
   return {{{message.SerializeAsString()}}};
 }
 

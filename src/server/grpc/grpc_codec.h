@@ -40,8 +40,9 @@ Result<GrpcBytes> RenderGrpcInfer(InferResponse response, const EdgeStamps* stam
 
 /// A serialized ModelStreamInferResponse with this ModelInferResponse.
 GrpcBytes WrapForStream(GrpcBytes answer);
-/// The same with an error. Its code, which the message has no field for, is a parameter.
-GrpcBytes RenderStreamError(const Error& error, const std::string& id);
+/// The same with an error. Its code, which the message has no field for, is a parameter. `last`: no
+/// more answers to the request follow.
+GrpcBytes RenderStreamError(const Error& error, const std::string& id, bool last);
 
 void FillServerMetadata(const ServedExtensions& served, inference::ServerMetadataResponse& message);
 void FillModelMetadata(const ModelMetadata& model, inference::ModelMetadataResponse& message);

@@ -214,7 +214,7 @@ void GrpcStreamCall::Give(std::uint64_t number, Result<Answer> answer,
   if (found == in_flight_.end() || cancelled_) return taken();
   Result<GrpcBytes> rendered = answer ? Render(found->second, *std::move(answer), false)
                                       : tl::unexpected<Error>(answer.error());
-  if (!rendered) rendered = RenderStreamError(rendered.error(), found->second.id);
+  if (!rendered) rendered = RenderStreamError(rendered.error(), found->second.id, false);
   Send({*std::move(rendered), 0, std::move(taken)});
 }
 
@@ -234,7 +234,7 @@ void GrpcStreamCall::End(std::uint64_t number, Result<Answer> result) {
   }
   Result<GrpcBytes> rendered =
       result ? Render(request, *std::move(result), true) : tl::unexpected<Error>(result.error());
-  if (!rendered) rendered = RenderStreamError(rendered.error(), request.id);
+  if (!rendered) rendered = RenderStreamError(rendered.error(), request.id, true);
   request.last = Outgoing{*std::move(rendered), number, {}};
   SendInOrder();
 }

@@ -18,7 +18,8 @@ namespace lagoon {
 namespace {
 
 constexpr std::size_t kMostCalls = 256;  // of a program that are not answered
-constexpr Nanoseconds kFinalizeLimit = std::chrono::seconds(2);
+constexpr Nanoseconds kFinalizeLimit = std::chrono::seconds(10);
+constexpr Nanoseconds kBusyLimit = std::chrono::seconds(2);  // the same within execute()
 constexpr Nanoseconds kSendLimit = std::chrono::seconds(30);
 constexpr Nanoseconds kLasts = std::chrono::minutes(1);  // of a program that is no failure
 
@@ -217,14 +218,18 @@ void PythonInstance::Run(const std::stop_token& stop) {
 /// Waits for a moment until the program has closed its end, behind its finalize(). The channel must
 /// stay open meanwhile: a program whose server has gone ends at once.
 Status PythonInstance::AwaitEnd() {
-  LAGOON_RETURN_IF_ERROR(channel_->Send({{"op", "end"}}, {}, Now() + kFinalizeLimit));
-  for (const TimePoint until = Now() + kFinalizeLimit; Now() < until;) {
+  const Nanoseconds limit = executing_ ? kBusyLimit : kFinalizeLimit;
+  LAGOON_RETURN_IF_ERROR(channel_->Send({{"op", "end"}}, {}, Now() + limit));
+  for (const TimePoint until = Now() + limit; Now() < until;) {
     LAGOON_ASSIGN_OR_RETURN(const std::optional<ProgramMessage> message,
                             channel_->Receive(until, inbox_->wake()));
     if (message && TextIn(message->object, "op") == "log") {
       LogOfProgram(options_.model, message->object);
     }
   }
+  spdlog::warn("model '{}': its Python process is killed: {} has not returned within {:.0f} s",
+               options_.model, executing_ ? "execute()" : "finalize()",
+               ToMilliseconds(limit) / 1000);
   return {};
 }
 

@@ -346,6 +346,7 @@ RequestEnd Flight::EndOf(const JobResult& result) const {
     // No job: all of the time was in waiting places.
     end.job.posted = end.job.started = result.finished;
   }
+  if (outside_) end.job.posted = end.job.started;  // RequestWaits::batch has the time before
   return end;
 }
 

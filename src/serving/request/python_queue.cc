@@ -69,11 +69,16 @@ class PythonQueue::Job final : public PythonJob {
   void End() override { Finish(Outcome::kDone, nullptr, {}); }
   void Fail(Error error) override {
     error.message.insert(0, fmt::format("model '{}': ", queue_.model_.name()));
-    Refuse(std::move(error));
+    FailWith(std::move(error));
   }
   void Refuse(Error error) override {
     if (answered()) return;
-    Finish(Outcome::kFailed, std::make_shared<const Error>(std::move(error)), {});
+    // For these codes a front asks another member, which would run the request once more.
+    const bool fronted = !request_->asked.via.empty();
+    const bool again = error.code == ErrorCode::kNotFound || error.code == ErrorCode::kCancelled ||
+                       error.code == ErrorCode::kUnavailable;
+    if (fronted && again) error.code = ErrorCode::kInternal;
+    FailWith(std::move(error));
   }
   void Expire() override { Finish(Outcome::kExpired, nullptr, {}); }
   void Forget() override {
@@ -86,6 +91,10 @@ class PythonQueue::Job final : public PythonJob {
   void Cancel() { Finish(Outcome::kCancelled, nullptr, {}, /*keeps=*/true); }
 
  private:
+  void FailWith(Error error) {
+    if (answered()) return;
+    Finish(Outcome::kFailed, std::make_shared<const Error>(std::move(error)), {});
+  }
   Result<Flight::Made> Read(const ProgramMessage& message) const;
   Status Check(const ProgramTensor& tensor, std::size_t output) const;
   void Finish(Outcome outcome, std::shared_ptr<const Error> error, Flight::Made made,
@@ -191,7 +200,9 @@ Result<Flight::Made> PythonQueue::Job::Read(const ProgramMessage& message) const
     }
   }
   if (const auto set = message.object.find("parameters"); set != message.object.end()) {
-    LAGOON_ASSIGN_OR_RETURN(made.parameters, ReadAnswerParameters(*set));
+    auto parameters = ReadAnswerParameters(*set);
+    if (!parameters) return WrongOutput(parameters.error().message);
+    made.parameters = *std::move(parameters);
   }
   return made;
 }
