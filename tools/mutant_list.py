@@ -624,9 +624,6 @@ MUTANTS = [
      "    shares_.Move(share, units);\n", "", ["conformance"]),
     ("share-move-wakes-none", "the new units sleep on", DEVICE,
      "  front_.OnShareMoved();\n  background_.OnShareMoved();\n", "", ["conformance"]),
-    ("letter-overlooked", "a letter that came while a worker looked for work is not read", LOOP,
-     "    ReadLetters();\n    worker.work", "    ReadLetters();\n"
-     "    worker.seen_epoch = epoch_.load(std::memory_order_acquire);\n    worker.work", ["background"]),
     ("attention-floor-ignored", "scores below the floor stay", "src/kernels/sequence/attention.cc",
      "    if (args_.has_floor) {", "    if (false) {", ["attention"]),
     ("append-to-front", "a token's keys and values go to the front of the cache", "src/kernels/sequence/rotate_append.cc",
