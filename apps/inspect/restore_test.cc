@@ -177,7 +177,7 @@ struct Way {
   Restart restart;
 };
 
-// A model whose best-effort jobs real-time jobs revoke at random moments.
+// Runs a model as best effort. Real-time jobs interrupt it at random moments.
 class Revoked : public ::testing::TestWithParam<Way> {
  protected:
   Revoked() {

@@ -13,7 +13,8 @@ namespace lagoon::bench {
 struct SimKernels {
   /// Lists of a user, by the names of models. They go before those of `of`.
   std::map<std::string, SimModel> own = {};
-  /// The built-in device whose lists other models have; empty: the device's own.
+  /// Models that are not in `own` have the kernels that this built-in device lists for them. Empty:
+  /// those of the device that is simulated.
   std::string of = {};
 };
 

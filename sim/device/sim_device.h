@@ -20,8 +20,9 @@ namespace lagoon {
 struct SimDeviceOptions {
   GpuModel gpu;
   SimAbort abort = SimAbort::kCheck;
-  /// A launch whose guard is the done count of another kernel pads that kernel, and the two are one
-  /// launch (REEF 5.1): what depends on the kernel does not begin while the padding runs.
+  /// REEF 5.1 launches a kernel together with its padding. True: what depends on a kernel does not
+  /// begin while padding of that kernel runs. A launch is padding of the kernel whose done count is
+  /// its guard.
   bool joined_padding = false;
   std::uint64_t seed = 1;  // of block times; equal seeds and calls give equal runs
   std::uint32_t max_launches = 4096;

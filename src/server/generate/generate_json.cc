@@ -131,10 +131,7 @@ Result<std::string> RenderGenerate(const InferResponse& response) {
   std::string out = fmt::format("{{\"model_name\":{},\"model_version\":{}",
                                 JsonString(response.model), JsonString(response.version));
   if (!response.id.empty()) out += fmt::format(",\"id\":{}", JsonString(response.id));
-  const nlohmann::json parameters = ParametersObject(response.parameters);
-  for (const auto& [name, value] : parameters.items()) {
-    out += fmt::format(",{}:{}", JsonString(name), DumpJson(value));
-  }
+  out += ParameterMembers(response.parameters);
   std::size_t elements = 0;
   for (const OutputTensor& output : response.outputs) {
     const auto count = static_cast<std::size_t>(ElementCount(output.dims));

@@ -83,19 +83,14 @@ bool IsBinary(const HttpAnswerFormat& format, const std::string& name) {
 /// Those that a program has set, and the stages if `stamps` are there.
 void AppendParameters(std::string& out, const EdgeStamps* stamps, const InferResponse& response) {
   if (stamps == nullptr && response.parameters.empty()) return;
-  out += ",\"parameters\":{";
-  std::string_view comma;
-  const nlohmann::json parameters = ParametersObject(response.parameters);
-  for (const auto& [name, value] : parameters.items()) {
-    out += fmt::format("{}{}:{}", std::exchange(comma, ","), JsonString(name), DumpJson(value));
-  }
+  std::string members = ParameterMembers(response.parameters);
   if (stamps != nullptr) {
     for (const Stage& stage : Stages(*stamps, response, Now())) {
-      fmt::format_to(std::back_inserter(out), "{}\"{}\":{:.3f}", std::exchange(comma, ","),
-                     stage.name, stage.us);
+      fmt::format_to(std::back_inserter(members), ",\"{}\":{:.3f}", stage.name, stage.us);
     }
   }
-  out += '}';
+  // Without the first comma.
+  out += fmt::format(",\"parameters\":{{{}}}", std::string_view(members).substr(1));
 }
 
 // The output lies in shared memory.

@@ -99,11 +99,7 @@ std::string ParametersOf(const InferRequest& request, Nanoseconds left, std::str
   if (!request.tenant_of_parameter.empty()) {
     add("lagoon_tenant", JsonString(request.tenant_of_parameter));
   }
-  // A number that JSON does not have is null, which a member ignores.
-  const nlohmann::json others = ParametersObject(request.parameters);
-  for (const auto& [name, value] : others.items()) {
-    text += fmt::format(",{}:{}", JsonString(name), DumpJson(value));
-  }
+  text += ParameterMembers(request.parameters);  // a member ignores those that are null
   if (!front.empty()) {
     const std::string_view comma = request.via.empty() ? "" : ",";
     add("lagoon_via", JsonString(fmt::format("{}{}{}", request.via, comma, front)));
@@ -254,11 +250,11 @@ Status CheckOutputs(const InferResponse& response, const ModelMetadata& model,
                                  Quoted(model.name), OipName(spec->type), ShownShape(spec->dims)));
   }
   if (model.platform == kPythonBackend) return {};  // a program may leave outputs out
-  std::vector<std::string> wanted(outputs.begin(), outputs.end());
+  std::vector<std::string_view> wanted(outputs.begin(), outputs.end());
   if (wanted.empty()) {
     for (const TensorSpec& output : model.outputs) wanted.push_back(output.name);
   }
-  for (const std::string& name : wanted) {
+  for (const std::string_view name : wanted) {
     const auto given = std::ranges::find(response.outputs, name, &OutputTensor::name);
     if (given != response.outputs.end()) continue;
     return BadAnswer(

@@ -56,14 +56,21 @@ nlohmann::json ParametersObject(std::span<const RequestParameter> parameters) {
   return object;
 }
 
+std::string ParameterMembers(std::span<const RequestParameter> parameters) {
+  std::string text;
+  const nlohmann::json object = ParametersObject(parameters);
+  for (const auto& [name, value] : object.items()) {
+    text += fmt::format(",{}:{}", JsonString(name), DumpJson(value));
+  }
+  return text;
+}
+
 Result<std::vector<RequestParameter>> ReadRequestParameters(const nlohmann::json& object) {
   return Read(object, "the call's parameters", IsServerParameter);
 }
 
 Result<std::vector<RequestParameter>> ReadAnswerParameters(const nlohmann::json& object) {
-  return Read(object, "the answer's parameters", [](std::string_view name) {
-    return name.starts_with("triton_") || name.starts_with("lagoon_");
-  });
+  return Read(object, "the answer's parameters", HasServerPrefix);
 }
 
 }  // namespace lagoon

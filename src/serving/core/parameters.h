@@ -3,6 +3,7 @@
 // The parameters of a request or an answer (RequestParameter) as JSON, and back.
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -12,6 +13,9 @@
 namespace lagoon {
 
 nlohmann::json ParametersObject(std::span<const RequestParameter> parameters);
+/// The same as members of an object, with a comma before each: `,"a":1,"b":true`. A number that
+/// JSON does not have is null.
+std::string ParameterMembers(std::span<const RequestParameter> parameters);
 
 /// Left out are those that the server reads (IsServerParameter()). kInvalidArgument: `object` is no
 /// object, has more than kMostRequestParameters, or a value that is no text, number, true or false.

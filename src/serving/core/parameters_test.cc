@@ -45,6 +45,13 @@ TEST(Parameters, WrongOnesAreErrors) {
   }
 }
 
+TEST(Parameters, AreMembersOfAnObjectBehindCommas) {
+  const std::vector<RequestParameter> parameters = {
+      {"a\"", true}, {"b", std::numeric_limits<double>::infinity()}, {"c", std::string("d")}};
+  EXPECT_EQ(ParameterMembers(parameters), R"(,"a\"":true,"b":null,"c":"d")");
+  EXPECT_EQ(ParameterMembers({}), "");
+}
+
 TEST(Parameters, OfAnAnswerAreAllButThoseThatTheServerWrites) {
   const auto read = ReadAnswerParameters(
       {{"priority", 3}, {"triton_final_response", true}, {"lagoon_stage", 1.0}, {"x", false}});

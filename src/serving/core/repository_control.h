@@ -58,8 +58,8 @@ class RepositoryControl {
   /// the requests in flight are answered and the model's memory is free. kNotFound: the model is
   /// not loaded. Otherwise as LoadModel.
   virtual void UnloadModel(const std::string& model, std::function<void(Status)> done) = 0;
-  /// The names of the models that the repository has now, in order, also of those that nobody has
-  /// loaded. Reads the folder. Empty: it cannot be read, or is not on this machine.
+  /// The names of all models that lie in the repository now, loaded or not, in order. Reads the
+  /// folder. Empty: it cannot be read, or is not on this machine.
   virtual std::vector<std::string> Found() const { return {}; }
 };
 

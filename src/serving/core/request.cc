@@ -12,8 +12,12 @@ std::string ShownShape(const Dims& dims) {
   return fmt::format("of {} dimensions", dims.size());
 }
 
+bool HasServerPrefix(std::string_view name) {
+  return name.starts_with("triton_") || name.starts_with("lagoon_");
+}
+
 bool IsServerParameter(std::string_view name) {
-  return name.starts_with("triton_") || name.starts_with("lagoon_") ||
+  return HasServerPrefix(name) ||
          std::ranges::find(kServerParameters, name) != kServerParameters.end();
 }
 

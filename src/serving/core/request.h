@@ -101,6 +101,8 @@ inline constexpr std::array<std::string_view, 14> kServerParameters = {"priority
                                                                        "shared_memory_byte_size",
                                                                        "shared_memory_offset"};
 
+/// Names of parameters that are kept for Triton and Lagoon: triton_... and lagoon_...
+bool HasServerPrefix(std::string_view name);
 /// Whether a parameter of this name is the server's own, one of those above or a later one of
 /// Triton's or Lagoon's: it is then no RequestParameter.
 bool IsServerParameter(std::string_view name);
