@@ -42,8 +42,8 @@ class RandomLoadBenchmark {
     for (const auto& [name, measure] : systems_) names.push_back(name);
     const std::size_t steps = options_.sigmas.size() * options_.loads.size() * names.size();
     ProgressBar progress("bench load", static_cast<int>(steps) * options_.windows);
-    LAGOON_RETURN_IF_ERROR(run.Run(
-        std::move(names), [&](const LoadPlace& place) { return MeasureAt(run, place, progress); }));
+    LAGOON_RETURN_IF_ERROR(
+        run.Run(names, [&](const LoadPlace& place) { return MeasureAt(run, place, progress); }));
     evidence_.Finish();
     return {};
   }
