@@ -61,8 +61,7 @@ TEST(Golden, ReefOnVoltaKeepsTheRealTimeLatencyOfAAndB) {
 
 TEST(Golden, ReefOnVoltaInC) {
   const Json metrics = Disb("gv100", "C", {"reef", "streams"});
-  // 1.02: a best-effort kernel that leaves takes 20 us, and its companions slow the blocks.
-  ExpectMissed(metrics, "realtime_latency_normalized_mean.reef", Within(0.02, 1.02, 1.02), 1.116);
+  ExpectMet(metrics, "realtime_latency_normalized_mean.reef", 0.98 * 1.02, 1.02 * 1.02);
   ExpectMet(metrics, "throughput_normalized.streams", 0.9 * 1.42, 1.1 * 1.42);  // set on it
 }
 
@@ -215,14 +214,10 @@ void ExpectFewInVain(const std::string& scheduler) {
                                    });
   stage.Run(jobs.clients, jobs.Window(std::chrono::milliseconds(300)), Nanoseconds(0));
   EXPECT_GT(watch->launches(), 300u);
-  EXPECT_LT(watch->in_vain(), 0.09) << scheduler;
-  EXPECT_LT(watch->never_begun(), 0.55) << scheduler;
+  EXPECT_LT(watch->in_vain() + watch->never_begun(), 0.05) << scheduler;
 }
 
-// What begins in a room in which it cannot end would leave and come back for ever. The bound for
-// launches without a committed block is 0.05 and is not met: 0.08 under both began a block and
-// committed none, and 0.45 under `reef`, 0.49 under `lagoon` never began, as they wait behind the
-// job's kernels before when the room ends.
+// What begins in a room in which it cannot end would leave and come back for ever.
 TEST(Golden, PaddingThatCommitsNothingIsRare) {
   ExpectFewInVain("reef");
   ExpectFewInVain("lagoon");
@@ -244,22 +239,23 @@ TEST(Golden, ReefInEveryPairKeepsTheRealTimeLatency) {
 
 // With versions (DKP-MV). Latency has no bound in the paper but the one without versions.
 TEST(Golden, VersionsLetPaddingUseMoreRooms) {
-  const Result<Figure> figure = ReefFigure23({.effort = 0.02});
+  const Result<Figure> figure = ReefFigure23({.effort = 0.05});
   ASSERT_TRUE(figure) << figure.error().message;
   std::map<std::string, double> got;
   for (const FigureNumber& number : figure->numbers) got[number.metric] = number.got;
-  // More than 1.18, 1.57 and 1.29: every kernel has all versions, and none of them is slower than
+  // More than 1.57 and 1.29: every kernel has all versions, and none of them is slower than
   // assumed. Fewer pairs starve than without versions, but not none.
   const Json json = got;
-  ExpectMissed(json, "throughput_normalized_mean.reef-mv", Within(0.05, 1.18, 1.18), 1.279);
-  ExpectMissed(json, "throughput_normalized_max.reef-mv", Within(0.05, 1.57, 1.57), 1.823);
+  ExpectMet(json, "throughput_normalized_mean.reef-mv", 0.95 * 1.18, 1.05 * 1.18);
+  ExpectMissed(json, "throughput_normalized_max.reef-mv", Within(0.05, 1.57, 1.57), 1.662);
   ExpectMissed(json, "throughput_normalized_mean_of_resnet152.reef-mv", Within(0.05, 1.29, 1.29),
-               1.542);
+               1.414);
   ExpectMissed(json, "starved_pairs.reef-mv", {0, 0}, 3);
   const Result<Figure> busy = ReefFigure24({.effort = 0.02});
   ASSERT_TRUE(busy) << busy.error().message;
   for (const FigureNumber& number : busy->numbers) got[number.metric] = number.got;
-  ExpectMet(Json(got), "units_busy_mean.resnet152_with_each.reef-mv", 0.9 * 0.72, 1.1 * 0.72);
+  ExpectMissed(Json(got), "units_busy_mean.resnet152_with_each.reef-mv", Within(0.1, 0.72, 0.72),
+               0.602);
 }
 
 // Padding gains more than published, as blocks of padding miss no cache here (REEF Figure 27).

@@ -1,5 +1,7 @@
-// Slices of best-effort kernels (SchedulerConfig::kernel_slice), as Tally, Hummingbird and LithOS
-// have them. Four units, and blocks that take a whole unit; times are in units of 100 us.
+// Slices of best-effort kernels: those of Tally, Hummingbird and LithOS
+// (SchedulerConfig::kernel_slice), and padding that ends in its room
+// (SchedulerConfig::padding_leaves). Four units, and blocks that take a whole unit; times are in
+// units of 100 us.
 
 #include <gtest/gtest.h>
 
@@ -93,6 +95,45 @@ TEST_F(KernelSlices, LithosLendsTheUnitsOfAShareThatIsNotInUse) {
   EXPECT_EQ(Run("lithos:slice_us=100", halves), (KernelEnds{1, 2}))
       << "lent units count for a slice";
   EXPECT_EQ(Run("lithos:lend_units=0,slice_us=100", halves), (KernelEnds{2, 3}));
+}
+
+// v's first kernel leaves two units free for 5: four of r's twelve blocks pad in two rounds. A
+// third round would end at 6, and v's second kernel needs all units from 5 on.
+TEST_F(KernelSlices, PaddingIsAsManyBlocksAsEndInTheRoom) {
+  for (const char* scheduler : {"reef", "lagoon:padding_kernels=1"}) {
+    for (const Restart restart : {Restart::kByClaims, Restart::kByGroup, Restart::kNever}) {
+      std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}, {4, 2}}},
+                                    {"r", JobClass::kBestEffort, 0, {{12, 2}, {1, 1}}}};
+      tasks.back().restart = restart;
+      EXPECT_EQ(Run(scheduler, tasks), (KernelEnds{7, 7 + 4 + 1})) << scheduler;
+      EXPECT_EQ(stats_.padded_launches, 1u);
+      EXPECT_EQ(stats_.revocations, 0u);
+      EXPECT_EQ(stats_.reexecuted, 0u) << "no block of a slice is interrupted";
+    }
+  }
+}
+
+// v's second kernel leaves two units too: r's padding goes on there, until 9. What is left of the
+// room is less than r's last block and a launch.
+TEST_F(KernelSlices, TheRestOfPaddingFollowsInTheNextRoom) {
+  const std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}, {2, 5}, {4, 2}}},
+                                      {"r", JobClass::kBestEffort, 0, {{8, 2}, {1, 1}}}};
+  EXPECT_EQ(Run("reef", tasks), (KernelEnds{12, 13}));
+  EXPECT_EQ(stats_.padded_launches, 2u);
+  EXPECT_EQ(stats_.revocations, 0u);
+}
+
+// u comes at 1 and needs the units of r's padding, whose blocks are interrupted.
+TEST_F(KernelSlices, ASliceOfPaddingThatIsRevokedRunsItsGroupAgain) {
+  std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}}},
+                                {"r", JobClass::kBestEffort, 0, {{12, 2}}},
+                                {"u", JobClass::kRealTime, 1, {{2, 4}}}};
+  for (const Restart restart : {Restart::kByClaims, Restart::kByGroup}) {
+    tasks[1].restart = restart;
+    EXPECT_EQ(Run("lagoon", tasks), (KernelEnds{5, 5 + 6, 5}));
+    EXPECT_EQ(stats_.revocations, 1u);
+    EXPECT_EQ(stats_.reexecuted, restart == Restart::kByGroup ? 1u : 0u);
+  }
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ constexpr SchedulerParameter kParameters[] = {
      [](const SchedulerConfig& config) -> double { return config.padding_kernels; },
      [](SchedulerConfig& config, double value) { config.padding_kernels = Count(value); }},
     {"padding_leaves", 0, 1, true,
-     "1: padding leaves when its room ends; 0: whole kernels, which others wait for (simulated)",
+     "1: padding leaves when its room ends; 0: blocks that end in it (simulated GPUs)",
      [](const SchedulerConfig& config) { return config.padding_leaves ? 1.0 : 0.0; },
      [](SchedulerConfig& config, double value) { config.padding_leaves = value != 0; }},
     {"padding_versions", 0, 1, true,

@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(Parameters, RandomSchedules,
                                            "lagoon:fairness_threshold=2",
                                            "lagoon:fairness_threshold=0", "lagoon-ratio:depth=2",
                                            "reef:admit_by_deadline=1", "reef:padding_ahead=1",
-                                           "reef:padding_leaves=0", "lagoon:padding_leaves=0",
+                                           "reef:padding_leaves=1", "lagoon:padding_leaves=1",
                                            "lagoon:padding_ahead=1"),
                          Word);
 

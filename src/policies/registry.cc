@@ -82,6 +82,7 @@ constexpr SchedulerConfig Lagoon(std::string_view name) {
           .preemption = Preemption::kReset,
           .ranks = Ranks::kPolicy,
           .padding_kernels = 16,
+          .padding_leaves = false,
           .padding_versions = true,
           .lend_units = true,
           .policy = {.order = By::kRemaining}};
@@ -104,6 +105,7 @@ constexpr SchedulerConfig Reef(std::string_view name, bool versions) {
   return Classes({.name = name,
                   .preemption = Preemption::kReset,
                   .padding_kernels = 1,
+                  .padding_leaves = false,
                   .padding_versions = versions,
                   .max_real_time_jobs = 1});
 }

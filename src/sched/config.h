@@ -83,9 +83,10 @@ struct SchedulerConfig {
   /// Padding is also submitted for a room that begins later: the tail of a real-time kernel that
   /// needs all units, or what follows that kernel. It waits for that on the device.
   bool padding_ahead = false;
-  /// Padding leaves when its room ends. False: a kernel pads only if it fits into the room whole,
-  /// and it runs to its end (REEF 5). Where it is one launch with the kernel that it pads
-  /// (SimDeviceOptions::joined_padding), the next real-time kernel waits for it.
+  /// Padding leaves when its room ends. False: as many blocks of a kernel pad as end in the room,
+  /// and they run to their end (REEF 5.2). Where they are one launch with the kernel that they pad
+  /// (SimDeviceOptions::joined_padding), the next real-time kernel waits for them. On a device that
+  /// does not slice kernels (DeviceInfo::slices_kernels) padding always leaves.
   bool padding_leaves = true;
   /// How many best-effort jobs are looked at for a room, in the policy's order. 0: its choice only.
   std::uint32_t padding_candidates = 64;

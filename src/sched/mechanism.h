@@ -149,7 +149,8 @@ class Mechanism {
   bool RealTimeMode() const;
   bool TellsBlocks() const;
   bool SlicesKernels(const Job& job) const;
-  std::uint32_t SliceOf(const Job& job, std::uint32_t blocks) const;
+  bool PaddingLeaves() const;
+  std::uint32_t SliceOf(const Job& job, std::uint32_t blocks, const PaddingRoom* room) const;
   bool Fits() const;
   ReadyView::Eligibility Eligible(bool best_effort) const;
   void RevokeBestEffort();

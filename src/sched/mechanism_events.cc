@@ -117,19 +117,21 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   Advance(job, at);
   const bool begun = record.placed != TimePoint{};
   const bool complete = job.instance->progress(record.index).Complete();
-  const bool interrupted = begun && !complete && (!record.slice || Revoked(record));
+  const bool alone = record.revision != job.queue->slots[job.slot].revision;
+  const bool interrupted =
+      begun && !complete && (!record.slice || Revoked(record) || (record.padding && alone));
   if (interrupted && OpOf(job, record.index).restart == Restart::kByGroup) {
     Interrupt(job, record.index);
     // Padding that left with its room was not revoked, and neither was what waits for it. The group
     // restarts when that has left too.
-    const bool revoked = record.revision != job.queue->slots[job.slot].revision;
-    if (record.padding && !revoked && job.launches > 0) Revoke(job);
+    if (record.padding && !alone && job.launches > 0) Revoke(job);
   }
   if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.
-  // The rest of the blocks is not submitted yet. After a slice no other kernel of the job is there.
+  // The rest of the blocks is not submitted yet. After a slice of SchedulerConfig::kernel_slice no
+  // other kernel of the job is there.
   if (in_flight == 0 && record.index < job.next_op && !complete) {
-    if (record.slice) {
+    if (record.slice && !record.padding) {
       SetNextOp(job, record.index);
       return UpdateReady(job);
     }

@@ -204,17 +204,30 @@ bool Mechanism::TellsBlocks() const {
   return config_.block_events > 0 && config_.extra_blocks && device_.info().tells_blocks;
 }
 
+bool Mechanism::PaddingLeaves() const {
+  return config_.padding_leaves || !device_.info().slices_kernels;
+}
+
 bool Mechanism::SlicesKernels(const Job& job) const {
   return config_.kernel_slice > Nanoseconds(0) && job.job_class == JobClass::kBestEffort;
 }
 
 // How many of the `blocks` blocks of the job's next op a launch begins. 0: all of them.
-std::uint32_t Mechanism::SliceOf(const Job& job, std::uint32_t blocks) const {
-  if (!SlicesKernels(job) || !device_.info().slices_kernels) return 0;
+std::uint32_t Mechanism::SliceOf(const Job& job, std::uint32_t blocks,
+                                 const PaddingRoom* room) const {
   const PlanOp& op = job.instance->plan().ops[job.next_op];
+  const std::uint32_t version = job.instance->version(job.next_op);
+  if (room != nullptr) {
+    if (room->leaves) return 0;
+    PaddingRoom own = *room;
+    own.units = UnitsIn(*room, *job.queue);
+    const std::uint32_t most = BlocksInRoom(op, version, own);
+    return most < blocks ? most : 0;
+  }
+  if (!SlicesKernels(job) || !device_.info().slices_kernels) return 0;
   const std::uint32_t all = device_.info().units;
   const std::uint64_t at_once = std::uint64_t{config_.lend_units ? all : UnitsOf(*job.queue, all)} *
-                                std::max(OccupancyOf(op, job.instance->version(job.next_op)), 1U);
+                                std::max(OccupancyOf(op, version), 1U);
   const Nanoseconds block = job.costs->block(job.next_op);
   const std::int64_t rounds =
       block > Nanoseconds(0) ? std::max(config_.kernel_slice / block, std::int64_t{1}) : 1;
@@ -294,13 +307,13 @@ void Mechanism::PadRealTime() {
                                                              .packed = config_.packed_padding,
                                                              .bandwidth = config_.padding_bandwidth,
                                                              .versions = config_.padding_versions,
-                                                             .leaves = config_.padding_leaves,
+                                                             .leaves = PaddingLeaves(),
                                                              .ahead = config_.padding_ahead});
   if (!room) return;
   const auto pad = [&](Job& job, std::uint32_t units) {
     const PaddingRoom own = padding_.PartOf(*room, units, &job);
     const std::uint64_t before = stats_.padded_launches;
-    // What does not leave must end in the room: the next kernel is tried when this one has ended.
+    // Blocks that do not leave must end in the room: more are tried when these have ended.
     Serve(job, own.leaves ? ~0u : 1, &own);
     return stats_.padded_launches > before;
   };
@@ -466,7 +479,7 @@ bool Mechanism::SubmitOp(Job& job, const PaddingRoom* room) {
   const bool spared = room == nullptr && MaySpare(job);
   const std::uint32_t done = launch.progress->done();
   const std::uint32_t left = launch.progress->blocks() - done;
-  launch.most_blocks = room == nullptr && !spared ? SliceOf(job, left) : 0;
+  launch.most_blocks = spared ? 0 : SliceOf(job, left, room);
   const std::uint32_t blocks = launch.most_blocks > 0 ? launch.most_blocks : left;
   SetGuards(job, room, spared, launch);
   launch.tell_every = TellsBlocks() ? config_.block_events : 0;

@@ -138,12 +138,12 @@ Nanoseconds AllBlocks(const Cut& cut, const PaddingRoom& room) {
   return cut.cost.block * ((cut.blocks + at_once - 1) / at_once);
 }
 
-/// What must end before the room does: a block of `block`, or all of `blocks` blocks if those that
-/// are done would run again, or if the kernel cannot leave or does not (PaddingRoom::leaves). Of a
-/// kernel of an engine, which cannot leave, the longest run counts.
+/// What must end before the room does: a block, or all of them if those that are done would run
+/// again, or if the kernel cannot leave. Of a kernel of an engine, which cannot leave, the longest
+/// run counts.
 Nanoseconds TimeInRoom(const PlanOp& op, const Cut& cut, const PaddingRoom& room) {
   if (op.opaque != nullptr) return std::max(cut.cost.block, op.opaque->longest());
-  const bool by_blocks = op.restart == Restart::kByClaims && room.leaves;
+  const bool by_blocks = op.restart == Restart::kByClaims || !room.leaves;
   return by_blocks ? cut.cost.block : AllBlocks(cut, room);
 }
 
@@ -208,6 +208,16 @@ std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::
     soonest = all;
   }
   return best;
+}
+
+std::uint32_t BlocksInRoom(const PlanOp& op, std::uint32_t version, const PaddingRoom& room) {
+  const Cut cut = CutOf(op, version);
+  const std::uint64_t at_once = BlocksAtOnce(room, room.units, cut.occupancy);
+  const Nanoseconds left = room.time - room.begun;
+  const std::int64_t rounds =
+      cut.cost.block > Nanoseconds(0) ? std::max(left / cut.cost.block, std::int64_t{1}) : 1;
+  const std::uint64_t blocks = at_once * static_cast<std::uint64_t>(rounds);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, cut.blocks));
 }
 
 bool ChooseVersion(Job& job, const PaddingRoom* room) {

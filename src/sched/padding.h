@@ -24,7 +24,7 @@ struct RoomRules {
   bool packed = false;        // a unit is full with `occupancy` blocks, not with one
   double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
   bool versions = true;       // padding may run in other versions than the plan's
-  bool leaves = true;         // what does not end before the room does leaves (Guard)
+  bool leaves = true;         // SchedulerConfig::padding_leaves
   bool ahead = false;         // rooms that begin later count (LaterRoomBeside())
 };
 
@@ -90,6 +90,10 @@ std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
 /// version is possible then.
 std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::uint32_t> started,
                                            const PaddingRoom& room);
+
+/// Most blocks of the kernel in `version` that end before the room does, at least as many as run at
+/// once.
+std::uint32_t BlocksInRoom(const PlanOp& op, std::uint32_t version, const PaddingRoom& room);
 
 /// The guard that revokes padding when its room ends.
 inline Guard GuardOf(const PaddingRoom& room) {

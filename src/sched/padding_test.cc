@@ -262,16 +262,33 @@ TEST(VersionBeside, AKernelOfAnEngineMustFitAtItsLongest) {  // it cannot leave
   EXPECT_TRUE(VersionBeside(op, {}, room));
 }
 
-TEST(VersionBeside, WhatDoesNotLeaveMustFitWhole) {
+TEST(VersionBeside, WhatDoesNotLeaveFitsBlockByBlock) {
   PlanOp op;
   op.blocks = 12;
   op.cost.block = microseconds(20);
   PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
-  EXPECT_TRUE(VersionBeside(op, {}, room));
   room.leaves = false;
-  EXPECT_FALSE(VersionBeside(op, {}, room));  // 60 us on four units
-  op.blocks = 8;
+  op.restart = Restart::kNever;  // 60 us on four units
   EXPECT_TRUE(VersionBeside(op, {}, room));
+  room.leaves = true;
+  EXPECT_FALSE(VersionBeside(op, {}, room));
+}
+
+TEST(BlocksInRoom, AreThoseThatEndThere) {
+  PlanOp op;
+  op.blocks = 12;
+  op.occupancy = 2;
+  op.cost.block = microseconds(20);
+  PaddingRoom room{.units = 4, .time = microseconds(50), .occupancy = 1, .until = nullptr};
+  EXPECT_EQ(BlocksInRoom(op, op.version, room), 8u);
+  room.begun = microseconds(15);
+  EXPECT_EQ(BlocksInRoom(op, op.version, room), 4u);
+  room.packed = true;
+  EXPECT_EQ(BlocksInRoom(op, op.version, room), 8u);
+  room.begun = {};
+  EXPECT_EQ(BlocksInRoom(op, op.version, room), 12u) << "all of them";
+  op.cost.block = {};
+  EXPECT_EQ(BlocksInRoom(op, op.version, room), 8u) << "no time is known: one round";
 }
 
 TEST(VersionBeside, StaysWhatItIsOnceBlocksHaveRun) {

@@ -65,7 +65,7 @@ TEST_F(TraceOfReefExample, HasEveryBlockOnTheUnitAndAtTheTimeWhereItRan) {
 }
 
 TEST_F(TraceOfReefExample, MarksPaddingAndWhatLeft) {
-  const ReadTrace trace = Trace("reef");
+  const ReadTrace trace = Trace("reef:padding_leaves=1");
   std::map<std::string, std::pair<int, int>> seen;  // blocks of padding: committed, left
   for (const auto& block : trace.blocks) {
     if (!block.Is("padding")) continue;
