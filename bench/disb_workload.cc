@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 
 namespace lagoon::bench {
 namespace {
@@ -266,11 +267,10 @@ Result<DisbWorkload> ParseDisbWorkload(const std::string& name, const Json& docu
 Result<DisbWorkload> ReadDisbWorkload(const std::string& file) {
   std::ifstream stream(file);
   if (!stream) return Fail(ErrorCode::kNotFound, fmt::format("cannot read '{}'", file));
-  const Json document = Json::parse(stream, nullptr, false);
-  if (document.is_discarded()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not JSON", file));
-  }
-  return ParseDisbWorkload(std::filesystem::path(file).stem(), document);
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  const Result<Json> document = ParseJson(text);
+  if (!document) return Annotate(fmt::format("'{}'", file), document.error());
+  return ParseDisbWorkload(std::filesystem::path(file).stem(), *document);
 }
 
 std::string ZooNameOf(const std::string& model) {

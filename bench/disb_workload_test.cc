@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace lagoon::bench {
@@ -140,6 +141,11 @@ TEST(DisbWorkload, BadFilesAreRefusedByTaskKeyAndValue) {
   ASSERT_FALSE(twice);
   EXPECT_THAT(twice.error().message, HasSubstr("x_rt"));
   EXPECT_FALSE(ReadDisbWorkload("/absent.json"));
+  const std::string file = ::testing::TempDir() + "/twice.json";
+  std::ofstream(file) << R"({"time": 1, "time": 2, "tasks": []})";
+  const auto again = ReadDisbWorkload(file);
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, AllOf(HasSubstr("twice.json"), HasSubstr("'time'")));
 }
 
 }  // namespace

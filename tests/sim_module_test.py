@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 import re
 import shutil
 import sys
@@ -194,6 +195,7 @@ DISB = ("bench", "disb", "--requests", "10", "--windows", "1", "--schedulers", "
     (("--csv", "{0}/r.csv", "--samples", "{0}/./r.csv"), "--csv and --samples name the same file"),
     (("--json", "{0}/r.csv", "--csv", "{0}/r.csv"), "--json and --csv name the same file"),
     (("--csv", "{0}/r.csv", "--trace", "{0}/r.csv"), "--csv and --trace name the same file"),
+    (("--trace", "{0}/t.json", "--json", "{0}/t.reef.newest.json"), "could be one of the traces of --trace"),
     (("--csv", "{0}"), "cannot be written"), (("--samples", "{0}/no/s.csv"), "--samples: .* cannot be written"),
     (("--json", "{0}/no/r.json"), "--json: .* cannot be written"),
     *((("--sensitivity", option, value), f"{option} has no effect with --sensitivity") for option, value in
@@ -203,6 +205,19 @@ def test_files_of_results_are_refused_before_the_run(lagoon, tmp_path, options, 
     result = lagoon.run(*DISB, "--device", "sim:mi50", *(word.format(tmp_path) for word in options))
     assert result.returncode == 1 and re.search(named, result.stderr), result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_files_that_a_run_reads_are_not_overwritten(lagoon, own, tmp_path):
+    device, kernels = tmp_path / "d.json", tmp_path / "k.csv"
+    device.write_text(json.dumps(sim.gpu_model("mi50")))
+    kernels.write_text(pathlib.Path(own[2]["cam"]).read_text())
+    for words, named in ((("--csv", kernels), f"--csv would overwrite '{kernels}', which --kernels reads"),
+                         (("--json", device), f"--json would overwrite '{device}', which --device reads"),
+                         (("--trace", f"{tmp_path}/./k.csv"), f"--trace would overwrite '{kernels}', which --kernels reads")):
+        before = device.read_text(), kernels.read_text()
+        result = lagoon.run(*DISB, "--device", f"sim:{device}", "--kernels", f"vgg19={kernels}", "--kernels-of", "mi50", *words)
+        assert result.returncode == 1 and named in result.stderr, result.stderr
+        assert before == (device.read_text(), kernels.read_text())
 
 
 def test_devices_may_be_named_twice_and_a_file_again(lagoon, tmp_path):

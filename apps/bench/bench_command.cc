@@ -34,10 +34,30 @@ bool IsWritable(const fs::path& path) {
   return fs::is_directory(folder, error) && access(folder.c_str(), W_OK) == 0;
 }
 
+using Files = std::map<fs::path, std::string_view>;  // each with the option that names it
+
+// Dies if one of the files of results is read by another option: FILE, MODEL=FILE or sim:FILE.
+void CheckInputs(const CLI::App& command, const Files& outputs) {
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& value : option->results()) {
+      for (const std::size_t before : {std::string::npos, value.find('='), value.find(':')}) {
+        std::error_code error;
+        const fs::path path = fs::weakly_canonical(value.substr(before + 1), error);
+        const auto found = outputs.find(path);
+        const bool itself =
+            found != outputs.end() && option->check_name(std::string(found->second));
+        if (found == outputs.end() || itself || !fs::exists(path, error)) continue;
+        Die(fmt::format("{} would overwrite '{}', which {} reads", found->second,
+                        value.substr(before + 1), option->get_name()));
+      }
+    }
+  }
+}
+
 // Dies if a file of results cannot be written, or if two options name the same file. Devices, such
 // as /dev/null, may be named twice.
 void CheckOutputs(const BenchCommon& common) {
-  std::map<fs::path, std::string_view> seen;
+  Files seen;
   for (const auto& [option, name] :
        {std::pair<std::string_view, std::string>{"--json", common.json},
         {"--csv", common.csv},
@@ -51,6 +71,18 @@ void CheckOutputs(const BenchCommon& common) {
     const auto [other, is_new] = seen.emplace(path, option);
     if (!is_new) Die(fmt::format("{} and {} name the same file '{}'", other->second, option, name));
   }
+  // With several schedulers the traces are FILE.SCHEDULER.json.
+  const auto trace = std::ranges::find(seen, "--trace", &Files::value_type::second);
+  for (const auto& [path, option] : seen) {
+    if (trace == seen.end() || path.parent_path() != trace->first.parent_path()) continue;
+    const std::string stem = trace->first.stem().string();
+    if (path.filename().string().starts_with(stem + ".") && path.stem() != stem &&
+        path.extension() == trace->first.extension()) {
+      Die(fmt::format("{} '{}' could be one of the traces of --trace '{}': choose another name",
+                      option, path.string(), trace->first.string()));
+    }
+  }
+  CheckInputs(*common.command, seen);
 }
 
 }  // namespace
@@ -124,6 +156,7 @@ CLI::App* AddBenchmark(CLI::App& bench, const std::string& name, const std::stri
 CLI::App* AddSimulation(CLI::App& bench, const std::string& name, const std::string& description,
                         BenchCommon& common) {
   CLI::App* command = bench.add_subcommand(name, description);
+  common.command = command;
   command->add_option("--json", common.json, "Write the report to this file instead of stdout");
   command->add_option("--csv", common.csv, "Also write the metrics as rows of a CSV file");
   return command;

@@ -34,6 +34,7 @@ struct BenchCommon {
   std::string csv, samples;
   bool no_onnxruntime = false;
   Tracing tracing;
+  const CLI::App* command = nullptr;
 
   /// Whether to measure ONNX Runtime too. Its build here runs on the CPU, so that a comparison with
   /// a model on a GPU would mean nothing.

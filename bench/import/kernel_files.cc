@@ -34,17 +34,24 @@ Result<std::int64_t> Whole(const TracedKernel& kernel, std::string_view name, do
                            least, most));
 }
 
+// The same for what is counted: a number with a fraction is none.
+Result<std::int64_t> Count(const TracedKernel& kernel, std::string_view name, double value,
+                           double least, double most) {
+  if (value == std::round(value)) return Whole(kernel, name, value, least, most);
+  return Wrong(fmt::format("{}: {} is {}, it must be a whole number", kernel.where, name, value));
+}
+
 // What a block takes of a unit of `gpu`. Fails where no block fits.
 Result<std::int64_t> DemandOf(const TracedKernel& traced, const GpuModel& gpu, BlockDemand& block) {
   const SimConstants& c = gpu.constants;
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t threads,
-                          Whole(traced, "threads of a block", traced.threads, 0,
+                          Count(traced, "threads of a block", traced.threads, 0,
                                 static_cast<double>(c.threads_per_unit)));
   const double most_registers = static_cast<double>(c.registers_per_unit) /
                                 static_cast<double>(std::max(threads, INT64_C(1)));
   LAGOON_ASSIGN_OR_RETURN(
       const std::int64_t registers,
-      Whole(traced, "registers of a thread", traced.registers_per_thread, 0, most_registers));
+      Count(traced, "registers of a thread", traced.registers_per_thread, 0, most_registers));
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t shared,
                           Whole(traced, "shared memory of a block", traced.shared_bytes, 0,
                                 static_cast<double>(c.shared_bytes_per_unit)));
@@ -61,7 +68,7 @@ Result<SimModelKernel> ToKernel(const TracedKernel& traced, const GpuModel& gpu)
   SimModelKernel kernel;
   LAGOON_ASSIGN_OR_RETURN(
       const std::int64_t blocks,
-      Whole(traced, "number of blocks", traced.blocks, 1, static_cast<double>(kMostListBlocks)));
+      Count(traced, "number of blocks", traced.blocks, 1, static_cast<double>(kMostListBlocks)));
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t time,
                           Whole(traced, "time in ns", traced.time_ns, 1, kMostTimeNs));
   LAGOON_ASSIGN_OR_RETURN(const std::int64_t at_once, DemandOf(traced, gpu, kernel.block));

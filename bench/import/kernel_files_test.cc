@@ -67,6 +67,12 @@ TEST(KernelFiles, NamesAnUnknownColumnAndThoseThatThereAre) {
   EXPECT_THAT(MessageOf("blocks,time_us,\n1,10,5\n"), HasSubstr("unknown column ''"));
 }
 
+TEST(KernelFiles, RefusesFractionsOfWhatIsCounted) {
+  EXPECT_THAT(MessageOf("blocks,time_us\n8.5,10\n"),
+              HasSubstr("number of blocks is 8.5, it must be a whole number"));
+  EXPECT_THAT(MessageOf("blocks,time_us,threads\n8,10,0.5\n"), HasSubstr("whole number"));
+}
+
 TEST(KernelFiles, SaysThatAFileIsCompressed) {
   EXPECT_THAT(MessageOf("\x1F\x8B\x08..."), AllOf(HasSubstr("mine.csv"), HasSubstr("gunzip")));
 }

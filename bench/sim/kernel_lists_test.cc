@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/sim/kernel_versions.h"
+#include "bench/sim/sim_plan.h"
 #include "sim/device/testing/sim_fixture.h"
 
 namespace lagoon::sim_testing {
@@ -223,6 +224,27 @@ TEST(KernelVersions, HaveNoBlocksOfLessThanAMicrosecondOrAWarp) {
               })));
   EXPECT_EQ(versions.size(), 4u) << "whole and half of the time, whole and half as wide";
   EXPECT_EQ(VersionsOf(Kernel(Nanoseconds(800), 0)).size(), 1u);
+}
+
+Nanoseconds TimeOf(std::uint32_t blocks, Nanoseconds block, Nanoseconds listed) {
+  SimModel model;
+  SimModelKernel& kernel = model.kernels.emplace_back();
+  kernel.blocks = blocks;
+  kernel.time = listed;
+  kernel.block.time = block;
+  kernel.block.threads = 1024;
+  const auto device = *CreateSimDevice("gv100");
+  return (*bench::LoadSimPlan(model, *device, /*versions=*/false))->plan.ops.front().cost.kernel;
+}
+
+// 80 units hold two blocks of 1,024 threads each.
+TEST(SimPlan, AKernelTakesTheRoundsOfItsBlocksWhateverItsListSays) {
+  EXPECT_EQ(TimeOf(161, microseconds(10), microseconds(10)), microseconds(20));
+  EXPECT_EQ(TimeOf(160, microseconds(10), microseconds(90)), microseconds(10));
+}
+
+TEST(SimPlan, WhatAListRoundedIsKept) {
+  EXPECT_EQ(TimeOf(3 * 160, Nanoseconds(3'333), Nanoseconds(10'001)), Nanoseconds(10'001));
 }
 
 }  // namespace

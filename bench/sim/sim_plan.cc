@@ -18,6 +18,15 @@ std::uint32_t BandwidthOf(const BlockDemand& block, const GpuModel& gpu) {
   return static_cast<std::uint32_t>(std::min(part, 1.0) * 1e6);
 }
 
+// What the kernel takes alone on the device: the rounds in which its blocks run. A list may have
+// been made for a device with other units. Where the list agrees but for what rounding took, it is
+// right.
+Nanoseconds TimeAlone(const SimModelKernel& kernel, std::uint32_t at_once) {
+  const std::int64_t rounds = (kernel.blocks + std::int64_t{at_once} - 1) / at_once;
+  const Nanoseconds time = kernel.block.time * rounds;
+  return std::chrono::abs(kernel.time - time) <= Nanoseconds(rounds) ? kernel.time : time;
+}
+
 Status AddVersions(const SimModelKernel& kernel, SimDevice& device, PlanOp& op) {
   for (const SimKernelVersion& version : VersionsOf(kernel)) {
     LAGOON_ASSIGN_OR_RETURN(const KernelHandle handle,
@@ -60,7 +69,9 @@ Result<std::shared_ptr<const LoadedPlan>> LoadSimPlan(const SimModel& model, Sim
     } else if (i > 0) {
       op.deps = {i - 1};
     }
-    op.cost = {kernel.time, kernel.block.time, BandwidthOf(kernel.block, device.gpu())};
+    const std::uint32_t at_once = device.info().units * std::max(op.occupancy, 1U);
+    op.cost = {TimeAlone(kernel, at_once), kernel.block.time,
+               BandwidthOf(kernel.block, device.gpu())};
     op.restart = kernel.restart;
     op.group_first = kernel.group_first;
     if (versions) {

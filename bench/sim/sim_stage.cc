@@ -1,5 +1,7 @@
 #include "bench/sim/sim_stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -72,7 +74,14 @@ Result<Nanoseconds> SimStandalone(const SimDeviceOptions& options, const SimMode
                           SimStage::Open(options, std::move(scheduler), {&queue, 1}));
   const Nanoseconds span = std::max(kStandaloneSpan, 2 * model.statistics.time);
   const std::vector<VirtualRun> runs = stage.Run(client, {span, {{}}}, kStandaloneSettle);
-  return Nanoseconds(static_cast<std::int64_t>(Mean(runs.front().latencies_ms) * 1e6));
+  const std::vector<double>& latencies = runs.front().latencies_ms;
+  if (latencies.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("simulated device '{}': no request of '{}' alone ends within {} ms: "
+                            "its constants or the kernels are too slow",
+                            options.gpu.name, name, span.count() / 1'000'000));
+  }
+  return Nanoseconds(static_cast<std::int64_t>(Mean(latencies) * 1e6));
 }
 
 }  // namespace lagoon::bench
