@@ -140,8 +140,8 @@ Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> trac
                          const GpuModel& gpu) {
   if (traced.empty()) return Wrong("has no kernels");
   if (traced.size() > kMostListKernels) {
-    return Wrong(fmt::format("has {} kernels, the limit is {}: keep those of one request",
-                             traced.size(), kMostListKernels));
+    return Wrong(
+        fmt::format("has more than {} kernels: keep those of one request", kMostListKernels));
   }
   std::ranges::stable_sort(traced, {}, &TracedKernel::start_ns);
   SimModel model;

@@ -73,6 +73,12 @@ TEST(KernelFiles, RefusesFractionsOfWhatIsCounted) {
   EXPECT_THAT(MessageOf("blocks,time_us,threads\n8,10,0.5\n"), HasSubstr("whole number"));
 }
 
+TEST(KernelFiles, StopsToReadAtTheLimit) {
+  std::string text = "blocks,time_us\n";
+  for (std::size_t i = 0; i <= kMostListKernels; ++i) text += "1,10\n";
+  EXPECT_THAT(MessageOf(text + "what was not read\n"), HasSubstr("more than 100000 kernels"));
+}
+
 TEST(KernelFiles, SaysThatAFileIsCompressed) {
   EXPECT_THAT(MessageOf("\x1F\x8B\x08..."), AllOf(HasSubstr("mine.csv"), HasSubstr("gunzip")));
 }

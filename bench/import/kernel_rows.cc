@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "bench/import/kernel_files.h"
 #include "bench/import/traced_kernels.h"
 
 namespace lagoon {
@@ -252,6 +253,7 @@ Result<std::vector<TracedKernel>> ReadKernelRows(std::string_view text) {
     }
     LAGOON_ASSIGN_OR_RETURN(std::optional<TracedKernel> kernel, reader.Read(fields, number));
     if (kernel) kernels.push_back(*std::move(kernel));
+    if (kernels.size() > kMostListKernels) break;  // the caller refuses the list
   }
   if (!header) {
     return Fail(ErrorCode::kInvalidArgument,

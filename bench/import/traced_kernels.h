@@ -22,7 +22,8 @@ struct TracedKernel {
   std::string restart;  // as ReadKernelFile() has it; empty: nothing is said
 };
 
-/// Reads rows of CSV, ours or those of Nsight Systems. Errors have no subject.
+/// Reads rows of CSV, ours or those of Nsight Systems, at most one more than kMostListKernels.
+/// Errors have no subject.
 Result<std::vector<TracedKernel>> ReadKernelRows(std::string_view text);
 
 /// Reads the events of PyTorch's profiler. Errors have no subject.

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 const std::array<std::string, 2> kDevices{"mi50", "gv100"};
 constexpr std::array<std::string_view, 5> kModels{"resnet152", "vgg19", "yolov3", "bert", "gpt2"};
 
-constexpr double kMostUs = 40;  // REEF 6.4: preemption takes less, whatever the model
+constexpr double kMostUs = 40;  // REEF 6.4: one client's preemption takes less
 constexpr const char* kCalibrated = "constants were calibrated on it";
 
 std::array<PreemptionWay, 3> Ways() { return {WaitWay(), KillWay(), CheckWay()}; }
@@ -95,8 +95,12 @@ Result<Figure> ReefFigure17(const FigureOptions& options) {
       }
       const std::string of = fmt::format("{}.{}", device, workload);
       figure.Find("preemption_us.wait." + of, means[WaitWay().label]);
-      figure.CompareRange(fmt::format("preemption_us.{}.{}", KillWay().label, of), {0, kMostUs},
-                          means[KillWay().label], "REEF 6.4 (below 40 for every model)");
+      const std::string kills = fmt::format("preemption_us.{}.{}", KillWay().label, of);
+      if (workload == "A" || workload == "B") {  // one best-effort client, as in Figure 18
+        figure.CompareRange(kills, {0, kMostUs}, means[KillWay().label], "REEF Figures 18 and 19");
+      } else {
+        figure.Find(kills, means[KillWay().label]);
+      }
       const double ratio = means[WaitWay().label] / means[KillWay().label];
       CompareIfPublished(figure, "wait_over_reset", published, of, ratio);
     }

@@ -182,11 +182,22 @@ GRIDS = {
                                                  "SSDLite (narrow)": "ssdlite"}, {
         "a new shape, median ms": "{new_shape_ms.$:.1f}",
         "MiB after the first / all": "{memory_mib.$.first:.0f} / {memory_mib.$.all:.0f}", "ratio": "{memory_ratio.$:.2f}"}),
-    "decision": Grid("2026-11-21-sim-decision", quoted("five_best_effort", "five_best_effort.reef", "five_best_effort.reset",
+    "decision": Grid(f"2026-11-29-{EPYC}-decision", quoted("five_best_effort", "five_best_effort.reef", "five_best_effort.reset",
                                                        "thousand_ready"), {
         "decision us, median": "{decision_us_median.$:.3f}", "p99": "{decision_us_p99.$:.2f}",
         "dispatcher a kernel us, mean": "{dispatcher_us_per_kernel.$:.2f}"}),
-    "simulator": Grid("2026-11-21-sim-speed", quoted("lagoon.gv100", "paella.t4", "paella.gtx1660s"), {
+    "load": Grid(f"2026-11-29-{EPYC}-load", quoted("single-stream", "job-streams", "paella", "lagoon") | {"ONNX Runtime": "onnxruntime"}, {
+        f"load {load}: p50 / p99 ms; jobs a second": f"{{latency_ms_p50.$.sigma2.load{load}:.0f}} / {{latency_ms_p99.$.sigma2.load{load}:,.0f}}; "
+                                                     f"{{per_second.$.sigma2.load{load}:.0f}}" for load in ("0.5", "0.85", "1.2")}),
+    "depth": Grid(f"2026-11-29-{EPYC}-depth", {str(depth): f"depth{depth}" for depth in (1, 4, 16, 64, 256)}, {
+        "host us a kernel": "{host_us_per_kernel.$:.2f}", "host's part of a processor": "{host_cpu_fraction.$:%1}",
+        "between kernels us": "{kernel_gap_us.$:.2f}"}),
+    "block-events": Grid(f"2026-11-29-{EPYC}-block-events", {
+        f"{blocks} blocks, {label}": f"b{blocks}.{key}" for blocks in (16, 160)
+        for label, key in (("none told", "none"), ("every 16", "every16"), ("as often as possible", "often"))}, {
+            "reports": "{events_per_launch.$:.0f}", "kernel us, p50": "{kernel_us_p50.$:.2f}", "p90": "{kernel_us_p90.$:.2f}",
+            "seen by the host us, p50": "{seen_us_p50.$:.2f}"}),
+    "simulator": Grid(f"2026-11-29-{EPYC}-sim-speed", quoted("lagoon.gv100", "paella.t4", "paella.gtx1660s"), {
         "block events a second": "{sim_block_events_per_second.$:,.0f}", "kernels a second": "{sim_kernels_per_second.$:,.0f}",
         "virtual / real time": "{sim_speedup.$:.1f}"}),
     "split-cpu": Grid(f"2026-11-24-{EPYC}-split", {

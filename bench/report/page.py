@@ -69,7 +69,9 @@ def number(value):
 
 
 def off(entry):
-    if entry["off_percent"] is None or entry["off_percent"] == 0:
+    if entry["off_percent"] is None:
+        return "–" if entry["verdict"] == "not reproduced" else "0 %"
+    if entry["off_percent"] == 0:
         return "0 %"
     return f"{entry['off_percent']:+.0f} %"
 

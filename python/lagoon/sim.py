@@ -110,7 +110,7 @@ def _words(options):
 
 
 def run(command, device=None, *, timeout=None, **options):
-    """Runs `lagoon bench COMMAND` in virtual time, and returns a Result: disb, load, figures, split, placement and others.
+    """Runs `lagoon bench COMMAND`, one that has --csv, in virtual time, and returns a Result.
 
     device: a built-in name (`gpu_models()`) or the path of a file, where the benchmark takes one. options: those of
     `lagoon bench COMMAND --help`, with _ for -: lists are joined by commas, True is a flag, a dict is one NAME=VALUE each.
