@@ -123,7 +123,7 @@ TEST_F(KernelSlices, TheRestOfPaddingFollowsInTheNextRoom) {
   EXPECT_EQ(stats_.revocations, 0u);
 }
 
-// u comes at 1 and needs the units of r's padding, whose blocks are interrupted.
+// At 1, u comes and takes the units on which r pads: r's blocks there are interrupted.
 TEST_F(KernelSlices, ASliceOfPaddingThatIsRevokedRunsItsGroupAgain) {
   std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}}},
                                 {"r", JobClass::kBestEffort, 0, {{12, 2}}},

@@ -117,14 +117,14 @@ void Mechanism::OnOpRetired(LaunchId id, const JobLaunch& record, TimePoint at) 
   Advance(job, at);
   const bool begun = record.placed != TimePoint{};
   const bool complete = job.instance->progress(record.index).Complete();
-  const bool alone = record.revision != job.queue->slots[job.slot].revision;
+  const bool job_revoked = record.revision != job.queue->slots[job.slot].revision;
   const bool interrupted =
-      begun && !complete && (!record.slice || Revoked(record) || (record.padding && alone));
+      begun && !complete && (!record.slice || Revoked(record) || (record.padding && job_revoked));
   if (interrupted && OpOf(job, record.index).restart == Restart::kByGroup) {
     Interrupt(job, record.index);
     // Padding that left with its room was not revoked, and neither was what waits for it. The group
     // restarts when that has left too.
-    if (record.padding && !alone && job.launches > 0) Revoke(job);
+    if (record.padding && !job_revoked && job.launches > 0) Revoke(job);
   }
   if (job.interrupted.any) return RestartGroup(job);
   // Padding was revoked when its room ended, and a launch that is spared leaves after one block.

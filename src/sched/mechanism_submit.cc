@@ -219,9 +219,7 @@ std::uint32_t Mechanism::SliceOf(const Job& job, std::uint32_t blocks,
   const std::uint32_t version = job.instance->version(job.next_op);
   if (room != nullptr) {
     if (room->leaves) return 0;
-    PaddingRoom own = *room;
-    own.units = UnitsIn(*room, *job.queue);
-    const std::uint32_t most = BlocksInRoom(op, version, own);
+    const std::uint32_t most = BlocksInRoom(op, version, RoomFor(*room, *job.queue));
     return most < blocks ? most : 0;
   }
   if (!SlicesKernels(job) || !device_.info().slices_kernels) return 0;

@@ -108,8 +108,7 @@ std::optional<std::uint32_t> StartedVersion(const Job& job, std::size_t op) {
 
 // Whether the job's next kernel fits into the room. The job may not have started yet.
 bool FitsBeside(const Job& job, const PaddingRoom& whole) {
-  PaddingRoom room = whole;
-  room.units = UnitsIn(whole, *job.queue);
+  const PaddingRoom room = RoomFor(whole, *job.queue);
   if (room.units == 0) return false;
   if (room.after && job.launches > 0 && job.background) return false;  // of another kind
   const Plan& plan = job.instance != nullptr ? job.instance->plan() : job.plan->plan();
@@ -159,6 +158,12 @@ std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue) {
   const std::uint32_t share = queue.options.units.count;
   if (share == 0) return room.units;
   return std::min(room.units, share - std::min(share, room.taken));
+}
+
+PaddingRoom RoomFor(const PaddingRoom& room, const JobQueue& queue) {
+  PaddingRoom own = room;
+  own.units = UnitsIn(room, queue);
+  return own;
 }
 
 std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::uint32_t kernels,
@@ -225,8 +230,7 @@ bool ChooseVersion(Job& job, const PaddingRoom* room) {
   const std::optional<std::uint32_t> started = StartedVersion(job, job.next_op);
   std::optional<std::uint32_t> version = started;
   if (room != nullptr) {
-    PaddingRoom own = *room;
-    own.units = UnitsIn(*room, *job.queue);
+    const PaddingRoom own = RoomFor(*room, *job.queue);
     if (own.units > 0) version = VersionBeside(op, started, own);
     if (own.units == 0 || !version) return false;
   }

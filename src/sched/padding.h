@@ -52,6 +52,8 @@ struct PaddingRoom {
 /// Units of the room for jobs of the queue. Real-time work may need any units of the queue's share,
 /// so that a share loses as many units as the device. 0: none.
 std::uint32_t UnitsIn(const PaddingRoom& room, const JobQueue& queue);
+/// The room with only those units.
+PaddingRoom RoomFor(const PaddingRoom& room, const JobQueue& queue);
 
 /// Most blocks of a kernel of `occupancy` that run on `units` units of the room at once.
 inline std::uint32_t BlocksAtOnce(const PaddingRoom& room, std::uint32_t units,
