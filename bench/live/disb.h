@@ -49,7 +49,7 @@ struct DisbOptions : DisbRunOptions {
 ///   throughput_vs_best_os.WORKLOAD of `lagoon`, throughput_vs_best_os.WORKLOAD.S of the others
 ///                                   requests a second of all clients, each over ONNX Runtime's
 ///                                   maximum alone, against those under the setting that
-///                                   BestSetting() takes (field "best_os")
+///                                   BestSetting() takes, of either client (field "best_os")
 ///   idle_while_ready_fraction.S, revocations.S, padded_launches.S
 ///                                   schedulers only
 ///   realtime_requests.S; latency_ms_mean.S.CLIENT, latency_ms_p50.S.CLIENT, per_second.S.CLIENT
