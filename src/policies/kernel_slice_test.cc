@@ -123,6 +123,31 @@ TEST_F(KernelSlices, TheRestOfPaddingFollowsInTheNextRoom) {
   EXPECT_EQ(stats_.revocations, 0u);
 }
 
+// r's block takes 4.95 of a room of 5: it fits if it begins with v's kernel, and not if it is
+// submitted when that runs. r comes at 1, when v's first kernel runs; that one needs all units, or
+// leaves two.
+TEST_F(KernelSlices, PaddingBeginsWithTheKernelThatItPads) {
+  for (const char* scheduler : {"reef", "lagoon:padding_kernels=1"}) {
+    for (const std::uint32_t first : {4, 2}) {
+      const std::vector<SimTask> tasks = {
+          {"v", JobClass::kRealTime, 0, {{first, 5}, {2, 5}, {4, 2}}},
+          {"r", JobClass::kBestEffort, 1, {{2, 4.95}}}};
+      EXPECT_EQ(Run(scheduler, tasks), (KernelEnds{12, 5 + 4.95})) << scheduler << " " << first;
+      EXPECT_EQ(stats_.padded_launches, 1u);
+      EXPECT_EQ(stats_.revocations, 0u);
+    }
+  }
+}
+
+// From 5 on v leaves two units, but u has one of them.
+TEST_F(KernelSlices, PaddingIsNotSubmittedAheadBesideTwoRealTimeJobs) {
+  const std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}, {2, 5}}},
+                                      {"u", JobClass::kRealTime, 0, {{1, 12}}},
+                                      {"r", JobClass::kBestEffort, 1, {{2, 4.95}}}};
+  EXPECT_EQ(Run("lagoon:padding_kernels=1", tasks), (KernelEnds{10, 12, 12 + 4.95}));
+  EXPECT_EQ(stats_.padded_launches, 0u);
+}
+
 // At 1, u comes and takes the units on which r pads: r's blocks there are interrupted.
 TEST_F(KernelSlices, ASliceOfPaddingThatIsRevokedRunsItsGroupAgain) {
   std::vector<SimTask> tasks = {{"v", JobClass::kRealTime, 0, {{2, 5}}},

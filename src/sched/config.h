@@ -84,7 +84,8 @@ struct SchedulerConfig {
   /// needs all units, or what follows that kernel. It waits for that on the device.
   bool padding_ahead = false;
   /// Padding leaves when its room ends. False: as many blocks of a kernel pad as end in the room,
-  /// and they run to their end (REEF 5.2). Where they are one launch with the kernel that they pad
+  /// and they run to their end (REEF 5.2). They are submitted before the kernel that they pad
+  /// begins, and begin with it. Where they are one launch with that kernel
   /// (SimDeviceOptions::joined_padding), the next real-time kernel waits for them. On a device that
   /// does not slice kernels (DeviceInfo::slices_kernels) padding always leaves.
   bool padding_leaves = true;

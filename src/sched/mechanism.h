@@ -170,6 +170,7 @@ class Mechanism {
   bool Serve(Job& job, std::uint32_t ops, const PaddingRoom* room);
   static void LeaveOutCuts(Job& job);
   void PadRealTime();
+  void FillRoom(const PaddingRoom& room);
   void RevokePadding();
   bool SubmitNext(Job& job, std::uint32_t ops, const PaddingRoom* room);
   bool SubmitOp(Job& job, const PaddingRoom* room);

@@ -301,32 +301,39 @@ void Mechanism::LeaveOutCuts(Job& job) {
 
 void Mechanism::PadRealTime() {
   if (!ready_.Any(JobClass::kBestEffort)) return;
-  const std::optional<PaddingRoom> room = padding_.FindRoom({.kernels = config_.padding_kernels,
-                                                             .packed = config_.packed_padding,
-                                                             .bandwidth = config_.padding_bandwidth,
-                                                             .versions = config_.padding_versions,
-                                                             .leaves = PaddingLeaves(),
-                                                             .ahead = config_.padding_ahead});
+  const RoomRules rules{.kernels = config_.padding_kernels,
+                        .packed = config_.packed_padding,
+                        .bandwidth = config_.padding_bandwidth,
+                        .versions = config_.padding_versions,
+                        .leaves = PaddingLeaves(),
+                        .tails = config_.padding_ahead};
+  const std::optional<PaddingRoom> room = padding_.FindRoom(rules);
   if (!room) return;
+  FillRoom(*room);
+  if (rules.leaves) return;
+  if (const auto after = padding_.RoomAfter(*room, rules)) FillRoom(*after);
+}
+
+void Mechanism::FillRoom(const PaddingRoom& room) {
   const auto pad = [&](Job& job, std::uint32_t units) {
-    const PaddingRoom own = padding_.PartOf(*room, units, &job);
+    const PaddingRoom own = padding_.PartOf(room, units, &job);
     const std::uint64_t before = stats_.padded_launches;
     // Blocks that do not leave must end in the room: more are tried when these have ended.
     Serve(job, own.leaves ? ~0u : 1, &own);
     return stats_.padded_launches > before;
   };
   for (const Padding::Inside& inside : padding_.inside()) {
-    if (room->leaves && inside.until == room->until && inside.job->ready_hook.is_linked()) {
+    if (room.leaves && inside.until == room.until && inside.job->ready_hook.is_linked()) {
       pad(*inside.job, inside.units);
     }
   }
-  while (const std::uint32_t free = padding_.FreeUnits(*room)) {
+  while (const std::uint32_t free = padding_.FreeUnits(room)) {
     const std::uint64_t before = padding_.candidates();
     Job* const job =
-        padding_.Pick(padding_.PartOf(*room, free, nullptr), *policy_, config_.padding_candidates);
+        padding_.Pick(padding_.PartOf(room, free, nullptr), *policy_, config_.padding_candidates);
     ++stats_.padding_choices;
     stats_.padding_candidates += padding_.candidates() - before;
-    if (job == nullptr || !pad(*job, padding_.UnitsFor(*job, *room, free))) return;
+    if (job == nullptr || !pad(*job, padding_.UnitsFor(*job, room, free))) return;
   }
 }
 

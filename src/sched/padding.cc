@@ -23,6 +23,7 @@ PaddingRoom Join(const PaddingRoom& a, const PaddingRoom& b) {
           .packed = a.packed,
           .bandwidth_ppm = std::max(a.bandwidth_ppm, b.bandwidth_ppm),
           .until = b.until,
+          .last = b.last,
           .records = b.records};
 }
 
@@ -49,6 +50,7 @@ PaddingRoom RoomBesideGroup(const Job& job, std::uint32_t units, bool packed, st
     room.time += job.costs->kernel(i);
     room.occupancy = std::max(room.occupancy, ops[i].occupancy);
     room.until = &progress;
+    room.last = i;
     room.records = &job.instance->records();
     ++i;
   } while (width < own && i < ops.size() && !Follows(*job.instance, i));
@@ -72,6 +74,25 @@ std::optional<PaddingRoom> RoomFrom(const Job& job, std::size_t first, std::uint
   return room;
 }
 
+// Whether the device has op `last`, and no kernel of the job runs beside it and what is before it.
+bool IsLast(const Job& job, std::size_t last) {
+  const std::size_t next = last + 1;
+  return last < job.next_op &&
+         (next == job.instance->plan().ops.size() || Follows(*job.instance, next));
+}
+
+// The room that begins when kernel `last` is complete: RoomBehind().
+std::optional<PaddingRoom> RoomBehind(const Job& job, std::size_t last, std::uint32_t units,
+                                      const RoomRules& rules) {
+  if (!IsLast(job, last)) return std::nullopt;
+  std::optional<PaddingRoom> room = RoomFrom(job, last + 1, units, rules);
+  if (!room) return std::nullopt;
+  const Progress& before = job.instance->progress(last);
+  room->after = Dep{&before, before.blocks()};
+  if (room->after->Met()) room->begun = kRelaunch;
+  return room;
+}
+
 // The room beside the last blocks of a kernel that needs all units: those that are left when as
 // many as possible have run at once, again and again. Zero units: they need all units too.
 PaddingRoom TailOf(const Job& job, std::uint32_t units, bool packed) {
@@ -90,8 +111,15 @@ PaddingRoom TailOf(const Job& job, std::uint32_t units, bool packed) {
           .packed = packed,
           .bandwidth_ppm = std::uint64_t{last} * kernel.cost.bandwidth_ppm,
           .until = &progress,
+          .last = op,
           .records = &job.instance->records(),
           .after = Dep{&progress, progress.blocks() - last}};
+}
+
+// Whether rooms are beside the job.
+bool NeedsUnits(const Job& job) {
+  return job.job_class == JobClass::kRealTime && job.state == Job::State::kActive &&
+         job.first_incomplete < job.instance->plan().ops.size();
 }
 
 // The version that the op must keep, or nullopt if another one may be chosen: no block of the op
@@ -174,21 +202,15 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
 std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
                                            const RoomRules& rules, TimePoint now) {
   const std::size_t op = job.first_incomplete;
-  const std::size_t next = op + 1, ops = job.instance->plan().ops.size();
-  if (op >= job.next_op || (next < ops && !Follows(*job.instance, next))) return std::nullopt;
-  std::optional<PaddingRoom> room = TailOf(job, units, rules.packed);
-  if (room->units == 0) {
-    room = RoomFrom(job, next, units, rules);
-    if (!room) return std::nullopt;
-    const Progress& before = job.instance->progress(op);
-    room->after = Dep{&before, before.blocks()};
-  }
+  PaddingRoom room = rules.tails ? TailOf(job, units, rules.packed) : PaddingRoom{};
+  if (room.units == 0) return RoomBehind(job, op, units, rules);
+  if (!IsLast(job, op)) return std::nullopt;
   // As RoomOf(): what begins now is late.
-  if (room->after->Met()) {
-    const Nanoseconds before_tail = job.costs->kernel(op) - room->time;
-    const bool tail = room->until == room->after->on && job.op_since != TimePoint{};
-    const Nanoseconds over = tail ? now - job.op_since - before_tail : Nanoseconds(0);
-    room->begun = kRelaunch + std::max(over, Nanoseconds(0));
+  if (room.after->Met()) {
+    const Nanoseconds before_tail = job.costs->kernel(op) - room.time;
+    const Nanoseconds over =
+        job.op_since != TimePoint{} ? now - job.op_since - before_tail : Nanoseconds(0);
+    room.begun = kRelaunch + std::max(over, Nanoseconds(0));
   }
   return room;
 }
@@ -244,7 +266,10 @@ bool ChooseVersion(Job& job, const PaddingRoom* room) {
 std::optional<PaddingRoom> Padding::RoomOf(const Job& job, const RoomRules& rules) const {
   const std::uint32_t units = device_.info().units;
   std::optional<PaddingRoom> room = RoomFrom(job, job.first_incomplete, units, rules);
-  if (!room) return rules.ahead ? LaterRoomBeside(job, units, rules, device_.Now()) : std::nullopt;
+  if (!room && (rules.tails || !rules.leaves)) {
+    return LaterRoomBeside(job, units, rules, device_.Now());
+  }
+  if (!room) return std::nullopt;
   // Padding that is submitted before the kernel can start begins with it.
   if (job.op_since != TimePoint{}) room->begun = kRelaunch + (device_.Now() - job.op_since);
   return room;
@@ -256,10 +281,7 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
   std::uint32_t taken = 0;  // units that all real-time jobs need
   std::uint64_t bandwidth_ppm = 0;
   for (const Job& job : active_) {
-    if (job.job_class != JobClass::kRealTime || job.state != Job::State::kActive ||
-        job.first_incomplete == job.instance->plan().ops.size()) {
-      continue;
-    }
+    if (!NeedsUnits(job)) continue;
     const std::optional<PaddingRoom> beside = RoomOf(job, rules);
     // A room that begins later is one beside one job only.
     if (!beside || (room && (room->after || beside->after))) return std::nullopt;
@@ -269,15 +291,34 @@ std::optional<PaddingRoom> Padding::FindRoom(const RoomRules& rules) const {
     if (!room || beside->time - beside->begun < room->time - room->begun) room = beside;
     room->occupancy = occupancy;
   }
-  if (!room || taken >= units) return std::nullopt;
-  room->units = units - taken;
-  room->versions = rules.versions;
-  room->leaves = rules.leaves;
-  room->taken = taken;
-  room->bandwidth_ppm = bandwidth_ppm;
+  return room ? Ruled(*room, rules, taken, bandwidth_ppm) : std::nullopt;
+}
+
+std::optional<PaddingRoom> Padding::RoomAfter(const PaddingRoom& room,
+                                              const RoomRules& rules) const {
+  const auto first = std::ranges::find_if(active_, NeedsUnits);
+  if (first == active_.end() || room.after) return std::nullopt;
+  if (std::find_if(std::next(first), active_.end(), NeedsUnits) != active_.end()) {
+    return std::nullopt;
+  }
+  const std::uint32_t units = device_.info().units;
+  const std::optional<PaddingRoom> after = RoomBehind(*first, room.last, units, rules);
+  if (!after) return std::nullopt;
+  return Ruled(*after, rules, units - after->units, after->bandwidth_ppm);
+}
+
+std::optional<PaddingRoom> Padding::Ruled(PaddingRoom room, const RoomRules& rules,
+                                          std::uint32_t taken, std::uint64_t bandwidth_ppm) const {
+  const std::uint32_t units = device_.info().units;
+  if (taken >= units) return std::nullopt;
+  room.units = units - taken;
+  room.versions = rules.versions;
+  room.leaves = rules.leaves;
+  room.taken = taken;
+  room.bandwidth_ppm = bandwidth_ppm;
   if (rules.bandwidth > 0) {
     const auto most = static_cast<std::uint64_t>(rules.bandwidth * 1e6);
-    room->bandwidth_left_ppm = most - std::min(most, bandwidth_ppm);
+    room.bandwidth_left_ppm = most - std::min(most, bandwidth_ppm);
   }
   return room;
 }

@@ -25,7 +25,7 @@ struct RoomRules {
   double bandwidth = 0;       // part of the device's that padding and real-time work may ask for
   bool versions = true;       // padding may run in other versions than the plan's
   bool leaves = true;         // SchedulerConfig::padding_leaves
-  bool ahead = false;         // rooms that begin later count (LaterRoomBeside())
+  bool tails = false;         // SchedulerConfig::padding_ahead
 };
 
 /// Units that real-time work leaves free for a while.
@@ -43,6 +43,7 @@ struct PaddingRoom {
   std::uint64_t bandwidth_ppm = 0;
   std::uint64_t bandwidth_left_ppm = kNoBandwidthLimit;
   const Progress* until = nullptr;  // the room ends when this real-time kernel is complete
+  std::size_t last = 0;             // its op
   const std::shared_ptr<ProgressRecords>* records = nullptr;  // where `until` and `after` lie
   /// The room begins when so many blocks of a real-time kernel are done. None: it has begun, or
   /// begins with the real-time job.
@@ -71,10 +72,10 @@ std::optional<PaddingRoom> RoomBeside(const Job& job, std::uint32_t units, std::
                                       bool packed = false);
 
 /// The room that begins later beside a real-time job whose next kernel, which the device has, needs
-/// all units: the tail of that kernel, where its last blocks leave units free, or else the room
-/// beside what follows. Padding that waits for PaddingRoom::after may be submitted at once, and
-/// begins without a step of the host. `now`: the device's time. nullopt: no units are left then
-/// either, or other kernels of the job may run at the same time.
+/// all units: with RoomRules::tails the tail of that kernel, where its last blocks leave units
+/// free, or else the room beside what follows. Padding that waits for PaddingRoom::after may be
+/// submitted at once, and begins without a step of the host. `now`: the device's time. nullopt: no
+/// units are left then either, or other kernels of the job may run at the same time.
 std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
                                            const RoomRules& rules, TimePoint now);
 
@@ -126,6 +127,11 @@ class Padding {
   /// the shortest of their times. Looks at the next `kernels` kernels of each job. nullopt: no unit
   /// is left, or no real-time job has a kernel left.
   std::optional<PaddingRoom> FindRoom(const RoomRules& rules) const;
+  /// The room that begins when `room` ends, beside the only real-time job: padding that waits for
+  /// it begins with the kernel that it pads (REEF 5.1: they are one launch). nullopt: there are
+  /// several real-time jobs, the next kernel needs all units or may run beside those of `room`, or
+  /// the device does not have those yet.
+  std::optional<PaddingRoom> RoomAfter(const PaddingRoom& room, const RoomRules& rules) const;
   /// The ready best-effort job to pad with: the policy's choice if its next kernel fits into the
   /// room, else the first job in the policy's order that fits, among the first `most`. Null: none.
   Job* Pick(const PaddingRoom& room, Policy& policy, std::uint32_t most);
@@ -174,6 +180,9 @@ class Padding {
 
   const Inside* Find(const Job& job) const;
   std::optional<PaddingRoom> RoomOf(const Job& job, const RoomRules& rules) const;
+  /// Applies the rules to a room beside real-time work that needs `taken` units.
+  std::optional<PaddingRoom> Ruled(PaddingRoom room, const RoomRules& rules, std::uint32_t taken,
+                                   std::uint64_t bandwidth_ppm) const;
 
   const Device& device_;
   const ReadyIndex& ready_;

@@ -150,9 +150,10 @@ TEST_F(RoomTest, HasTheHighestOccupancyOfItsKernels) {
 TEST_F(RoomTest, TheTailOfAWideKernelIsARoom) {
   const auto plan = Chain({6, 1});
   ASSERT_FALSE(Room(plan, 4));
-  EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now())) << "the device does not have it yet";
+  EXPECT_FALSE(LaterRoomBeside(job_, 4, {.tails = true}, device_.Now()))
+      << "the device does not have it yet";
   job_.next_op = 1;
-  auto room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  auto room = LaterRoomBeside(job_, 4, {.tails = true}, device_.Now());
   ASSERT_TRUE(room);
   EXPECT_EQ(room->units, 2u);
   EXPECT_EQ(room->taken, 2u);
@@ -164,9 +165,13 @@ TEST_F(RoomTest, TheTailOfAWideKernelIsARoom) {
   // Of the six blocks' 300 us, the tail has the last 50: 20 of them and 10 for the launch are over.
   job_.op_since = device_.Now() - microseconds(270);
   instance_->progress(0).Mirror(4);
-  room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  room = LaterRoomBeside(job_, 4, {.tails = true}, device_.Now());
   ASSERT_TRUE(room);
   EXPECT_EQ(room->begun, microseconds(30));
+  job_.next_op = 2;
+  room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->until, &instance_->progress(1)) << "without tails";
 }
 
 TEST_F(RoomTest, PackedTheTailHasTheUnitsThatItsBlocksDoNotFill) {
@@ -174,11 +179,11 @@ TEST_F(RoomTest, PackedTheTailHasTheUnitsThatItsBlocksDoNotFill) {
   plan->plan.ops[0].occupancy = 2;
   ASSERT_FALSE(Room(plan, 4));
   job_.next_op = 1;
-  auto room = LaterRoomBeside(job_, 4, {}, device_.Now());
+  auto room = LaterRoomBeside(job_, 4, {.tails = true}, device_.Now());
   ASSERT_TRUE(room);
   EXPECT_EQ(room->after->blocks, 8u);
   EXPECT_EQ(room->units, 1u);
-  room = LaterRoomBeside(job_, 4, {.packed = true}, device_.Now());
+  room = LaterRoomBeside(job_, 4, {.packed = true, .tails = true}, device_.Now());
   ASSERT_TRUE(room);
   EXPECT_EQ(room->units, 2u);
 }
@@ -193,6 +198,9 @@ TEST_F(RoomTest, WithoutATailTheRoomBesideTheNextKernelsBeginsWithThem) {
   EXPECT_EQ(room->after->on, &instance_->progress(0));
   EXPECT_EQ(room->after->blocks, 8u);
   EXPECT_EQ(room->until, &instance_->progress(1));
+  EXPECT_EQ(room->begun, Nanoseconds(0));
+  instance_->progress(0).Mirror(8);
+  EXPECT_EQ(LaterRoomBeside(job_, 4, {.kernels = 1}, device_.Now())->begun, microseconds(10));
   ASSERT_FALSE(Room(Chain({8, 8, 1}), 4));
   EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now()));
 }
@@ -202,7 +210,9 @@ TEST_F(RoomTest, BesideKernelsThatDoNotWaitForOneAnotherThereIsNoLaterRoom) {
   plan->plan.ops[1].deps.clear();
   Room(plan, 4);
   job_.next_op = 1;
-  EXPECT_FALSE(LaterRoomBeside(job_, 4, {}, device_.Now()));
+  for (const bool tails : {false, true}) {
+    EXPECT_FALSE(LaterRoomBeside(job_, 4, {.tails = tails}, device_.Now()));
+  }
 }
 
 // Versions of one kernel: the number of blocks, and the time of one block.
