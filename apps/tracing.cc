@@ -1,5 +1,6 @@
 #include "apps/tracing.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -9,29 +10,40 @@
 
 namespace lagoon {
 
+namespace {
+
+// Blocks that the files of one command keep together: some 300 bytes each.
+constexpr std::size_t kTogether = std::size_t{1} << 22;
+
+}  // namespace
+
 void Tracing::AddOptions(CLI::App& command) {
   CLI::Option* file = command.add_option(
       "--trace", path_, "At the end, write a trace to this file, for https://ui.perfetto.dev");
-  command
-      .add_option("--trace-capacity", capacity_,
-                  "Number of blocks, and of scheduler events, that the trace keeps (the newest)")
-      ->needs(file)
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 27))
-      ->capture_default_str();
+  capacity_option_ =
+      command
+          .add_option(
+              "--trace-capacity", capacity_,
+              "Number of blocks, and of scheduler events, that the trace keeps (the newest)")
+          ->needs(file)
+          ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 27))
+          ->capture_default_str();
 }
 
-TraceRecorder* Tracing::StartPart(const std::string& part) {
+TraceRecorder* Tracing::StartPart(const std::string& part, std::size_t files) {
   const std::filesystem::path path(path_);
   const std::string name = path.stem().string() + "." + part + path.extension().string();
-  return Start(path.parent_path() / name);
+  const bool given = capacity_option_->count() > 0;
+  return Start(path.parent_path() / name,
+               given ? capacity_ : std::min(capacity_, kTogether / files));
 }
 
-TraceRecorder* Tracing::Start(const std::string& path) {
+TraceRecorder* Tracing::Start(const std::string& path, std::size_t capacity) {
   if (path.empty()) return nullptr;
   Result<TraceFile> file = TraceFile::Create(path);
   if (!file) Die("--trace: " + file.error().message);
   file_ = *std::move(file);
-  recorder_ = std::make_unique<TraceRecorder>(TraceOptions{capacity_, capacity_});
+  recorder_ = std::make_unique<TraceRecorder>(TraceOptions{capacity, capacity});
   return recorder_.get();
 }
 

@@ -234,7 +234,9 @@ void AddDisbBenchmark(CLI::App& parent) {
   command->get_option("--trace")->description(
       "Write a trace to this file, for https://ui.perfetto.dev. On a simulated device: of the "
       "first window; where there are several schedulers, kinds of clients or workloads, of each "
-      "in a file of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json)");
+      "in a file of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json). More than "
+      "four "
+      "files keep 2^22 blocks together, unless --trace-capacity says otherwise");
   command->callback([common, options, words, command] {
     RefuseTwice("--clients", words->clients);
     if (words->sensitivity) {

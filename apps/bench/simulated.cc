@@ -93,7 +93,8 @@ bench::SimWatch WatchOf(Tracing& tracing, std::size_t systems) {
   if (!tracing.wanted()) return {};
   bench::SimWatch watch;
   watch.begin = [&tracing, systems](Device& device, const std::string& system) {
-    TraceRecorder* const recorder = systems == 1 ? tracing.Start() : tracing.StartPart(system);
+    TraceRecorder* const recorder =
+        systems == 1 ? tracing.Start() : tracing.StartPart(system, systems);
     recorder->Attach(device);
     return recorder;
   };

@@ -136,6 +136,17 @@ Status SetRestart(const std::vector<TracedKernel>& traced, std::size_t at,
   return {};
 }
 
+// A request runs on one device: kernels of two are of two requests, or of parallel training.
+Status CheckOneDevice(const std::vector<TracedKernel>& traced) {
+  for (const TracedKernel& kernel : traced) {
+    if (kernel.device == traced.front().device) continue;
+    return Wrong(fmt::format("{} is of device {}, and {} of device {}: keep the kernels of one",
+                             kernel.where, Quoted(kernel.device), traced.front().where,
+                             Quoted(traced.front().device)));
+  }
+  return {};
+}
+
 Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> traced,
                          const GpuModel& gpu) {
   if (traced.empty()) return Wrong("has no kernels");
@@ -143,6 +154,7 @@ Result<SimModel> ToModel(const std::string& name, std::vector<TracedKernel> trac
     return Wrong(
         fmt::format("has more than {} kernels: keep those of one request", kMostListKernels));
   }
+  LAGOON_RETURN_IF_ERROR(CheckOneDevice(traced));
   std::ranges::stable_sort(traced, {}, &TracedKernel::start_ns);
   SimModel model;
   model.name = name;

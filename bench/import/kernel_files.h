@@ -34,8 +34,9 @@ inline constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 /// its kernels is `wait`, or if the group of one of its kernels begins before it.
 ///
 /// Kernels of a trace are put in the order of their starts, and each depends on the one before,
-/// whatever its stream. Copies and fills of a trace are left out. Without `block_us` a kernel's
-/// blocks take equal parts of its time, in as many waves as `gpu` needs for its blocks.
+/// whatever its stream; they must be of one device. Copies and fills are left out. Without
+/// `block_us` a kernel's blocks take equal parts of its time, in as many waves as `gpu` needs for
+/// its blocks.
 ///
 /// kNotFound: the file cannot be read. kInvalidArgument names file, row or event, field and value.
 Result<SimModel> ReadKernelFile(const std::string& name, const std::string& path,

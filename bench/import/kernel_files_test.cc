@@ -287,6 +287,20 @@ TEST(KernelFiles, NamesWhatIsWrongWithATraceOfTheProfiler) {
   EXPECT_THAT(MessageOf("{\"traceEvents\": ["), HasSubstr("'mine.csv'"));
 }
 
+TEST(KernelFiles, RefusesATraceOfTwoDevices) {
+  std::string rows(kNsight);
+  rows.replace(rows.rfind("Tesla V100"), 10, "Tesla T4");
+  EXPECT_THAT(MessageOf(rows), HasSubstr("line 6 is of device 'Tesla T4', and line 4 of device "
+                                         "'Tesla V100'"));
+  const auto event = [](int device) {
+    return R"({"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "args": {"device": )" +
+           std::to_string(device) + R"(, "grid": [1, 1, 1], "block": [1, 1, 1]}})";
+  };
+  EXPECT_TRUE(Parse("[" + event(1) + "," + event(1) + "]"));
+  EXPECT_THAT(MessageOf("[" + event(0) + "," + event(1) + "]"),
+              HasSubstr("event 1 ('k') is of device '1', and event 0 ('k') of device '0'"));
+}
+
 TEST(KernelFiles, ReadsNoMoreBlocksThanTheLimit) {
   std::string text = "blocks,time_us\n";
   for (int i = 0; i < 2; ++i) text += std::to_string(kMostListBlocks) + ",1000000\n";

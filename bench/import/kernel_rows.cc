@@ -89,6 +89,7 @@ using Joins = Column::Joins;
 
 constexpr std::string_view kRestart = "restart";  // a column of text
 constexpr std::string_view kName = "name";        // of the kernel: not read
+constexpr std::string_view kDevice = "device";    // a column of text
 
 constexpr std::array kOurs{
     Column{"blocks", &TracedKernel::blocks},
@@ -113,6 +114,7 @@ constexpr std::array kNsight{
     Column{"reg/trd", &TracedKernel::registers_per_thread, Joins::kSets, 1, false},
     Column{"stcsmem", &TracedKernel::shared_bytes, Joins::kAdds, 1, false},
     Column{"dymsmem", &TracedKernel::shared_bytes, Joins::kAdds, 1, false},
+    Column{kDevice, nullptr, Joins::kSets, 1, false},
     Column{kRestart, nullptr, Joins::kSets, 1, false},
 };
 
@@ -149,6 +151,10 @@ class RowReader {
       if (place.column->name == kName) continue;
       if (place.column->name == kRestart) {
         kernel.restart = text;
+        continue;
+      }
+      if (place.column->name == kDevice) {
+        kernel.device = text;
         continue;
       }
       if (text.empty() && !place.column->needed) continue;

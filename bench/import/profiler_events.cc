@@ -78,6 +78,9 @@ Result<TracedKernel> KernelOf(const Json& event, std::size_t number) {
   if (args->contains("shared memory")) {
     LAGOON_ASSIGN_OR_RETURN(kernel.shared_bytes, NumberOf(*args, kernel.where, "shared memory"));
   }
+  if (const auto device = args->find("device"); device != args->end()) {
+    kernel.device = DumpJson(*device);
+  }
   if (const auto restart = args->find("restart"); restart != args->end()) {
     if (!restart->is_string() && !restart->is_number_unsigned()) {
       return Wrong(kernel.where, "restart", *restart, "'claims', 'wait' or a number of kernels");

@@ -20,6 +20,7 @@ struct TracedKernel {
   double blocks = 0;
   double threads = 0, registers_per_thread = 0, shared_bytes = 0, memory_bytes = 0;  // of a block
   std::string restart;  // as ReadKernelFile() has it; empty: nothing is said
+  std::string device;   // its name or number; empty: nothing is said
 };
 
 /// Reads rows of CSV, ours or those of Nsight Systems, at most one more than kMostListKernels.

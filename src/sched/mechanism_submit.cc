@@ -226,10 +226,8 @@ std::uint32_t Mechanism::SliceOf(const Job& job, std::uint32_t blocks,
   const std::uint32_t all = device_.info().units;
   const std::uint64_t at_once = std::uint64_t{config_.lend_units ? all : UnitsOf(*job.queue, all)} *
                                 std::max(OccupancyOf(op, version), 1U);
-  const Nanoseconds block = job.costs->block(job.next_op);
-  const std::int64_t rounds =
-      block > Nanoseconds(0) ? std::max(config_.kernel_slice / block, std::int64_t{1}) : 1;
-  const std::uint64_t slice = at_once * static_cast<std::uint64_t>(rounds);
+  const std::uint64_t slice =
+      BlocksWithin(config_.kernel_slice, job.costs->block(job.next_op), at_once);
   return slice < blocks ? static_cast<std::uint32_t>(slice) : 0;
 }
 

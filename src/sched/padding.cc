@@ -239,11 +239,8 @@ std::optional<std::uint32_t> VersionBeside(const PlanOp& op, std::optional<std::
 
 std::uint32_t BlocksInRoom(const PlanOp& op, std::uint32_t version, const PaddingRoom& room) {
   const Cut cut = CutOf(op, version);
-  const std::uint64_t at_once = BlocksAtOnce(room, room.units, cut.occupancy);
-  const Nanoseconds left = room.time - room.begun;
-  const std::int64_t rounds =
-      cut.cost.block > Nanoseconds(0) ? std::max(left / cut.cost.block, std::int64_t{1}) : 1;
-  const std::uint64_t blocks = at_once * static_cast<std::uint64_t>(rounds);
+  const std::uint64_t blocks = BlocksWithin(room.time - room.begun, cut.cost.block,
+                                            BlocksAtOnce(room, room.units, cut.occupancy));
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, cut.blocks));
 }
 

@@ -62,6 +62,13 @@ inline std::uint32_t BlocksAtOnce(const PaddingRoom& room, std::uint32_t units,
   return units * (room.packed ? std::max(occupancy, 1U) : 1);
 }
 
+/// How many blocks end within `time` where `at_once` run at a time, each for the time `block`; at
+/// least one round of them.
+inline std::uint64_t BlocksWithin(Nanoseconds time, Nanoseconds block, std::uint64_t at_once) {
+  const std::int64_t rounds = block > Nanoseconds(0) ? time / block : 1;
+  return at_once * static_cast<std::uint64_t>(std::max(rounds, std::int64_t{1}));
+}
+
 /// The room beside one active real-time job on a device of `units` units. Looks at the next
 /// `kernels` kernels of the job (REEF 5: one). Kernels that do not depend on the one before may run
 /// at the same time: they form a group, which may go beyond `kernels`, and the units that they need
