@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -31,14 +33,21 @@ std::int64_t Bounded(double rows, std::int64_t most) {
 }
 
 /// SLAB: the limit times budget / average time of a batch at this limit. If the time is a line in
-/// the rows, 17 batches are enough to settle at a limit of up to 32.
+/// the rows, 18 batches are enough to settle at a limit of up to 32.
 /// - The limit stays while the average is within 10 % below the budget.
 /// - A batch smaller than the limit says that requests are few. It counts only if it is over the
 ///   budget. A batch larger than the limit (formed before a change) does not count.
-/// - A limit found to be over the budget is not reached again for a second, or until the average at
-///   the present limit falls by 10 % (the share grew, or a neighbour left). Otherwise rounding up
-///   and down would swing between two limits for ever. The paper does not say this.
+/// - One slow batch says little on a host that others use too. The average is that of the latest
+///   batches by half each, from the fifth batch on the median of five; and a limit is over the
+///   budget only if two of its last three batches were.
+/// - A limit found to be over the budget is not reached again for a second, and each time that it
+///   is found to be so again for twice as long, up to 32 s; or until the average at the present
+///   limit falls by 10 % for two batches in a row (the share grew, or a neighbour left). Otherwise
+///   rounding up and down would swing between two limits for ever. The paper does not say this.
 class Slab final : public BatchLimiter {
+  static constexpr std::size_t kMedianOf = 5;
+  static constexpr Nanoseconds kShortMemory{1'000'000'000}, kLongMemory{32'000'000'000};
+
  public:
   explicit Slab(const BatchLimiter::Options& options) : BatchLimiter(options) {}
 
@@ -46,16 +55,25 @@ class Slab final : public BatchLimiter {
   BatchNotice TakeNotice() override;
 
  private:
+  double AverageWith(double took_ms);
+  bool MostlyOver() const;
   void Count(bool late);
-  void ForgetBad(double latency_ms, double took_ms, TimePoint now);
+  void ForgetBad(double latency_ms, TimePoint now);
+  void FoundBad(TimePoint now);
   void SetLimit(std::int64_t limit);
 
-  Ewma latency_ms_{0.5};  // of batches at the present limit
-  double sum_ms_ = 0;     // of full batches at the present limit
+  // Of batches at the present limit.
+  Ewma latency_ms_{0.5};
+  std::deque<double> latest_ms_;  // at most kMedianOf
+  double sum_ms_ = 0;             // averages after full batches
   double full_batches_ = 0;
+  int faster_ = 0;  // full batches in a row
+
   std::optional<std::int64_t> bad_;  // the smallest limit found to be over the budget
   TimePoint bad_since_{};
-  int under_ = 0, over_ = 0;  // batches in a row
+  Nanoseconds memory_ = kShortMemory;  // how long bad_ is kept
+  bool returns_ = false;               // bad_ was kept for so long
+  int under_ = 0, over_ = 0;           // batches in a row
   BatchNotice notice_ = BatchNotice::kNone;
 };
 
@@ -116,17 +134,16 @@ void Slab::Batch(std::int64_t rows, Nanoseconds took, TimePoint now) {
     Count(/*late=*/false);
     return;
   }
-  const double latency_ms = latency_ms_.Add(took_ms);
+  const double latency_ms = AverageWith(took_ms);
   Count(latency_ms > slo_ms_);
-  if (full) ForgetBad(latency_ms, took_ms, now);
+  if (full) ForgetBad(latency_ms, now);
 
   constexpr double kDeadBand = 0.10;
   const double headroom = (budget_ms_ - latency_ms) / budget_ms_;
-  if (headroom >= 0 && headroom < kDeadBand) return;
+  if (headroom < 0 ? !MostlyOver() : headroom < kDeadBand) return;
   const double fitting = static_cast<double>(limit_) * budget_ms_ / latency_ms;
   if (headroom < 0) {
-    bad_ = std::min(bad_.value_or(limit_), limit_);
-    bad_since_ = now;
+    FoundBad(now);
     SetLimit(std::clamp(Bounded(std::floor(fitting), most_), std::int64_t{1},
                         std::max(*bad_ - 1, std::int64_t{1})));
   } else if (full) {
@@ -135,22 +152,55 @@ void Slab::Batch(std::int64_t rows, Nanoseconds took, TimePoint now) {
   }
 }
 
+double Slab::AverageWith(double took_ms) {
+  latest_ms_.push_back(took_ms);
+  if (latest_ms_.size() > kMedianOf) latest_ms_.pop_front();
+  const double average_ms = latency_ms_.Add(took_ms);
+  if (latest_ms_.size() < kMedianOf) return average_ms;
+  std::vector<double> sorted(latest_ms_.begin(), latest_ms_.end());
+  std::ranges::nth_element(sorted, sorted.begin() + kMedianOf / 2);
+  return sorted[kMedianOf / 2];
+}
+
+// Whether two of the last three batches were over the budget.
+bool Slab::MostlyOver() const {
+  const auto first = latest_ms_.end() - std::min<std::ptrdiff_t>(std::ssize(latest_ms_), 3);
+  return std::count_if(first, latest_ms_.end(), [&](double ms) { return ms > budget_ms_; }) >= 2;
+}
+
 // Calls for a full batch.
-void Slab::ForgetBad(double latency_ms, double took_ms, TimePoint now) {
-  constexpr Nanoseconds kMemory{1'000'000'000};
+void Slab::ForgetBad(double latency_ms, TimePoint now) {
   constexpr double kFell = 0.9;
-  sum_ms_ += took_ms;
+  constexpr int kInARow = 2;
+  sum_ms_ += latency_ms;
   ++full_batches_;
-  const bool faster = latency_ms < kFell * sum_ms_ / full_batches_;
-  if (faster || now - bad_since_ > kMemory) bad_.reset();
+  faster_ = latency_ms < kFell * sum_ms_ / full_batches_ ? faster_ + 1 : 0;
+  if (!bad_) return;
+  if (faster_ >= kInARow) {
+    bad_.reset();
+    memory_ = kShortMemory;
+    returns_ = false;
+  } else if (now - bad_since_ > memory_) {
+    bad_.reset();
+    returns_ = true;
+  }
+}
+
+void Slab::FoundBad(TimePoint now) {
+  if (returns_) memory_ = std::min(2 * memory_, kLongMemory);
+  returns_ = false;
+  bad_ = std::min(bad_.value_or(limit_), limit_);
+  bad_since_ = now;
 }
 
 void Slab::SetLimit(std::int64_t limit) {
   if (limit == limit_) return;
   limit_ = limit;
   latency_ms_.Reset();
+  latest_ms_.clear();
   sum_ms_ = 0;
   full_batches_ = 0;
+  faster_ = 0;
 }
 
 void Slab::Count(bool late) {

@@ -106,7 +106,7 @@ struct Line {
 
 constexpr std::int64_t kMost = 32;
 
-TEST(Slab, SettlesWithinSeventeenBatchesForEveryLine) {
+TEST(Slab, SettlesWithinEighteenBatchesForEveryLine) {
   Random random(12);
   std::size_t slowest = 0, slowest_with_room = 0;
   for (int draw = 0; draw < 10'000; ++draw) {
@@ -120,7 +120,7 @@ TEST(Slab, SettlesWithinSeventeenBatchesForEveryLine) {
     slowest = std::max(slowest, settled);
     if (line.a <= 0.7) slowest_with_room = std::max(slowest_with_room, settled);
   }
-  EXPECT_LE(slowest, 17u);
+  EXPECT_LE(slowest, 18u);
   EXPECT_GT(slowest, 10u);
   EXPECT_LE(slowest_with_room, 10u);
 }
@@ -153,19 +153,81 @@ TEST(Slab, NeverSwingsWithNoise) {
   }
 }
 
-TEST(Slab, TriesALimitAgainAfterASecond) {
-  double rows_ms = 50;
+// Batches of two rows are over the budget: 110 ms of 100.
+TEST(Slab, TriesALimitAgainAfterASecondAndThenAfterTwiceAsLong) {
   const auto slab = Make("slab", Options(100, kMost));
-  FullBatches run(*slab,
-                  [&](std::int64_t rows) { return 10 + rows_ms * static_cast<double>(rows); });
+  FullBatches run(*slab, [](std::int64_t rows) { return 10 + 50 * static_cast<double>(rows); });
   run.Batches(3);
   ASSERT_EQ(run.Steps(), (std::vector<std::int64_t>{1, 2, 1}));
-  const TimePoint found = TimePoint(Ms(60 + 110));
+  const TimePoint found = TimePoint(Ms(60 + 2 * 110));
   while (run.now() < found + milliseconds(1000)) {
     EXPECT_EQ(slab->Limit(), 1);
     run.Batch();
   }
   EXPECT_EQ(slab->Limit(), 2);
+  std::size_t tries = 1;
+  for (std::int64_t before = 1; run.now() < TimePoint(std::chrono::seconds(60)); run.Batch()) {
+    tries += slab->Limit() == 2 && before == 1 ? 1 : 0;
+    before = slab->Limit();
+  }
+  EXPECT_EQ(tries, 6u) << "after 1, 2, 4, 8 and 16 s";
+}
+
+// The first try at 2 rows after the share grew holds, so that the next one that fails is a new one.
+TEST(Slab, AShareThatGrewEndsTheLongMemory) {
+  double factor = 1;
+  const auto slab = Make("slab", Options(100, kMost));
+  FullBatches run(
+      *slab, [&](std::int64_t rows) { return factor * (10 + 50 * static_cast<double>(rows)); });
+  while (run.now() < TimePoint(std::chrono::seconds(20))) run.Batch();
+  ASSERT_EQ(slab->Limit(), 1);
+  factor = 0.6;  // 2 rows in 66 ms, 3 in 96
+  run.Batches(10);
+  ASSERT_EQ(slab->Limit(), 3);
+  factor = 1;
+  run.Batches(10);
+  ASSERT_EQ(slab->Limit(), 1);
+  const TimePoint now = run.now();
+  while (slab->Limit() == 1) run.Batch();
+  EXPECT_LT(run.now() - now, milliseconds(1200));
+}
+
+TEST(Slab, OneSlowBatchOfThreeLowersNothing) {
+  const auto slab = Make("slab", Options(50));
+  FullBatches run(*slab, Vgg19Ms);
+  run.Batches(20);
+  ASSERT_EQ(slab->Limit(), 21);
+  for (int i = 0; i < 30; ++i) {
+    slab->Batch(21, Ms(i % 3 == 0 ? 400 : Vgg19Ms(21)), run.now());
+    ASSERT_EQ(slab->Limit(), 21) << i;
+  }
+  run.Batches(5);
+  slab->Batch(21, Ms(70), run.now());
+  slab->Batch(21, Ms(70), run.now());
+  ASSERT_EQ(slab->Limit(), 21) << "the median is that of five";
+  slab->Batch(21, Ms(70), run.now());
+  EXPECT_EQ(slab->Limit(), 15);
+}
+
+// A tenth of the batches takes three times as long, as on a host that others use too.
+TEST(Slab, StaysPutOnANoisyHost) {
+  Random random(15);
+  for (const double slo_ms : {25, 50, 100, 200}) {
+    const auto slab = Make("slab", Options(slo_ms));
+    FullBatches run(*slab, [&](std::int64_t rows) {
+      return Vgg19Ms(rows) * random.Uniform(0.97, 1.03) * (random.Happens(0.1) ? 3 : 1);
+    });
+    while (run.now() < TimePoint(std::chrono::seconds(30))) run.Batch();
+    const auto fits = static_cast<std::int64_t>((slo_ms - 19.6) / 1.36);
+    const std::size_t half = run.limits().size() / 2;
+    double sum = 0;
+    for (std::size_t i = half; i < run.limits().size(); ++i) {
+      sum += static_cast<double>(run.limits()[i]);
+    }
+    EXPECT_GT(sum / static_cast<double>(run.limits().size() - half),
+              0.75 * static_cast<double>(fits))
+        << slo_ms;
+  }
 }
 
 TEST(Slab, GrowsAtOnceWhenBatchesBecomeFaster) {
@@ -179,9 +241,11 @@ TEST(Slab, GrowsAtOnceWhenBatchesBecomeFaster) {
   const std::int64_t less = slab->Limit();
   ASSERT_LT(less, 21);
   factor = 0.6;  // the share grew
+  const TimePoint grew = run.now();
+  while (slab->Limit() == less && run.now() - grew < milliseconds(300)) run.Batch();
+  EXPECT_GT(slab->Limit(), less) << "within 300 ms";
   run.Batches(10);
   EXPECT_GT(slab->Limit(), 40);
-  EXPECT_LT(ToMilliseconds(run.now().time_since_epoch()), 1400);
 }
 
 TEST(Slab, FewRequestsDoNotRaiseTheLimit) {
@@ -200,6 +264,8 @@ TEST(Slab, AFewRowsOverTheBudgetLowerTheLimit) {
   FullBatches run(*slab, Vgg19Ms);
   run.Batches(2);
   ASSERT_EQ(slab->Limit(), 7);
+  slab->Batch(3, Ms(70), run.now());
+  EXPECT_EQ(slab->Limit(), 7) << "one may be an accident";
   slab->Batch(3, Ms(70), run.now());
   EXPECT_EQ(slab->Limit(), 5);
 }
