@@ -1,8 +1,21 @@
 #include "cluster/interference/latency_model.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace lagoon {
+namespace {
+
+std::atomic<std::uint64_t> next_id{0};
+
+}  // namespace
+
+LatencyModel::LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown)
+    : alone_(std::move(alone)),
+      cache_(cache),
+      dram_(dram),
+      slowdown_(slowdown),
+      id_(next_id.fetch_add(1, std::memory_order_relaxed)) {}
 
 double LoadLine::At(double rows_per_s) const { return std::max(0.0, offset + slope * rows_per_s); }
 

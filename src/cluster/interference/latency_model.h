@@ -49,8 +49,10 @@ struct Neighbour {
 /// Immutable, so that any thread may read.
 class LatencyModel {
  public:
-  LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown)
-      : alone_(std::move(alone)), cache_(cache), dram_(dram), slowdown_(slowdown) {}
+  LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown);
+
+  /// Tells the model from all others of this process but its copies.
+  std::uint64_t id() const { return id_; }
 
   /// Milliseconds of a batch of `rows` >= 1 rows on `share`, 0 to 1, without neighbours.
   double AloneMs(std::int64_t rows, double share) const { return alone_.LatencyMs(rows, share); }
@@ -70,6 +72,7 @@ class LatencyModel {
   Surface alone_;
   LoadLine cache_, dram_;
   SlowdownTerms slowdown_;
+  std::uint64_t id_;
 };
 
 }  // namespace lagoon

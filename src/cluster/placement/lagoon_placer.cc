@@ -169,6 +169,7 @@ void LagoonPlacer::Search(const PlacementView& view, FleetPlan& plan) const {
 }
 
 Assignment LagoonPlacer::Place(const PlacementView& view) {
+  tables_.Begin();
   FleetPlan plan(view, tables_);
   SetReplicas(view, plan);
   KeepPlaces(view, plan);

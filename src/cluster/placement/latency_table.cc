@@ -39,11 +39,19 @@ std::uint32_t LatencyTable::Fewest(std::size_t size, double ms) const {
   return static_cast<std::uint32_t>(found - first) + 1;
 }
 
+void LatencyTables::Begin() {
+  std::erase_if(tables_, [this](const auto& entry) { return entry.second.used < decision_; });
+  ++decision_;
+}
+
 const LatencyTable& LatencyTables::Of(const LatencyModel& model, std::uint32_t granules,
                                       std::int64_t most_rows) {
-  auto& table = tables_[{&model, {granules, most_rows}}];
-  if (table == nullptr) table = std::make_unique<LatencyTable>(model, granules, most_rows);
-  return *table;
+  Entry& entry = tables_[{model.id(), granules, most_rows}];
+  if (entry.table == nullptr) {
+    entry.table = std::make_unique<LatencyTable>(model, granules, most_rows);
+  }
+  entry.used = decision_;
+  return *entry.table;
 }
 
 }  // namespace lagoon

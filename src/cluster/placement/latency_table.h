@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "cluster/interference/latency_model.h"
@@ -49,11 +49,20 @@ class LatencyTable {
 /// The tables of latency models, each made once. Not thread-safe.
 class LatencyTables {
  public:
+  /// A decision begins: tables that the one before did not use are dropped.
+  void Begin();
+  /// Valid until the next but one Begin(), and as long as `model` lives.
   const LatencyTable& Of(const LatencyModel& model, std::uint32_t granules, std::int64_t most_rows);
 
  private:
-  using Key = std::pair<const LatencyModel*, std::pair<std::uint32_t, std::int64_t>>;
-  std::map<Key, std::unique_ptr<LatencyTable>> tables_;
+  // LatencyModel::id(), granules, rows
+  using Key = std::tuple<std::uint64_t, std::uint32_t, std::int64_t>;
+  struct Entry {
+    std::unique_ptr<LatencyTable> table;
+    std::uint64_t used = 0;  // in this decision
+  };
+  std::map<Key, Entry> tables_;
+  std::uint64_t decision_ = 0;
 };
 
 }  // namespace lagoon

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +24,7 @@ struct ModelView {
   double rate = 0;        // rows per second that arrive, as measured; 0 or more
   double rate_error = 0;  // standard error of `rate`, 0 or more
   double queued = 0;      // rows that wait
-  const LatencyModel* latency = nullptr;  // borrowed as long as the placer lives
+  const LatencyModel* latency = nullptr;  // borrowed as long as the view is used
   /// By which factor batches take longer than `latency` says, as measured; 0.01 to 100.
   double slowdown = 1;
   /// Mean time of a batch, as measured; 0: not known.
@@ -71,14 +72,16 @@ struct Assignment {
 
 struct PlacementView {
   std::vector<ModelView> models;
+  /// Keeps ModelView::latency alive where nothing else does.
+  std::vector<std::shared_ptr<const LatencyModel>> latencies = {};
   std::vector<GpuView> gpus;
   /// What serves now. Empty at first.
   Assignment current;
 };
 
 /// Decides about all replicas at once. Deterministic: the same views in the same order give the
-/// same assignments. Not thread-safe. May keep what it has computed about a LatencyModel, so a
-/// model that is measured anew gets a LatencyModel of its own.
+/// same assignments. Not thread-safe. May keep what it has computed about a LatencyModel by its
+/// id(), so a model that is measured anew gets a LatencyModel of its own.
 class Placer {
  public:
   virtual ~Placer() = default;

@@ -40,6 +40,7 @@ Json ModelJson(const ModelShare& model, TimePoint now) {
       {"slo_ms", model.slo > Nanoseconds(0) ? Json(ToMilliseconds(model.slo)) : Json(nullptr)},
       {"slo_of", model.slo_of == SloOf::kBatch ? "batch" : "request"},
       {"batch_rows_limit", model.most_rows},
+      {"batch_rows_ceiling", model.ceiling > 0 ? Json(model.ceiling) : Json(nullptr)},
       {"arrivals_per_s", OrNull(model.load.arrivals_per_s)},
       {"rows_per_s", OrNull(model.load.rows_per_s)},
       {"batch_ms", OrNull(model.load.batch_ms)},
@@ -96,12 +97,14 @@ Result<ShareWanted> ParseResizeJson(std::string_view body) {
     (value == "auto" ? wanted.automatic : wanted.none) = true;
     return {};
   };
+  const auto rows = [&](std::uint64_t count) { wanted.rows = static_cast<std::int64_t>(count); };
   const auto units = [&](std::uint64_t count) { wanted.units = static_cast<std::uint32_t>(count); };
   const Status read =
       ReadJson(body, {},
                {JsonField::Whole("units", 1, 1'000'000, units),
                 JsonField::Number("percent", 0.01, 100,
                                   [&](double percent) { wanted.part = percent / 100; }),
+                JsonField::Whole("rows", 1, 1'000'000, rows),
                 {"share", R"("auto" or "none")", share}});
   if (!read) return OfBody(read.error());
   const bool by_share = wanted.automatic || wanted.none;

@@ -17,6 +17,7 @@ TEST(ShareJson, TellsEachModelsShareAndLoad) {
   model.share = 0.25;
   model.demand_from = DemandFrom::kSurface;
   model.units = {2, 2};
+  model.ceiling = 6;
   model.load.arrivals_per_s = 12.5;
   model.load.bottleneck = Bottleneck::kHost;
   model.last = ShareChange{.from = 0.5, .to = 0.25, .why = "because", .at = TimePoint(seconds(1))};
@@ -31,6 +32,8 @@ TEST(ShareJson, TellsEachModelsShareAndLoad) {
   EXPECT_EQ(bert["units"]["first"], 2);
   EXPECT_EQ(bert["arrivals_per_s"], 12.5);
   EXPECT_TRUE(bert["batch_ms"].is_null()) << "not known";
+  EXPECT_EQ(bert["batch_rows_ceiling"], 6);
+  EXPECT_TRUE(json["models"][1]["batch_rows_ceiling"].is_null());
   EXPECT_EQ(bert["bottleneck"], "host");
   EXPECT_EQ(bert["last_change"]["why"], "because");
   EXPECT_EQ(bert["last_change"]["seconds_ago"], 2);
@@ -49,6 +52,8 @@ TEST(ShareJson, ReadsRulesAndSizes) {
   EXPECT_TRUE(ParseResizeJson(R"({"share": "auto"})")->automatic);
   EXPECT_FALSE(ParseResizeJson(R"({"share": "auto"})")->none);
   EXPECT_TRUE(ParseResizeJson(R"({"share": "none"})")->none);
+  EXPECT_EQ(ParseResizeJson(R"({"share": "none"})")->rows, 0);
+  EXPECT_EQ(ParseResizeJson(R"({"percent": 5, "rows": 4})")->rows, 4);
 }
 
 TEST(ShareJson, HostileBodiesAreRefusedByName) {
@@ -63,7 +68,8 @@ TEST(ShareJson, HostileBodiesAreRefusedByName) {
   for (const char* body :
        {"", "{}", "{\"units\": 0}", "{\"units\": 1.5}", "{\"units\": -1}", "{\"units\": 1e99}",
         "{\"units\": null}", "{\"percent\": 0}", "{\"percent\": 100.1}", "{\"percent\": \"5\"}",
-        "{\"share\": \"fixed\"}", "{\"units\": 1, \"percent\": 5}", "{\"size\": 1}"}) {
+        "{\"rows\": 4}", "{\"percent\": 5, \"rows\": 0}", "{\"share\": \"fixed\"}",
+        "{\"units\": 1, \"percent\": 5}", "{\"size\": 1}"}) {
     const auto parsed = ParseResizeJson(body);
     ASSERT_FALSE(parsed) << body;
     EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument) << body;

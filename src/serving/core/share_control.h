@@ -48,6 +48,7 @@ struct ModelShare {
   SloOf slo_of = SloOf::kRequest;
   LoadReading load;
   std::int64_t most_rows = 0;  // of a batch, now; 0: requests are not joined
+  std::int64_t ceiling = 0;    // ShareWanted::rows
   std::uint64_t moves = 0;
   std::optional<ShareChange> last;
 };
@@ -69,12 +70,14 @@ struct SharesRules {
   std::optional<Nanoseconds> hold_down;
 };
 
-/// A model's share from now on. Exactly one is given.
+/// A model's share from now on. Exactly one of the first four is given.
 struct ShareWanted {
   std::optional<std::uint32_t> units = {};
   std::optional<double> part = {};
   bool automatic = false;
   bool none = false;  // all of the device, next to all others
+  /// Batches have at most so many rows, whatever else allows more. 0: only the rest limits them.
+  std::int64_t rows = 0;
 };
 
 /// The shares of a core's device. Any thread may call any method.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/interference/learned_latency.h"
 #include "cluster/placement/placer.h"
 #include "serving/core/fleet_control.h"
 #include "serving/core/fleet_member.h"
@@ -193,9 +194,9 @@ class FleetCore final : public Inference,
     /// What ResizeShare() was told last, with the version. Under share_mutex_.
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
-    const LatencyModel* latency = nullptr;  // of latencies_
-    Nanoseconds longest{0};                 // of a row alone, of the members that have it
-    std::string shapes;                     // of its inputs and outputs; empty: not known
+    LearnedLatency latency;
+    Nanoseconds longest{0};  // of a row alone, of the members that have it
+    std::string shapes;      // of its inputs and outputs; empty: not known
     /// The members that have the model in these shapes, or had it when they were there last.
     std::set<std::size_t> holders;
     int failed_loads = 0;  // in a row
@@ -239,7 +240,7 @@ class FleetCore final : public Inference,
   std::vector<KnownPtr> AllKnown() const;
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
-  const LatencyModel& LatencyOf(Nanoseconds standalone);
+  void LearnTimes(Known& known, const SharesReport& report);
   Slots RoutedTo(const std::string& model) const;
   /// The first member that serves the version; an empty one: the first that has the highest.
   Result<std::shared_ptr<Member>> Serving(const std::string& model,
@@ -301,7 +302,6 @@ class FleetCore final : public Inference,
   bool told_full_ = false;     // the log says that a model is ignored; the keeper's thread only
   // By the time of a row, rounded, so that there are not many. Placers tell them apart by their
   // addresses. The keeper's thread only.
-  std::map<int, std::unique_ptr<const LatencyModel>> latencies_;
   // Replicas that have no route any more and wait for the end of their requests, and since when.
   // The keeper's thread only.
   std::map<Replica, TimePoint> leaving_;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <optional>
 #include <string>
@@ -36,6 +37,16 @@ class Wishes {
     const MutexLock lock(mutex_);
     granules_ = std::move(granules);
   }
+  /// The limit of all batches.
+  void WantRows(std::int64_t rows) {
+    const MutexLock lock(mutex_);
+    rows_ = rows;
+  }
+  /// What the last view expected of the model's batches, of 4 rows on the whole device.
+  double FourRowsMs() const {
+    const MutexLock lock(mutex_);
+    return four_rows_ms_;
+  }
   /// Latency models that any view has had.
   std::size_t Latencies() const {
     const MutexLock lock(mutex_);
@@ -43,13 +54,17 @@ class Wishes {
   }
   Assignment Place(const PlacementView& view) {
     const MutexLock lock(mutex_);
-    for (const ModelView& model : view.models) latencies_.insert(model.latency);
+    for (const ModelView& model : view.models) {
+      latencies_.insert(model.latency);
+      four_rows_ms_ = model.latency->AloneMs(4, 1);
+    }
     Assignment placed = StaticPlacer().Place(view);
     for (PlacedReplica& replica : placed.replicas) {
       const auto wish = wishes_.find(view.models[replica.model].name);
       if (wish != wishes_.end()) replica.gpu = wish->second;
       const auto granules = granules_.find(view.models[replica.model].name);
       replica.granules = granules == granules_.end() ? 1 : granules->second;
+      replica.rows = rows_;
     }
     SortReplicas(placed);
     return placed;
@@ -58,6 +73,8 @@ class Wishes {
  private:
   mutable Mutex mutex_;
   std::set<const LatencyModel*> latencies_ GUARDED_BY(mutex_);
+  double four_rows_ms_ GUARDED_BY(mutex_) = 0;
+  std::int64_t rows_ GUARDED_BY(mutex_) = 1;
   std::map<std::string, std::size_t> wishes_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint32_t> granules_ GUARDED_BY(mutex_);
 };
@@ -483,6 +500,27 @@ TEST_F(FleetCoreTest, DevicesTuneSharesUnderAPlacerThatDoesNotDecideThem) {
   Await([&] { return fakes_[0]->ShareOf("a") == 0.6; });
   ASSERT_TRUE(fleet_->SetPlacer("static"));
   Await([&] { return fakes_[0]->ShareOf("a") == std::nullopt; });
+}
+
+// The standalone time of a row says 40 ms for four of them.
+TEST_F(FleetCoreTest, BatchesThatWereMeasuredTellThePlacerAndGetItsLimits) {
+  Make({{"a"}}, {{"a", 10}});
+  fakes_[0]->SetShareOfModels("auto");
+  fakes_[0]->SetStandalone(std::chrono::milliseconds(10));
+  wishes_.WantGranules({{"a", 100}});
+  wishes_.WantRows(3);
+  Await([&] { return fakes_[0]->ShareOf("a") == 1.0; });
+  Await([&] { return std::abs(wishes_.FourRowsMs() - 40) < 1; });
+  AwaitDecisions(5);
+  EXPECT_EQ(fakes_[0]->CeilingOf("a"), 0) << "nothing was measured";
+  fakes_[0]->SetBatches("a", 4, 16);
+  Await([&] { return fakes_[0]->CeilingOf("a") == 3; });
+  Await([&] { return std::abs(wishes_.FourRowsMs() - 16) < 0.5; });
+  wishes_.WantRows(4);
+  Await([&] { return fakes_[0]->CeilingOf("a") == 4; });
+  EXPECT_EQ(fakes_[0]->ShareOf("a"), 1.0);
+  ASSERT_TRUE(fleet_->SetPlacer("static"));
+  Await([&] { return fakes_[0]->CeilingOf("a") == 0; });
 }
 
 TEST_F(FleetCoreTest, SharesMakeRoomForAModelThatComes) {

@@ -323,6 +323,7 @@ bool FleetCore::Follow(std::size_t index) {
     if (there_.insert({status.name, index}).second) Learn(*known, core, status);
     if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
     known->longest = std::max(known->longest, status.standalone);
+    LearnTimes(*known, shares_[index]);
     TakeShapes(index, status.name, *known);
   }
   HoldsOnly(index, models);
@@ -389,10 +390,9 @@ void FleetCore::FollowRoutes(Known& known, std::set<Replica>& strays) {
     });
   }
   if (left != routes) routes_.Set(name, std::move(left));
-  if (any && (known.longest != Nanoseconds(known.standalone.load()) || known.latency == nullptr)) {
-    known.standalone = known.longest.count();
-    known.latency = &LatencyOf(known.longest);
-  }
+  if (!any) return;
+  known.standalone = known.longest.count();
+  known.latency.Expect(ToMilliseconds(known.longest));
 }
 
 }  // namespace lagoon

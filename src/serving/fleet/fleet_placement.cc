@@ -19,27 +19,31 @@
 namespace lagoon {
 namespace {
 
-// Times of a row are told apart if they differ by so much: measured ones scatter by more.
-constexpr double kSameTime = 1.05;
 // Limits what a server tells: a sequence may have no request for a day at most.
 constexpr std::uint64_t kMostIdleMicroseconds = 86'400'000'000;
 
-/// The granules of the device and the rows of a batch that a replica has now. Models without a
-/// share count as if they had even parts of what the others leave.
-std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const std::string& model,
-                                              std::uint32_t granules) {
+/// The part of the device that a replica has now. Models without a share count as if they had even
+/// parts of what the others leave.
+double PartOf(const SharesReport& report, const std::string& model) {
   double part = 0, given = 0;
-  std::int64_t rows = 1;
   int without = 0;
   for (const ModelShare& row : report.models) {
     given += row.share.value_or(0);
     without += row.share ? 0 : 1;
-    if (row.model != model) continue;
-    part += row.share.value_or(0);
-    rows = std::max(rows, row.most_rows);
+    if (row.model == model) part += row.share.value_or(0);
   }
-  if (part == 0) part = std::max(0.0, 1 - given) / std::max(1, without);
-  return {static_cast<std::uint32_t>(std::clamp(part * granules, 1.0, 1.0 * granules)), rows};
+  return part > 0 ? part : std::max(0.0, 1 - given) / std::max(1, without);
+}
+
+/// The granules of the device and the rows of a batch that a replica has now.
+std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const std::string& model,
+                                              std::uint32_t granules) {
+  std::int64_t rows = 1;
+  for (const ModelShare& row : report.models) {
+    if (row.model == model) rows = std::max(rows, row.most_rows);
+  }
+  const double part = PartOf(report, model) * granules;
+  return {static_cast<std::uint32_t>(std::clamp(part, 1.0, 1.0 * granules)), rows};
 }
 
 bool Contains(const std::vector<FleetRoute>& routes, std::size_t member) {
@@ -79,23 +83,14 @@ void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& st
   }
 }
 
-/// The time of a batch, in proportion to its rows and to the inverse of its share, of a model about
-/// which only the time of one row is known. Times that are almost the same have one object.
-const LatencyModel& FleetCore::LatencyOf(Nanoseconds standalone) {
-  const double row_ms = standalone > Nanoseconds(0) ? ToMilliseconds(standalone) : 1;
-  const double step = std::log(kSameTime);
-  const auto rounded =
-      static_cast<int>(std::lround(std::log(std::clamp(row_ms, 1e-3, 1e6)) / step));
-  auto& latency = latencies_[rounded];
-  if (latency != nullptr) return *latency;
-  auto surface = Surface::FromFormula({.base_ms = 0,
-                                       .row_ms = std::clamp(std::exp(rounded * step), 1e-3, 1e6),
-                                       .fixed = 0,
-                                       .knee = 1});
-  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
-  latency =
-      std::make_unique<LatencyModel>(*std::move(surface), LoadLine(), LoadLine(), SlowdownTerms());
-  return *latency;
+/// Times of batches on this member count where some have run lately.
+void FleetCore::LearnTimes(Known& known, const SharesReport& report) {
+  for (const ModelShare& row : report.models) {
+    if (row.model != known.model.name || row.load.bottleneck == Bottleneck::kNone) continue;
+    if (!row.load.batch_ms || !row.load.rows_per_s) continue;
+    const double rows = *row.load.rows_per_s * *row.load.batch_ms / 1000;
+    known.latency.Observe(std::max(rows, 1.0), PartOf(report, row.model), *row.load.batch_ms);
+  }
 }
 
 PlacementView FleetCore::View(TimePoint now) {
@@ -151,7 +146,6 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
     }
     return;
   }
-  if (known.latency == nullptr) known.latency = &LatencyOf(Nanoseconds(0));
   const double rate = known.load.Read(now).arrivals_per_s.value_or(0);
   const Nanoseconds slo(known.slo.load());
   ModelView model;
@@ -159,9 +153,9 @@ void FleetCore::AddModel(Known& known, TimePoint now, PlacementView& view) {
   model.slo = slo > Nanoseconds(0) ? slo : options_.default_slo;
   model.rate = rate;
   model.rate_error = std::sqrt(rate * 0.3 / 1.7);  // of a Poisson process, averaged as LoadMonitor
-  model.latency = known.latency;
   model.memory_bytes = known.model.memory_bytes;
   model.most_rows = std::clamp<std::int64_t>(known.most_rows.load(), 1, 1024);
+  model.latency = view.latencies.emplace_back(known.latency.Model(model.most_rows)).get();
   const auto loads = routes_.Loads();
   if (const auto load = loads.find(model.name); load != loads.end()) {
     for (const auto& [member, counts] : load->second) {
@@ -278,10 +272,14 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
   std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
   for (const PlacedReplica& replica : assignment.replicas) {
     const std::string& name = names_[replica.model];
-    if (!PlacerDecidesShare(*Find(name))) continue;
+    const KnownPtr known = Find(name);
+    if (!PlacerDecidesShare(*known)) continue;
     const std::size_t member = gpus_[replica.gpu];
     ReplicaShare& share = wanted[member].emplace_back(ReplicaShare{name, {}});
-    if (decided) share.part = 1.0 * replica.granules / slots_[member]->room.granules;
+    if (!decided) continue;
+    share.part = 1.0 * replica.granules / slots_[member]->room.granules;
+    // A limit keeps an SLO, by times that were measured.
+    if (known->slo > 0 && known->latency.learned()) share.rows = replica.rows;
   }
   for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
 }

@@ -12,6 +12,7 @@ namespace {
 struct Part {
   const ModelShare* now = nullptr;
   double part = 0;
+  std::int64_t rows = 0;
 
   /// What the model has more than now; a share that the device tunes has no size yet.
   double Change() const { return now->fixed ? part - now->share.value_or(0) : part; }
@@ -39,9 +40,9 @@ std::vector<ShareResize> SharesToSet(const SharesReport& report,
     for (const ModelShare& row : report.models) {
       if (row.model != replica.model) continue;
       if (replica.part) {
-        parts.push_back({&row, *replica.part / static_cast<double>(versions)});
-      } else if (row.fixed) {
-        resizes.push_back({row.model, row.version, {.automatic = true}});
+        parts.push_back({&row, *replica.part / static_cast<double>(versions), replica.rows});
+      } else if (row.fixed || row.ceiling != replica.rows) {
+        resizes.push_back({row.model, row.version, {.automatic = true, .rows = replica.rows}});
       }
     }
   }
@@ -49,11 +50,14 @@ std::vector<ShareResize> SharesToSet(const SharesReport& report,
   const bool worth = std::ranges::any_of(parts, [](const Part& part) {
     return !part.now->fixed || std::abs(part.Change()) >= kLeastShareChange;
   });
-  if (!worth) return resizes;
+  if (!worth) {
+    for (Part& part : parts) part.part = *part.now->share;
+  }
   std::ranges::stable_sort(parts, {}, &Part::Change);
   for (const Part& part : parts) {
-    if (part.now->fixed && std::abs(part.Change()) < 1e-6) continue;
-    resizes.push_back({part.now->model, part.now->version, {.part = part.part}});
+    const bool same = part.now->fixed && std::abs(part.Change()) < 1e-6;
+    if (same && part.now->ceiling == part.rows) continue;
+    resizes.push_back({part.now->model, part.now->version, {.part = part.part, .rows = part.rows}});
   }
   return resizes;
 }
@@ -66,6 +70,7 @@ std::vector<ShareResize> SharesBefore(const SharesReport& report, const std::str
     ShareWanted wanted{.automatic = true};
     if (row.fixed) wanted = {.part = row.share};
     if (!row.share && row.demand == 0) wanted = {.none = true};  // neither has nor awaits one
+    wanted.rows = row.ceiling;
     resizes.push_back({row.model, row.version, wanted});
   }
   return resizes;

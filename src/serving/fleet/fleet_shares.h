@@ -2,6 +2,7 @@
 
 // The shares that a placer gives replicas, as resizes of the devices' models.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace lagoon {
 struct ReplicaShare {
   std::string model;
   std::optional<double> part;  // of the device, above 0; empty: the device tunes the share
+  std::int64_t rows = 0;       // ShareWanted::rows
 };
 
 /// A call of ShareControl::ResizeShare().
@@ -30,7 +32,7 @@ inline constexpr double kLeastShareChange = 0.05;
 /// name models that are not there. The parts of `wanted` are at most 1 together; the versions of a
 /// model share its part evenly. If the device has granules enough, the parts become whole granules,
 /// so that they are not more than the device together. If no part changes by kLeastShareChange,
-/// none does.
+/// none does, but limits of batches do.
 std::vector<ShareResize> SharesToSet(const SharesReport& report,
                                      const std::vector<ReplicaShare>& wanted);
 

@@ -75,6 +75,20 @@ TEST(FleetShares, ADeviceTunesAgainWhatThePlacerLeavesToIt) {
   EXPECT_THAT(TextOf(SharesToSet(report, {{"a", {}}, {"b", {}}})), ElementsAre("a auto"));
 }
 
+TEST(FleetShares, LimitsOfBatchesMoveWithoutTheirShares) {
+  SharesReport report =
+      ReportOf(ShareKind::kWeight, 1, {{"a", 0.5, true}, {"b", 0.3, true}, {"c", 0.2, false}});
+  report.models[1].ceiling = 4;
+  report.models[2].ceiling = 2;
+  const std::vector<ShareResize> resizes =
+      SharesToSet(report, {{"a", 0.52, 8}, {"b", 0.28, 4}, {"c", {}, 0}});
+  ASSERT_THAT(TextOf(resizes), ElementsAre("c auto", "a 50"));
+  EXPECT_EQ(resizes[0].wanted.rows, 0);
+  EXPECT_EQ(resizes[1].wanted.rows, 8);
+  EXPECT_THAT(SharesToSet(report, {{"b", 0.28, 4}, {"c", {}, 2}}), IsEmpty());
+  EXPECT_EQ(SharesBefore(report, "b", "")[0].wanted.rows, 4);
+}
+
 TEST(FleetShares, ModelsThatAreNotThereAreLeftOut) {
   EXPECT_THAT(SharesToSet(ReportOf(ShareKind::kWeight, 1, {}), {{"a", 0.5}, {"b", {}}}), IsEmpty());
 }

@@ -195,7 +195,23 @@ std::size_t Batcher::Waiting() const {
 
 std::int64_t Batcher::MostRows() const {
   const MutexLock lock(mutex_);
-  return limiter_ == nullptr ? model_.signature().max_batch : limiter_->Limit();
+  return RowsNow();
+}
+
+std::int64_t Batcher::RowsNow() const {
+  const std::int64_t rows = limiter_ == nullptr ? model_.signature().max_batch : limiter_->Limit();
+  return ceiling_ > 0 ? std::min(rows, ceiling_) : rows;
+}
+
+void Batcher::SetCeiling(std::int64_t rows) {
+  LAGOON_CHECK(rows >= 0);
+  {
+    const MutexLock lock(mutex_);
+    if (rows == ceiling_) return;
+    ceiling_ = rows;
+    queue_.SetMostRows(RowsNow());
+  }
+  Step();  // what waits may be a full batch now
 }
 
 BatchNotice Batcher::TakeNotice() {
@@ -420,7 +436,7 @@ void Batcher::Learn(const Batch& batch, const JobResult& result) {
   } catch (const std::bad_alloc&) {
     return;  // the limiter learns from the next batch
   }
-  queue_.SetMostRows(limiter_->Limit());
+  queue_.SetMostRows(RowsNow());
 }
 
 /// The next batch is posted before this one's requests are answered, so that the device has work.

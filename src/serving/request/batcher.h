@@ -51,8 +51,11 @@ class Batcher final : public WaitingPlace {
 
   /// The number of requests that wait for a batch.
   std::size_t Waiting() const;
-  /// Rows that a batch may have now: max_batch_size, or less if a BatchLimiter says so.
+  /// Rows that a batch may have now: max_batch_size, or less if a BatchLimiter or SetCeiling() says
+  /// so.
   std::int64_t MostRows() const;
+  /// From now on a batch has at most so many rows, at least one request. 0: no ceiling.
+  void SetCeiling(std::int64_t rows);
   /// BatchLimiter::TakeNotice(); kNone if there is no limiter.
   BatchNotice TakeNotice();
 
@@ -78,6 +81,7 @@ class Batcher final : public WaitingPlace {
   Result<JobId> PostBatch(const std::shared_ptr<Batch>& batch);
   template <typename Why>
   void Refuse(const BatchMember& member, ErrorCode code, Why why);
+  std::int64_t RowsNow() const REQUIRES(mutex_);
   void GiveBackPlace() REQUIRES(mutex_);
   double Slowdown() const REQUIRES(mutex_);
   TimePoint ExpectedEnd(const BatchMember& member) REQUIRES(mutex_);
@@ -96,6 +100,7 @@ class Batcher final : public WaitingPlace {
   mutable Mutex mutex_;
   BatchQueue queue_ GUARDED_BY(mutex_);
   const std::unique_ptr<BatchLimiter> limiter_;   // null: none; used under the mutex
+  std::int64_t ceiling_ GUARDED_BY(mutex_) = 0;   // SetCeiling()
   std::uint32_t posted_ GUARDED_BY(mutex_) = 0;   // batches
   TimePoint busy_until_ GUARDED_BY(mutex_) = {};  // when the posted batches are expected to end
   Ewma slowdown_ GUARDED_BY(mutex_){0.3};         // times of batches over those alone on the device

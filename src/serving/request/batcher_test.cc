@@ -100,6 +100,24 @@ TEST_F(BatcherTest, RequestsThatWaitAreOneExecution) {
   EXPECT_EQ(statistics.pending, 0u);
 }
 
+TEST_F(BatcherTest, ACeilingKeepsBatchesSmall) {
+  Serve("");
+  Sent slow = SendRunning();
+  std::vector<Sent> sent;
+  for (int i = 0; i < 5; ++i) sent.push_back(Send(Rows(static_cast<float>(10 * i))));
+  ASSERT_TRUE(core_->shares()->ResizeShare("batch", "", {.none = true, .rows = 2}));
+  EXPECT_EQ(StatisticsOf("batch").most_rows, 2);
+  LetGo();
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_TRUE(Right(sent[i].answer.get(), static_cast<float>(10 * i)));
+  }
+  const ModelStatistics statistics = StatisticsOf("batch");
+  EXPECT_EQ(statistics.execution_count, 3u);
+  EXPECT_EQ(statistics.batches.back().batch_size, 2u);
+  ASSERT_TRUE(core_->shares()->ResizeShare("batch", "", {.none = true}));
+  EXPECT_EQ(StatisticsOf("batch").most_rows, 8);
+}
+
 // The first request is a batch alone, the others are one batch.
 TEST_F(BatcherTest, ABatchOfSeveralTenantsIsTheModels) {
   tenants_ = TenantSource::kHeader;

@@ -92,4 +92,8 @@ std::int64_t LoadedVersion::MostRows() const {
   return rows;
 }
 
+void LoadedVersion::LimitRows(std::int64_t rows) {
+  for (Batcher* const batcher : Batchers()) batcher->SetCeiling(rows);
+}
+
 }  // namespace lagoon

@@ -45,6 +45,7 @@ struct LoadedVersion final : public SharedModel {
   void ForgetTimes() override { model->load().Moved(); }
   BatchNotice TakeNotice() override;
   std::int64_t MostRows() const override;
+  void LimitRows(std::int64_t rows) override;
 
   std::unique_ptr<ServedModel> model;
   const std::int64_t number;

@@ -354,6 +354,7 @@ SharesReport ShareKeeper::Report() const {
     model.slo_of = entry.terms.slo_of;
     model.load = entry.reading;
     model.most_rows = entry.most_rows;
+    model.ceiling = entry.ceiling;
     model.moves = entry.moves;
     model.last = entry.last;
     const auto state = std::ranges::find(tuner_.models(), entry.key, &ShareTuner::State::model);
@@ -417,6 +418,8 @@ Status ShareKeeper::Resize(const SharedModel& model, const ShareWanted& wanted, 
                                           : tuner_.Add(entry->key, part, !wanted.automatic));
     entry->managed = true;
   }
+  entry->ceiling = wanted.rows;
+  entry->model->LimitRows(wanted.rows);
   Status moved = CarryOut(now);
   Publish(now);
   return moved;

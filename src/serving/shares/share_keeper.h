@@ -81,6 +81,7 @@ class ShareKeeper {
     std::optional<ShareChange> last;
     LoadReading reading;
     std::int64_t most_rows = 0;
+    std::int64_t ceiling = 0;
     bool tuned = false;  // the demand is from a load
   };
   using Entries = std::list<Entry>;

@@ -37,6 +37,7 @@ class FakeModel final : public SharedModel {
   void ForgetTimes() override { ++forgotten; }
   BatchNotice TakeNotice() override { return std::exchange(notice, BatchNotice::kNone); }
   std::int64_t MostRows() const override { return 0; }
+  void LimitRows(std::int64_t rows) override { ceiling = rows; }
 
   const Terms terms;
   std::function<void()> on_move;
@@ -44,6 +45,7 @@ class FakeModel final : public SharedModel {
   double weight = 0;
   LoadReading load;
   int forgotten = 0;
+  std::int64_t ceiling = -1;
   BatchNotice notice = BatchNotice::kNone;
 
  private:
@@ -384,6 +386,19 @@ TEST_F(ShareKeeperTest, WeightsMayBeTheSharesThemselves) {
   EXPECT_FALSE(Resize(0, {.units = 1, .part = {}}, At(2)));
   EXPECT_TRUE(Resize(0, {.units = {}, .part = 0.5}, At(2)));
   EXPECT_NEAR(models_[0].weight, 0.5, 1e-9);
+}
+
+TEST_F(ShareKeeperTest, AResizeSetsTheLimitOfBatches) {
+  Make({Auto("a"), Auto("b")});
+  EXPECT_EQ(models_[0].ceiling, -1);
+  ASSERT_TRUE(Resize(0, {.part = 0.5, .rows = 4}, At(1)));
+  EXPECT_EQ(models_[0].ceiling, 4);
+  EXPECT_EQ(Of(0).ceiling, 4);
+  EXPECT_FALSE(Resize(0, {.part = 1.5, .rows = 8}, At(1)));
+  EXPECT_EQ(models_[0].ceiling, 4) << "nothing has changed";
+  ASSERT_TRUE(Resize(0, {.automatic = true}, At(2)));
+  EXPECT_EQ(models_[0].ceiling, 0);
+  EXPECT_EQ(models_[1].ceiling, -1);
 }
 
 }  // namespace

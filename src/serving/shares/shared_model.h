@@ -37,7 +37,8 @@ class SharedModel {
   /// The times of the model's batches so far mean nothing any more: its share has moved.
   virtual void ForgetTimes() = 0;
   virtual BatchNotice TakeNotice() = 0;
-  virtual std::int64_t MostRows() const = 0;  // ModelShare::most_rows
+  virtual std::int64_t MostRows() const = 0;      // ModelShare::most_rows
+  virtual void LimitRows(std::int64_t rows) = 0;  // ShareWanted::rows
 };
 
 }  // namespace lagoon

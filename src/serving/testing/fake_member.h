@@ -99,6 +99,20 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     share_ = share;
   }
+  /// Batches of the model have so many rows and take so long.
+  void SetBatches(const std::string& model, double rows, double ms) {
+    const MutexLock lock(mutex_);
+    LoadReading& load = loads_[model];
+    load.batch_ms = ms;
+    load.rows_per_s = rows * 1000 / ms;
+    load.bottleneck = Bottleneck::kDevice;
+  }
+  /// ShareWanted::rows of the model.
+  std::int64_t CeilingOf(const std::string& model) const {
+    const MutexLock lock(mutex_);
+    const auto found = ceilings_.find(model);
+    return found == ceilings_.end() ? 0 : found->second;
+  }
   /// The fixed share of a model; nothing if it is tuned, or has none.
   std::optional<double> ShareOf(const std::string& model) const {
     const MutexLock lock(mutex_);
@@ -225,6 +239,10 @@ class FakeMember final : public Inference,
       } else if (!share_.empty()) {
         row.share = 0.3;
       }
+      if (const auto load = loads_.find(name); load != loads_.end()) row.load = load->second;
+      if (const auto rows = ceilings_.find(name); rows != ceilings_.end()) {
+        row.ceiling = rows->second;
+      }
       report.models.push_back(row);
     }
     return report;
@@ -236,6 +254,7 @@ class FakeMember final : public Inference,
     const MutexLock lock(mutex_);
     if (!resizes_) return Fail(ErrorCode::kInvalidArgument, "the shares are more than the device");
     shares_[model] = wanted.part;
+    ceilings_[model] = wanted.rows;
     if (wanted.none) shares_.erase(model);
     return {};
   }
@@ -351,6 +370,8 @@ class FakeMember final : public Inference,
   std::string share_ GUARDED_BY(mutex_), version_ GUARDED_BY(mutex_) = "1";
   Dims dims_ GUARDED_BY(mutex_) = {1, 4};
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
+  std::map<std::string, LoadReading> loads_ GUARDED_BY(mutex_);
+  std::map<std::string, std::int64_t> ceilings_ GUARDED_BY(mutex_);
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
   Nanoseconds standalone_ GUARDED_BY(mutex_) = std::chrono::milliseconds(2);
   bool resizes_ GUARDED_BY(mutex_) = true;
