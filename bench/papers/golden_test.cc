@@ -243,29 +243,28 @@ TEST(Golden, VersionsLetPaddingUseMoreRooms) {
   ASSERT_TRUE(figure) << figure.error().message;
   std::map<std::string, double> got;
   for (const FigureNumber& number : figure->numbers) got[number.metric] = number.got;
-  // More than 1.57 and 1.29: every kernel has all versions, and none of them is slower than
-  // assumed. Fewer pairs starve than without versions, but not none.
+  // More than published: every kernel has all versions, and none of them is slower than assumed.
+  // Fewer pairs starve than without versions, but not none.
   const Json json = got;
-  ExpectMet(json, "throughput_normalized_mean.reef-mv", 0.95 * 1.18, 1.05 * 1.18);
-  ExpectMissed(json, "throughput_normalized_max.reef-mv", Within(0.05, 1.57, 1.57), 1.662);
+  ExpectMissed(json, "throughput_normalized_mean.reef-mv", Within(0.05, 1.18, 1.18), 1.300);
+  ExpectMissed(json, "throughput_normalized_max.reef-mv", Within(0.05, 1.57, 1.57), 1.844);
   ExpectMissed(json, "throughput_normalized_mean_of_resnet152.reef-mv", Within(0.05, 1.29, 1.29),
-               1.414);
-  ExpectMissed(json, "starved_pairs.reef-mv", {0, 0}, 3);
+               1.526);
+  ExpectMissed(json, "starved_pairs.reef-mv", {0, 0}, 1);
   const Result<Figure> busy = ReefFigure24({.effort = 0.02});
   ASSERT_TRUE(busy) << busy.error().message;
   for (const FigureNumber& number : busy->numbers) got[number.metric] = number.got;
-  ExpectMissed(Json(got), "units_busy_mean.resnet152_with_each.reef-mv", Within(0.1, 0.72, 0.72),
-               0.602);
+  ExpectMet(Json(got), "units_busy_mean.resnet152_with_each.reef-mv", 0.9 * 0.72, 1.1 * 0.72);
 }
 
 // Padding gains more than published, as blocks of padding miss no cache here (REEF Figure 27).
 TEST(Golden, ReefOnMi50) {
   const char* const throughput = "throughput_normalized.reef";
-  ExpectMet(Disb("mi50", "B", {"reef"}), throughput, 0.95 * 1.28, 1.05 * 1.28);
+  ExpectMissed(Disb("mi50", "B", {"reef"}), throughput, Within(0.05, 1.28, 1.28), 1.398);
   const Json c = Disb("mi50", "C", {"reef"});
   ExpectMet(c, "realtime_latency_vs_alone_mean.reef", 1, 1.042);
-  ExpectMissed(c, throughput, Within(0.05, 1.53, 1.53), 1.718);
-  for (const auto& [workload, got] : {std::pair{"D", 1.645}, {"E", 1.639}, {"REAL", 1.784}}) {
+  ExpectMissed(c, throughput, Within(0.05, 1.53, 1.53), 1.741);
+  for (const auto& [workload, got] : {std::pair{"D", 1.691}, {"E", 1.682}, {"REAL", 1.819}}) {
     const Json metrics = Disb("mi50", workload, {"reef"});
     ExpectMet(metrics, "realtime_latency_vs_alone_mean.reef", 1, 1.042);
     ExpectMissed(metrics, throughput, {1.22, 1.42}, got);

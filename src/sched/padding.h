@@ -91,7 +91,7 @@ std::optional<PaddingRoom> LaterRoomBeside(const Job& job, std::uint32_t units,
 /// - Rule 1: one block, begun now, ends before the room does. For a kernel of an engine its longest
 ///   run so far counts (OpaqueOp::longest).
 /// - Rule 2: a unit holds at least as many of its blocks as of the real-time kernels' blocks, so
-///   that padding does not lower their occupancy.
+///   that padding does not lower their occupancy. (REEF 5.2 has "higher"; the same lowers none.)
 /// - Its blocks do not ask for more memory bandwidth than is left (REEF 7).
 ///
 /// Among the versions that fit, returns the one that ends soonest on the room's units (REEF 5.3);
