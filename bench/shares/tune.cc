@@ -149,6 +149,7 @@ class Tuning {
     void ForgetTimes() override { monitor_.Moved(); }
     BatchNotice TakeNotice() override { return BatchNotice::kNone; }
     std::int64_t MostRows() const override { return 0; }
+    void LimitRows(std::int64_t /*rows*/) override {}
 
    private:
     const Terms terms_;

@@ -35,6 +35,20 @@ TEST_P(BuiltIn, WeightsDecideAsWhenTheyWereTrained) {
   EXPECT_EQ(lines, 50);
 }
 
+// Training has not shown them requests that wait.
+TEST_P(BuiltIn, WeightsDecideAlikeWhateverWaits) {
+  Random random(5);
+  for (int i = 0; i < 20; ++i) {
+    const TrainingEpisode episode({}, random);
+    LearnedPlacer placer("test", Networks(),
+                         {.interference = interference(), .guarded = i % 2 == 0});
+    PlacementView view = episode.view();
+    const Assignment before = placer.Place(view);
+    for (ModelView& model : view.models) model.queued = random.Uniform(0, 10 * model.rate + 100);
+    EXPECT_EQ(placer.Place(view), before);
+  }
+}
+
 TEST_P(BuiltIn, WeightsMakeAPlacerOfThatName) {
   const auto placer = MakeLearnedPlacer(GetParam());
   ASSERT_TRUE(placer.has_value()) << placer.error().message;

@@ -105,7 +105,6 @@ std::vector<Demand> DemandsOf(const PlacementView& view, bool interference) {
                   .row_bytes = model.row_bytes,
                   .most_rows = model.most_rows};
     demand.rate = rate * demand.fraction;
-    demand.queued = model.queued * demand.fraction;
     FindNeed(demand);
     const double share = std::min(demand.need, 1.0);
     demand.batch_ms = model.latency->AloneMs(demand.rows, share);

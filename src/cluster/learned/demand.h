@@ -16,7 +16,7 @@ struct Demand {
   std::size_t model = 0;  // index in PlacementView::models
   double fraction = 1;    // of the model's arrivals
   double rate = 0;        // rows per second, of this replica
-  double queued = 0;      // rows
+  double queued = 0;      // rows; stays 0, as training has shown the networks nothing else
   double slo_ms = 1;
   const LatencyModel* latency = nullptr;
   std::int64_t memory_bytes = 0, row_bytes = 0, most_rows = 1;
