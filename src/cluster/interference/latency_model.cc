@@ -13,8 +13,10 @@ DeviceLoad LatencyModel::LoadOf(std::int64_t rows, double share) const {
 
 double LatencyModel::Slowdown(const DeviceLoad& load, bool neighbours) const {
   if (!neighbours) return 1;
-  return std::max(
-      1.0, 1 + slowdown_.constant + slowdown_.cache * load.cache + slowdown_.dram * load.dram);
+  const double linear =
+      1 + slowdown_.constant + slowdown_.cache * load.cache + slowdown_.dram * load.dram;
+  const double x = std::max(1.0, linear) - 1;
+  return 1 + x / (1 + x / slowdown_.limit);
 }
 
 double LatencyModel::LatencyMs(std::int64_t rows, double share,
@@ -23,7 +25,8 @@ double LatencyModel::LatencyMs(std::int64_t rows, double share,
   for (const Neighbour& neighbour : neighbours) {
     load += neighbour.model->LoadOf(neighbour.rows, neighbour.share);
   }
-  return AloneMs(rows, share) * Slowdown(load, !neighbours.empty());
+  const double run_ms = alone_.LatencyMs(rows, share);
+  return run_ms * Slowdown(load, !neighbours.empty()) + transfers_.At(rows);
 }
 
 }  // namespace lagoon
