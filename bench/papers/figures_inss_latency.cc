@@ -222,6 +222,10 @@ Result<Figure> InssFigure2Printed(const FigureOptions& options) {
   figure.Set("TruthSpec::Published is calibrated on it");
   figure.Compare("largest slowdown, weak truth, %", 22.7, weak, "InSS 2.2, Fig. 2");
 
+  figure.Input("share_of_resnet50", 0.4);
+  figure.Input("rows_of_neighbours", 8);
+  figure.Input("gpus", 4);
+
   // What a placer loses that knows of no interference.
   FigurePanel lost{"Late or dropped, 4 GPUs", "load", "%", {}};
   for (const double load : {1.1, 1.2, 1.4}) {
