@@ -119,6 +119,9 @@ GROUPS = {
                ["sim/cluster/cluster_sim_test.cc", "sim/cluster/gslice_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "placement": [f"sim/placement/{name}_test.cc" for name in ("gslice_placer", "periodic_placer", "relabel")] +
                  ["sim/cluster/placement_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+    "latency": ["src/cluster/interference/latency_model_test.cc", "sim/cluster/inss_rows_test.cc"] +
+               [f"sim/interference/{name}_test.cc" for name in ("fit", "fit_alone", "fit_slowdown", "kinked_curve", "measured_points")] +
+               PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "learn": [f"sim/learn/{name}_test.cc" for name in ("discrete_sac", "replay", "td3")] +
              ["src/learn/actions_test.cc", "src/learn/weights_test.cc"] + LEARN +
              ["src/base/check.cc", "src/base/status.cc"],
@@ -233,6 +236,7 @@ PARTS = "src/program/parts.cc"
 DISPATCHER = "src/sched/dispatcher.cc"
 SPLIT = "src/program/split"
 CLUSTER = "src/cluster"
+INTERFERENCE = "sim/interference"
 CONTROLLER = "sim/cluster/gslice_controller.cc"
 SAC = "sim/learn/discrete_sac.cc"
 TD3 = "sim/learn/td3.cc"
@@ -1516,6 +1520,33 @@ MUTANTS = [
      "if (ns <= static_cast<double>(full.model->slo.count())) capacity +=", "capacity +=", ["cluster"]),
     ("loading-replica-holds-granules", "a replica that loads takes granules from others", "sim/cluster/cluster_changes.cc",
      "  if (loading) return {};\n", "", ["cluster"]),
+    ("slowdown-without-a-limit", "many neighbours slow down as if nothing saturated", "src/cluster/interference/latency_model.cc",
+     "return 1 + x / (1 + x / slowdown_.limit);", "return 1 + x;", ["latency"]),
+    ("neighbours-slow-copies", "copies count as work that neighbours slow down", "src/cluster/interference/latency_model.cc",
+     "return run_ms * Slowdown(load, !neighbours.empty()) + transfers_.At(rows);",
+     "return (run_ms + transfers_.At(rows)) * Slowdown(load, !neighbours.empty());", ["latency"]),
+    ("worst-limit-wins", "the slowdown saturates where the measurements do not", f"{INTERFERENCE}/fit_slowdown.cc",
+     "if (error > least) continue;", "if (error < least) continue;", ["latency"]),
+    ("knees-are-rounded", "a model's knee lies on the chord between two measurements", f"{INTERFERENCE}/kinked_curve.cc",
+     "kTowardsLines = 0.75", "kTowardsLines = 0", ["latency"]),
+    ("two-knees", "a model bends again after its knee", f"{INTERFERENCE}/kinked_curve.cc",
+     "  if (last && before > kHasBent * own) return chord;\n", "", ["latency"]),
+    ("extrapolation-changes-measurements", "a guess below the measured shares lowers measured times", f"{INTERFERENCE}/fit_alone.cc",
+     "line.push_back(std::clamp(times[j], before, before * x[j] / x[j - 1]));", "line.push_back(times[j]);", ["latency"]),
+    ("measurements-unchecked", "a time that is not a number is fitted", f"{INTERFERENCE}/fit.cc",
+     "  LAGOON_RETURN_IF_ERROR(CheckPoints(points));\n", "", ["latency"]),
+    ("copies-count-twice", "the time on the device contains the copies", f"{INTERFERENCE}/fit.cc",
+     "return point.latency_ms - copies.up_ms - copies.down_ms;", "return point.latency_ms;", ["latency"]),
+    ("copies-are-interference", "copies beside others count as a slowdown", f"{INTERFERENCE}/fit.cc",
+     "point.latency_ms - own.transfers().At(point.rows);", "point.latency_ms;", ["latency"]),
+    ("copies-gain-time", "a copy of more rows takes less time", f"{INTERFERENCE}/fit.cc",
+     "  if (line.slope >= 0 && line.offset >= 0) return", "  return", ["latency"]),
+    ("copies-longer-than-the-batch", "a batch takes no time besides its copies", f"{INTERFERENCE}/measured_points.cc",
+     "if (sum < point.latency_ms) return {};", "return {};", ["latency"]),
+    ("one-neighbour-at-a-time", "no fit sees three neighbours at once", "sim/cluster/inss_cluster.cc",
+     "if (!plan.nested) runs.resize(1);", "runs.resize(1);", ["latency"]),
+    ("published-truth-is-weak", "interference stays below what InSS prints", "sim/cluster/cluster_spec.cc",
+     "kOfPublished = 2;", "kOfPublished = 1;", ["latency"]),
     # The CUDA device, over the fake driver.
     ("gpu-silence-unnoticed", "a grid that never ends holds up its requests for ever", "src/device/cuda/gpu_thread.cc",
      "watchdog_.Look(busy, lagoon::Now())", "watchdog_.Look(busy && lost_, lagoon::Now())", ["gpu-device"]),

@@ -53,7 +53,7 @@ void AddScenario(CLI::App& command, bench::PlacementOptions& options) {
 void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
   command
       .add_option("--interference", options.interference,
-                  "Latency model of the placers: none, paper, constant, ridge")
+                  "Latency model of the placers: none, paper, constant, ridge, saturating")
       ->capture_default_str();
   command.add_flag("!--no-online", options.online,
                    "Without the correction of the latency models by what is measured");

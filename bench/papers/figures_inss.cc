@@ -147,7 +147,9 @@ Result<Figure> InssTable3(const FigureOptions& options) {
                                 static_cast<std::size_t>(options.Scaled(400)), options.seed + 1);
   figure.Input("co_runs", static_cast<double>(drawn.size()));
   figure.Input("measured_of_each_model", 16 + 3);
-  for (const InterferenceKind kind : kInterferenceKinds) {
+  // kSaturating is judged in InssTable4().
+  for (const InterferenceKind kind : {InterferenceKind::kNone, InterferenceKind::kPaper,
+                                      InterferenceKind::kConstant, InterferenceKind::kRidge}) {
     LAGOON_ASSIGN_OR_RETURN(const LatencyModels models, FitLatencyModels(points, kind));
     LAGOON_ASSIGN_OR_RETURN(const auto errors, PredictAll(models, drawn));
     std::vector<double> percent;

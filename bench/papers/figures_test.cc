@@ -212,6 +212,8 @@ TEST(Figures, InputsAreThoseOfThePapers) {
   EXPECT_EQ(inputs("inss-16").at("gpus"), 64);                         // 6.3
   EXPECT_EQ(inputs("inss-1").at("rows"), 8);                           // Fig. 1
   EXPECT_EQ(inputs("inss-table-3").at("measured_of_each_model"), 19);  // 4.1
+  EXPECT_EQ(inputs("inss-table-4").at("measured_of_each_model"), 19);
+  EXPECT_EQ(inputs("inss-2-printed").at("share_of_resnet50"), 0.4);  // Fig. 2
   for (const char* name : {"inss-10", "inss-11", "inss-13", "inss-16"}) {
     const std::map<std::string, double> run = inputs(name);
     EXPECT_NEAR(run.at("warmup_s"), run.at("seconds") / 3, 0.01) << name;

@@ -292,6 +292,7 @@ Status ReportPoints(const std::string& name, const std::vector<MeasuredPoint>& p
                          100 * Percentile(absolute, 90), 100 * *std::ranges::max_element(absolute));
   };
   Json pairs = Json::array();
+  std::string of_pairs;
   for (const InterferenceKind kind : kInterferenceKinds) {
     LAGOON_ASSIGN_OR_RETURN(const auto errors, PredictHeldOut(points, kind));
     row(std::string(Name(kind)), Absolute(errors));
@@ -305,14 +306,14 @@ Status ReportPoints(const std::string& name, const std::vector<MeasuredPoint>& p
       }
       by_pair[pair].push_back(error.relative);
     }
-    table += fmt::format("\n{:<40} {:>8} {:>10}\n", "ridge, held out", "points", "mean error");
+    of_pairs = fmt::format("\n{:<40} {:>8} {:>10}\n", "ridge, held out", "points", "mean error");
     for (const auto& [pair, relative] : by_pair) {
-      table +=
+      of_pairs +=
           fmt::format("{:<40} {:>8} {:>+9.2f}%\n", pair, relative.size(), 100 * Mean(relative));
       pairs.push_back({{"pair", pair}, {"points", relative.size()}, {"mean", Mean(relative)}});
     }
-    table += '\n';
   }
+  table += of_pairs + '\n';
   report.Metric("points", static_cast<double>(points.size()));
   report.Metric("points_together", static_cast<double>(together));
   report.Field("pairs", std::move(pairs));

@@ -13,11 +13,14 @@
 #include "bench/client/clients.h"
 #include "bench/measure/seconds.h"
 #include "bench/measure/statistics.h"
+#include "bench/shares/timed_copies.h"
 #include "policies/registry.h"
 #include "sched/dispatcher.h"
 
 namespace lagoon::bench {
 namespace {
+
+constexpr int kTimedCopies = 9;
 
 struct Runner {
   std::size_t model = 0;
@@ -51,6 +54,7 @@ class CoRuns {
   const CoRunOptions& options_;
   ComputeDevice on_;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<std::unique_ptr<BoundModel>>> bound_;
+  std::map<std::pair<std::size_t, std::int64_t>, MeasuredCopies> copies_;  // by model and rows
   std::vector<Together> all_;
 };
 
@@ -101,7 +105,12 @@ Result<BoundModel*> CoRuns::Model(const Runner& runner, bool twin) {
     options.batch = runner.rows;
     LAGOON_ASSIGN_OR_RETURN(made.emplace_back(),
                             BoundModel::Load(ModelFile(options_.zoo, name), name, on_, options));
-    LAGOON_RETURN_IF_ERROR(made.front()->Profile(*on_.device, 2));
+    BoundModel& model = *made.front();
+    LAGOON_RETURN_IF_ERROR(model.Profile(*on_.device, 2));
+    LAGOON_ASSIGN_OR_RETURN(
+        const MeasuredCopies copies,
+        TimeCopiesOf(model.instance(), *on_.device, model.inputs(), model.outputs(), kTimedCopies));
+    copies_.emplace(std::pair{runner.model, runner.rows}, copies);
   }
   if (!twin) return made.front().get();
   if (made.size() < 2) {
@@ -165,6 +174,7 @@ MeasuredPoint CoRuns::PointOf(const Together& together, std::size_t index) const
   point.rows = own.rows;
   point.share = ShareOf(own);
   point.latency_ms = Median(together.medians_ms[index]);
+  if (together.runners.size() == 1) point.copies = copies_.at({own.model, own.rows});
   for (std::size_t i = 0; i < together.runners.size(); ++i) {
     const Runner& other = together.runners[i];
     if (i != index) {

@@ -27,7 +27,8 @@ struct CoRunOptions {
 /// Times of each model alone, for each number of rows, on one, on half and on all of the workers;
 /// then of each two models (a model may run beside a copy of itself) on shares that add up to the
 /// CPU, with rows drawn at random. Each model runs one batch after another under the scheduler
-/// `shares`; a measurement is the median over the rounds of the windows' median batch times.
+/// `shares`; a measurement is the median over the rounds of the windows' median batch times. Points
+/// alone have the times of the copies of a batch too (TimeCopiesOf).
 /// Errors: of BoundModel::Load; kInvalidArgument names the option.
 Result<std::vector<MeasuredPoint>> MeasureCoRuns(const CoRunOptions& options);
 

@@ -152,30 +152,54 @@ std::vector<double> InssBaseRates(const ClusterSpec& spec) {
   return rates;
 }
 
+MeasuringPlan MeasuringPlan::Narrow() {
+  return {.rows = {1, 4, 16, 32},
+          .shares = {0.2, 0.4, 0.6, 0.8},
+          .light = {4, 0.2},
+          .medium = {16, 0.4},
+          .heavy = {32, 0.6}};
+}
+
+MeasuringPlan MeasuringPlan::Wide() {
+  return {.rows = {1, 4, 12, 32},
+          .shares = {0.1, 0.25, 0.5, 1},
+          .own_rows = 12,
+          .own_share = 0.25,
+          .light = {4, 0.1},
+          .medium = {12, 0.25},
+          .heavy = {32, 0.4},
+          .nested = true};
+}
+
 std::vector<MeasuredPoint> MeasureInSimulator(const std::vector<ModelSpec>& models,
-                                              const TruthSpec& truth, std::uint32_t seed) {
+                                              const TruthSpec& truth, std::uint32_t seed,
+                                              const MeasuringPlan& plan) {
   std::vector<MeasuredPoint> points;
   const std::vector<std::size_t> first = FirstOfEach(models);
   std::vector<std::size_t> by_load = first;
   std::ranges::stable_sort(by_load, {}, [&](std::size_t i) { return models[i].dram; });
+  const CoRun others[] = {{by_load.front(), plan.light.rows, plan.light.share},
+                          {by_load[by_load.size() / 2], plan.medium.rows, plan.medium.share},
+                          {by_load.back(), plan.heavy.rows, plan.heavy.share}};
   for (const std::size_t model : first) {
-    for (const std::int64_t rows : {1, 4, 16, 32}) {
-      for (const double share : {0.2, 0.4, 0.6, 0.8}) {
+    for (const std::int64_t rows : plan.rows) {
+      for (const double share : plan.shares) {
         points.push_back(RunTogether(models, truth, {{model, rows, share}}, ++seed));
       }
     }
-    const CoRun own{model, 16, 0.4};  // which has been measured alone, too
-    for (const CoRun& other :
-         {CoRun{by_load.front(), 4, 0.2}, CoRun{by_load[by_load.size() / 2], 16, 0.4},
-          CoRun{by_load.back(), 32, 0.6}}) {
-      points.push_back(RunTogether(models, truth, {own, other}, ++seed));
+    // The model itself has been measured alone like this, too.
+    std::vector<CoRun> runs = {{model, plan.own_rows, plan.own_share}};
+    for (const CoRun& other : others) {
+      if (!plan.nested) runs.resize(1);
+      runs.push_back(other);
+      points.push_back(RunTogether(models, truth, runs, ++seed));
     }
   }
   return points;
 }
 
-Result<double> SlowdownInSimulator(const std::vector<ModelSpec>& models,
-                                   const std::vector<SimulatedRun>& runs, std::uint32_t seed) {
+Result<MeasuredPoint> MeasureRuns(const std::vector<ModelSpec>& models, const TruthSpec& truth,
+                                  const std::vector<SimulatedRun>& runs, std::uint32_t seed) {
   std::vector<CoRun> together;
   for (const SimulatedRun& run : runs) {
     const auto found = std::ranges::find(models, run.network, &ModelSpec::name);
@@ -184,8 +208,16 @@ Result<double> SlowdownInSimulator(const std::vector<ModelSpec>& models,
     }
     together.push_back({static_cast<std::size_t>(found - models.begin()), run.rows, run.share});
   }
-  const double alone = RunTogether(models, {}, {together.front()}, seed).latency_ms;
-  return RunTogether(models, {}, together, seed + 1).latency_ms / alone - 1;
+  return RunTogether(models, truth, together, seed);
+}
+
+Result<double> SlowdownInSimulator(const std::vector<ModelSpec>& models,
+                                   const std::vector<SimulatedRun>& runs, std::uint32_t seed,
+                                   const TruthSpec& truth) {
+  LAGOON_ASSIGN_OR_RETURN(const MeasuredPoint alone,
+                          MeasureRuns(models, truth, {runs.front()}, seed));
+  LAGOON_ASSIGN_OR_RETURN(const MeasuredPoint together, MeasureRuns(models, truth, runs, seed + 1));
+  return together.latency_ms / alone.latency_ms - 1;
 }
 
 std::vector<MeasuredPoint> DrawCoRuns(const std::vector<ModelSpec>& models, const TruthSpec& truth,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,7 +9,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "sim/interference/local_regression.h"
+#include "sim/interference/fit_alone.h"
+#include "sim/interference/fit_slowdown.h"
 
 namespace lagoon {
 namespace {
@@ -19,9 +19,6 @@ using Points = std::span<const MeasuredPoint>;
 using Pointers = std::vector<const MeasuredPoint*>;
 
 constexpr std::size_t kLeastAlone = 4;
-// Weights of the distance from what is expected: of a model's coefficients from the common ones
-// (as much as a third of a measurement at full load), and of those from the mean.
-constexpr double kRidge = 0.3, kCommonRidge = 0.01;
 
 Pointers AloneOf(Points points, std::string_view model) {
   Pointers found;
@@ -31,6 +28,16 @@ Pointers AloneOf(Points points, std::string_view model) {
   return found;
 }
 
+Status CheckAllOrNone(const std::string& model, const char* what, const Pointers& alone,
+                      bool (*has)(const MeasuredPoint*)) {
+  const auto count = std::ranges::count_if(alone, has);
+  if (count == 0 || count == static_cast<std::ptrdiff_t>(alone.size())) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("model {} has {} on {} of its {} points without neighbours; they must be "
+                          "on all or on none",
+                          Quoted(model), what, count, alone.size()));
+}
+
 Status CheckModel(Points points, const std::string& model) {
   const Pointers alone = AloneOf(points, model);
   if (alone.size() < kLeastAlone) {
@@ -38,13 +45,26 @@ Status CheckModel(Points points, const std::string& model) {
                 fmt::format("model {} has {} points without neighbours, needs at least {}",
                             Quoted(model), alone.size(), kLeastAlone));
   }
-  const auto loads = std::ranges::count_if(
-      alone, [](const MeasuredPoint* point) { return point->load.has_value(); });
-  if (loads == 0 || loads == static_cast<std::ptrdiff_t>(alone.size())) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("model {} has loads on {} of its {} points without neighbours; they must "
-                          "be on all or on none",
-                          Quoted(model), loads, alone.size()));
+  LAGOON_RETURN_IF_ERROR(CheckAllOrNone(
+      model, "loads", alone, [](const MeasuredPoint* point) { return point->load.has_value(); }));
+  return CheckAllOrNone(model, "copies", alone,
+                        [](const MeasuredPoint* point) { return point->copies.has_value(); });
+}
+
+Status CheckPoints(Points points) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Status status = CheckMeasuredPoint(points[i]);
+    if (status) continue;
+    return Annotate(fmt::format("points[{}], of model {}", i, Quoted(points[i].model)),
+                    status.error());
+  }
+  return {};
+}
+
+// The time on the device: without copies.
+double RunMs(const MeasuredPoint& point) {
+  const MeasuredCopies copies = point.copies.value_or(MeasuredCopies{});
+  return point.latency_ms - copies.up_ms - copies.down_ms;
 }
 
 // The values in ascending order, each once.
@@ -53,61 +73,27 @@ std::vector<T> Sorted(std::set<T> values) {
   return {values.begin(), values.end()};
 }
 
-// The measured shares, and some beyond them, where the regression continues the times.
-std::vector<double> SharesFor(const Pointers& alone) {
-  std::set<double> shares;
-  for (const MeasuredPoint* point : alone) shares.insert(point->share);
-  const double least = *shares.begin(), most = *shares.rbegin();
-  for (const double below : {least / 4, least / 2}) shares.insert(std::max(0.001, below));
-  shares.insert(most < 1 ? 1.0 : most);
-  std::vector<double> kept;
-  for (const double share : shares) {
-    if (kept.empty() || share - kept.back() >= 1e-6) kept.push_back(share);
-  }
-  return kept;
-}
-
-Result<Surface> FitAlone(const Pointers& alone) {
-  std::vector<TimedPoint> timed;
-  std::map<std::pair<std::int64_t, double>, std::pair<double, int>> measured;  // sum, count
-  std::set<std::int64_t> rows;
+std::vector<TimedPoint> TimesOf(const Pointers& alone) {
+  std::vector<TimedPoint> times;
   for (const MeasuredPoint* point : alone) {
-    timed.push_back({point->rows, point->share, point->latency_ms});
-    auto& [sum, count] = measured[{point->rows, point->share}];
-    sum += point->latency_ms;
-    ++count;
-    rows.insert(point->rows);
+    times.push_back({point->rows, point->share, RunMs(*point)});
   }
-  if (rows.size() > 64) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("has {} numbers of rows, may have 64", rows.size()));
-  }
-  SurfacePoints points;
-  points.rows = Sorted(std::move(rows));
-  points.shares = SharesFor(alone);
-  for (const std::int64_t b : points.rows) {
-    std::vector<double>& line = points.latency_ms.emplace_back();
-    for (const double share : points.shares) {
-      const auto found = measured.find({b, share});
-      line.push_back(found != measured.end() ? found->second.first / found->second.second
-                                             : LocalRegression(timed, b, share));
-    }
-  }
-  return Surface::FromPoints(std::move(points));
+  return times;
 }
 
 double RowsPerS(const MeasuredPoint& point) {
-  return static_cast<double>(point.rows) / point.latency_ms * 1e3;
+  return static_cast<double>(point.rows) / RunMs(point) * 1e3;
+}
+
+double Mean(const std::vector<double>& values) {
+  double mean = 0;
+  for (const double value : values) mean += value / static_cast<double>(values.size());
+  return mean;
 }
 
 // The least-squares line of `y` over `x`.
 LoadLine FitLine(const std::vector<double>& x, const std::vector<double>& y) {
-  const auto count = static_cast<double>(x.size());
-  double mean_x = 0, mean_y = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    mean_x += x[i] / count;
-    mean_y += y[i] / count;
-  }
+  const double mean_x = Mean(x), mean_y = Mean(y);
   double xx = 0, xy = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     xx += (x[i] - mean_x) * (x[i] - mean_x);
@@ -136,11 +122,29 @@ LoadLines FitLoads(const Pointers& alone) {
   return {FitLine(rates, cache), FitLine(rates, dram)};
 }
 
-// A measured slowdown of a model, and the neighbours' loads as the models predict them.
-struct SlowdownPoint {
-  double slowdown = 0;  // measured / predicted alone - 1
-  DeviceLoad load;
-};
+// The least-squares line of `ms` over `rows` that neither falls nor begins below 0.
+TransferLine FitTransfer(const std::vector<double>& rows, const std::vector<double>& ms) {
+  const LoadLine line = FitLine(rows, ms);
+  if (line.slope >= 0 && line.offset >= 0) return {line.slope, line.offset};
+  if (line.slope < 0) return {0, line.offset + line.slope * Mean(rows)};
+  double xx = 0, xy = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    xx += rows[i] * rows[i];
+    xy += rows[i] * ms[i];
+  }
+  return {xy / xx, 0};
+}
+
+Transfers FitTransfers(const Pointers& alone) {
+  std::vector<double> rows, up, down;
+  for (const MeasuredPoint* point : alone) {
+    if (!point->copies) return {};
+    rows.push_back(static_cast<double>(point->rows));
+    up.push_back(point->copies->up_ms);
+    down.push_back(point->copies->down_ms);
+  }
+  return {FitTransfer(rows, up), FitTransfer(rows, down)};
+}
 
 std::vector<SlowdownPoint> SlowdownsOf(Points points, const std::string& model,
                                        const LatencyModels& alone) {
@@ -149,67 +153,13 @@ std::vector<SlowdownPoint> SlowdownsOf(Points points, const std::string& model,
     if (point.model != model || point.neighbours.empty()) continue;
     SlowdownPoint& seen = found.emplace_back();
     const LatencyModel& own = alone.find(model)->second;
-    seen.slowdown = point.latency_ms / own.AloneMs(point.rows, point.share) - 1;
+    const double run_ms = point.latency_ms - own.transfers().At(point.rows);
+    seen.slowdown = run_ms / own.alone().LatencyMs(point.rows, point.share) - 1;
     for (const MeasuredNeighbour& neighbour : point.neighbours) {
       seen.load += alone.find(neighbour.model)->second.LoadOf(neighbour.rows, neighbour.share);
     }
   }
   return found;
-}
-
-double MeanSlowdown(std::span<const SlowdownPoint> points) {
-  double sum = 0;
-  for (const SlowdownPoint& point : points) sum += point.slowdown;
-  return points.empty() ? 0 : sum / static_cast<double>(points.size());
-}
-
-// Two coefficients, by least squares; the shortest solution if there are many.
-SlowdownTerms FitPaper(std::span<const SlowdownPoint> points) {
-  Eigen::MatrixXd left(points.size(), 2);
-  Eigen::VectorXd right(points.size());
-  for (Eigen::Index i = 0; i < left.rows(); ++i) {
-    const SlowdownPoint& point = points[static_cast<std::size_t>(i)];
-    left.row(i) << point.load.cache, point.load.dram;
-    right[i] = point.slowdown;
-  }
-  const Eigen::VectorXd found = left.completeOrthogonalDecomposition().solve(right);
-  return {0, found[0], found[1]};
-}
-
-// The coefficients that fit `points` best and are near `prior`; `ridge` weighs their squared
-// distance from it.
-SlowdownTerms FitNear(std::span<const SlowdownPoint> points, const SlowdownTerms& prior,
-                      double ridge) {
-  const Eigen::Vector3d from(prior.constant, prior.cache, prior.dram);
-  Eigen::Matrix3d left = ridge * Eigen::Matrix3d::Identity();
-  Eigen::Vector3d right = Eigen::Vector3d::Zero();
-  for (const SlowdownPoint& point : points) {
-    const Eigen::Vector3d basis(1, point.load.cache, point.load.dram);
-    left += basis * basis.transpose();
-    right += basis * (point.slowdown - basis.dot(from));
-  }
-  const Eigen::Vector3d found = from + left.ldlt().solve(right);
-  return {found[0], found[1], found[2]};
-}
-
-// The terms that all models have in common, by a ridge towards the mean slowdown.
-SlowdownTerms FitCommon(std::span<const SlowdownPoint> all) {
-  return FitNear(all, {MeanSlowdown(all), 0, 0}, kCommonRidge);
-}
-
-SlowdownTerms FitSlowdown(std::span<const SlowdownPoint> points, const SlowdownTerms& common,
-                          InterferenceKind kind) {
-  switch (kind) {
-    case InterferenceKind::kNone:
-      return {};
-    case InterferenceKind::kConstant:
-      return {points.empty() ? common.constant : MeanSlowdown(points), 0, 0};
-    case InterferenceKind::kPaper:
-      return points.empty() ? common : FitPaper(points);
-    case InterferenceKind::kRidge:
-      return FitNear(points, common, kRidge);
-  }
-  return {};
 }
 
 std::vector<std::string> ModelsOf(Points points) {
@@ -251,6 +201,8 @@ std::string_view Name(InterferenceKind kind) {
       return "constant";
     case InterferenceKind::kRidge:
       return "ridge";
+    case InterferenceKind::kSaturating:
+      return "saturating";
   }
   return "unknown";
 }
@@ -259,22 +211,24 @@ Result<InterferenceKind> ParseInterferenceKind(std::string_view name) {
   for (const InterferenceKind kind : kInterferenceKinds) {
     if (Name(kind) == name) return kind;
   }
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("there is no kind of interference '{}'; there are none, paper, constant, ridge",
-                  name));
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no kind of interference '{}'; there are none, paper, constant, "
+                          "ridge, saturating",
+                          name));
 }
 
-Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind) {
+Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind, AloneKind alone_kind) {
+  LAGOON_RETURN_IF_ERROR(CheckPoints(points));
   LatencyModels alone, fitted;
   const std::vector<std::string> names = ModelsOf(points);
   for (const std::string& name : names) {
     LAGOON_RETURN_IF_ERROR(CheckModel(points, name));
     const Pointers own = AloneOf(points, name);
-    auto surface = FitAlone(own);
+    auto surface = FitAlone(TimesOf(own), alone_kind);
     if (!surface) return Annotate(fmt::format("model {}", Quoted(name)), surface.error());
     const LoadLines loads = FitLoads(own);
-    alone.emplace(name, LatencyModel(*std::move(surface), loads.cache, loads.dram, {}));
+    alone.emplace(
+        name, LatencyModel(*std::move(surface), loads.cache, loads.dram, {}, FitTransfers(own)));
   }
   std::map<std::string, std::vector<SlowdownPoint>> slowdowns;
   std::vector<SlowdownPoint> all;
@@ -282,11 +236,11 @@ Result<LatencyModels> FitLatencyModels(Points points, InterferenceKind kind) {
     const auto& own = slowdowns[name] = SlowdownsOf(points, name, alone);
     all.insert(all.end(), own.begin(), own.end());
   }
-  const SlowdownTerms common =
-      kind == InterferenceKind::kConstant ? SlowdownTerms{MeanSlowdown(all), 0, 0} : FitCommon(all);
+  const SlowdownTerms common = FitCommonSlowdown(all, kind);
   for (const auto& [name, model] : alone) {
     const SlowdownTerms terms = FitSlowdown(slowdowns[name], common, kind);
-    fitted.emplace(name, LatencyModel(model.alone(), model.cache(), model.dram(), terms));
+    fitted.emplace(
+        name, LatencyModel(model.alone(), model.cache(), model.dram(), terms, model.transfers()));
   }
   return fitted;
 }

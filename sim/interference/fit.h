@@ -22,30 +22,38 @@ enum class InterferenceKind : std::uint8_t {
   kPaper,     // cache and dram, by least squares (InSS Eq. 1)
   kConstant,  // one factor for any neighbours: the mean of the measured slowdowns
   kRidge,     // all three, by ridge regression towards kConstant
+  // cache and dram of a slowdown that saturates (SlowdownTerms::limit), by least squares
+  kSaturating,
 };
-/// "none", "paper", "constant", "ridge".
+/// "none", "paper", "constant", "ridge", "saturating".
 std::string_view Name(InterferenceKind kind);
 /// kInvalidArgument: unknown, with the list.
 Result<InterferenceKind> ParseInterferenceKind(std::string_view name);
 inline constexpr InterferenceKind kInterferenceKinds[] = {
     InterferenceKind::kNone, InterferenceKind::kPaper, InterferenceKind::kConstant,
-    InterferenceKind::kRidge};
+    InterferenceKind::kRidge, InterferenceKind::kSaturating};
+
+/// How the times alone are found between the measured ones.
+enum class AloneKind : std::uint8_t {
+  kRegression,  // LocalRegression, and a smooth curve
+  kKinked,      // KinkedCurve, which keeps the knee of a model sharp
+};
 
 using LatencyModels = std::map<std::string, LatencyModel, std::less<>>;
 
 /// The models of `points`.
-/// - The time alone comes from the points without neighbours. Where a number of rows was measured
-///   at a share, their mean; elsewhere locally weighted regression over the 8 nearest points
-///   (LocalRegression). Then times are smoothed so that they rise with the rows and fall with the
-///   share (Surface::FromPoints).
+/// - The time alone comes from the points without neighbours (FitAlone).
+/// - Copies (MeasuredPoint::copies) are lines in the rows, which are fitted apart from the time on
+///   the device (Transfers). A model without measured copies has none.
 /// - Loads are lines in the throughput. A model without measured loads puts its throughput / its
 ///   largest measured throughput on both.
 /// - The slowdown comes from the points with neighbours, by `kind`. A model without such points
 ///   has the mean of all models' slowdowns.
 /// kInvalidArgument names the model: it has fewer than four points without neighbours, some of
-/// these have loads and some none, or a neighbour has no points.
-Result<LatencyModels> FitLatencyModels(std::span<const MeasuredPoint> points,
-                                       InterferenceKind kind);
+/// these have loads (or copies) and some none, or a neighbour has no points. Of a point that
+/// CheckMeasuredPoint() refuses it names the index, the field and the value too.
+Result<LatencyModels> FitLatencyModels(std::span<const MeasuredPoint> points, InterferenceKind kind,
+                                       AloneKind alone_kind = AloneKind::kRegression);
 
 /// Predicts the time of `point`. kNotFound names the model that `models` does not have.
 Result<double> Predict(const LatencyModels& models, const MeasuredPoint& point);

@@ -17,7 +17,7 @@ double AloneMs(double base, double row, std::int64_t rows, double share) {
 }
 
 // The cache's load falls as the memory's rises, so that both can be told apart.
-DeviceLoad LoadOf(double rows_per_s) { return {0.5 - rows_per_s / 4e3, rows_per_s / 2e3}; }
+DeviceLoad LoadOf(double rows_per_s) { return {0.75 - rows_per_s / 4e3, rows_per_s / 2e3}; }
 
 MeasuredPoint Alone(const std::string& model, double row, std::int64_t rows, double share,
                     bool with_load = true) {
@@ -199,6 +199,70 @@ TEST(FitLatencyModels, NamesTheModelThatCannotBeFitted) {
   const auto unknown = Predict(*models, {.model = "ghost", .latency_ms = 1});
   ASSERT_FALSE(unknown.has_value());
   EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+}
+
+TEST(FitLatencyModels, CopiesAreFittedApartFromTheTimeOnTheDevice) {
+  std::vector<MeasuredPoint> points = WithCoRuns({0.1, 0, 0});
+  const auto copies = [](const MeasuredPoint& point) {
+    const auto rows = static_cast<double>(point.rows);
+    return MeasuredCopies{0.5 + 0.25 * rows, 0.125 * rows};
+  };
+  for (MeasuredPoint& point : points) {
+    const MeasuredCopies of = copies(point);
+    if (point.neighbours.empty()) point.copies = of;
+    point.latency_ms += of.up_ms + of.down_ms;
+  }
+  const auto without = FitLatencyModels(WithCoRuns({0.1, 0, 0}), InterferenceKind::kConstant);
+  const auto models = FitLatencyModels(points, InterferenceKind::kConstant);
+  ASSERT_TRUE(models.has_value()) << models.error().message;
+  const LatencyModel& slow = models->find("slow")->second;
+  EXPECT_NEAR(slow.transfers().up.alpha, 0.25, 1e-9);
+  EXPECT_NEAR(slow.transfers().up.beta, 0.5, 1e-9);
+  EXPECT_NEAR(slow.transfers().down.alpha, 0.125, 1e-9);
+  EXPECT_NEAR(slow.transfers().down.beta, 0, 1e-9);
+  const LatencyModel& same = without->find("slow")->second;
+  EXPECT_NEAR(slow.alone().LatencyMs(8, 0.5), same.alone().LatencyMs(8, 0.5), 1e-9);
+  EXPECT_NEAR(slow.slowdown().constant, same.slowdown().constant, 1e-9);
+  EXPECT_EQ(same.transfers().At(8), 0);
+}
+
+// A line that falls, or begins below 0, would say that a copy gains time.
+TEST(FitLatencyModels, NoisyCopiesNeverGainTime) {
+  std::vector<MeasuredPoint> points = AllAlone();
+  for (MeasuredPoint& point : points) {
+    const auto rows = static_cast<double>(point.rows);
+    point.copies = {0.4 - rows / 100, std::max(0.0, rows / 100 - 0.05)};
+    point.latency_ms += 1;
+  }
+  const auto models = FitLatencyModels(points, InterferenceKind::kNone);
+  ASSERT_TRUE(models.has_value()) << models.error().message;
+  const Transfers& transfers = models->find("slow")->second.transfers();
+  EXPECT_EQ(transfers.up.alpha, 0);
+  EXPECT_NEAR(transfers.up.beta, 0.4 - 13.25 / 100, 1e-9);
+  EXPECT_EQ(transfers.down.beta, 0);
+  EXPECT_GT(transfers.down.alpha, 0);
+}
+
+TEST(FitLatencyModels, NamesThePointThatIsNoMeasurement) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto message = [](const MeasuredPoint& bad) {
+    std::vector<MeasuredPoint> points = AllAlone();
+    points[17] = bad;
+    const auto models = FitLatencyModels(points, InterferenceKind::kSaturating);
+    return models ? "" : models.error().message;
+  };
+  MeasuredPoint bad = AllAlone()[17];
+  bad.latency_ms = nan;
+  EXPECT_EQ(message(bad).find("points[17], of model 'fast': latency_ms is nan"), 0u);
+  bad.latency_ms = -2;
+  EXPECT_EQ(message(bad).find("points[17], of model 'fast': latency_ms is -2"), 0u);
+  bad = AllAlone()[17];
+  bad.load->dram = nan;
+  EXPECT_EQ(message(bad).find("points[17], of model 'fast': dram is nan"), 0u);
+  bad = AllAlone()[17];
+  bad.copies = MeasuredCopies{0.1, 0.1};
+  EXPECT_NE(message(bad).find("'fast' has copies on 1 of its 16 points"), std::string::npos)
+      << message(bad);
 }
 
 TEST(OnlineCorrection, FollowsWhatIsMeasuredWithinBounds) {

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/text.h"
 #include "cluster/checks.h"
@@ -47,6 +49,7 @@ Result<T> Number(const char* what, std::string_view word, Bounds bounds) {
 }
 
 constexpr Bounds kRowsBounds = {1, 1024}, kShareBounds = {0.001, 1};
+constexpr Bounds kMsBounds = {1e-6, 1e9}, kCopyBounds = {0, 1e9}, kLoadBounds = {0, 10};
 
 Result<MeasuredNeighbour> ParseNeighbour(std::string_view word) {
   const Words parts = Split(word, ":", true);
@@ -62,12 +65,36 @@ Result<MeasuredNeighbour> ParseNeighbour(std::string_view word) {
   return neighbour;
 }
 
-Result<double> ParseLoad(std::string_view word, std::string_view name) {
+// The number of `word`, which begins with `name`.
+Result<double> ParseNamed(std::string_view word, std::string_view name, Bounds bounds) {
   if (!word.starts_with(name)) {
-    return Wrong(fmt::format("there is {} where cache=, dram= or beside may follow",
-                             Quoted(std::string(word))));
+    return Wrong(fmt::format("there is {} where {} must follow", Quoted(std::string(word)), name));
   }
-  return Number<double>("a load", word.substr(name.size()), {0, 10});
+  const std::string field(name.substr(0, name.size() - 1));
+  return Number<double>(field.c_str(), word.substr(name.size()), bounds);
+}
+
+// Two numbers that go together, which are taken from `words`; nothing if those are others.
+Result<std::optional<std::pair<double, double>>> ParsePair(std::span<const std::string_view>& words,
+                                                           std::string_view first,
+                                                           std::string_view second, Bounds bounds) {
+  if (words.empty() || !words[0].starts_with(first)) return std::nullopt;
+  if (words.size() < 2) return Wrong(fmt::format("{} and {} go together", first, second));
+  std::pair<double, double> found;
+  LAGOON_ASSIGN_OR_RETURN(found.first, ParseNamed(words[0], first, bounds));
+  LAGOON_ASSIGN_OR_RETURN(found.second, ParseNamed(words[1], second, bounds));
+  words = words.subspan(2);
+  return found;
+}
+
+Status CheckCopies(const MeasuredPoint& point) {
+  if (!point.copies) return {};
+  LAGOON_RETURN_IF_ERROR(CheckBounds("up", point.copies->up_ms, kCopyBounds));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("down", point.copies->down_ms, kCopyBounds));
+  const double sum = point.copies->up_ms + point.copies->down_ms;
+  if (sum < point.latency_ms) return {};
+  return Wrong(fmt::format("up and down are {} together, must be below latency_ms, which is {}",
+                           sum, point.latency_ms));
 }
 
 Result<MeasuredPoint> ParsePoint(std::span<const std::string_view> words) {
@@ -81,19 +108,19 @@ Result<MeasuredPoint> ParsePoint(std::span<const std::string_view> words) {
   }
   LAGOON_ASSIGN_OR_RETURN(point.rows, Number<std::int64_t>("rows", words[1], kRowsBounds));
   LAGOON_ASSIGN_OR_RETURN(point.share, Number<double>("share", words[2], kShareBounds));
-  LAGOON_ASSIGN_OR_RETURN(point.latency_ms, Number<double>("latency_ms", words[3], {1e-6, 1e9}));
+  LAGOON_ASSIGN_OR_RETURN(point.latency_ms, Number<double>("latency_ms", words[3], kMsBounds));
   words = words.subspan(4);
-  if (!words.empty() && words[0] != "beside") {
-    if (words.size() < 2) return Wrong("cache= and dram= go together");
-    DeviceLoad& load = point.load.emplace();
-    LAGOON_ASSIGN_OR_RETURN(load.cache, ParseLoad(words[0], "cache="));
-    LAGOON_ASSIGN_OR_RETURN(load.dram, ParseLoad(words[1], "dram="));
-    words = words.subspan(2);
-  }
+  LAGOON_ASSIGN_OR_RETURN(const auto load, ParsePair(words, "cache=", "dram=", kLoadBounds));
+  if (load) point.load = {load->first, load->second};
+  LAGOON_ASSIGN_OR_RETURN(const auto copies, ParsePair(words, "up=", "down=", kCopyBounds));
+  if (copies) point.copies = {copies->first, copies->second};
+  LAGOON_RETURN_IF_ERROR(CheckCopies(point));
   if (words.empty()) return point;
   if (words[0] != "beside" || words.size() < 2 || words.size() > kMostNeighbours + 1) {
-    return Wrong(fmt::format("ends in {}; 'beside' and 1 to {} neighbours may stand there",
-                             Quoted(std::string(words[0])), kMostNeighbours));
+    return Wrong(
+        fmt::format("ends in {}; cache= dram=, up= down=, then 'beside' and 1 to {} neighbours may "
+                    "stand there",
+                    Quoted(std::string(words[0])), kMostNeighbours));
   }
   for (const std::string_view word : words.subspan(1)) {
     LAGOON_ASSIGN_OR_RETURN(MeasuredNeighbour neighbour, ParseNeighbour(word));
@@ -103,6 +130,23 @@ Result<MeasuredPoint> ParsePoint(std::span<const std::string_view> words) {
 }
 
 }  // namespace
+
+Status CheckMeasuredPoint(const MeasuredPoint& point) {
+  LAGOON_RETURN_IF_ERROR(CheckBounds("rows", static_cast<double>(point.rows), kRowsBounds));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("share", point.share, kShareBounds));
+  LAGOON_RETURN_IF_ERROR(CheckBounds("latency_ms", point.latency_ms, kMsBounds));
+  if (point.load) {
+    LAGOON_RETURN_IF_ERROR(CheckBounds("cache", point.load->cache, kLoadBounds));
+    LAGOON_RETURN_IF_ERROR(CheckBounds("dram", point.load->dram, kLoadBounds));
+  }
+  LAGOON_RETURN_IF_ERROR(CheckCopies(point));
+  for (const MeasuredNeighbour& neighbour : point.neighbours) {
+    LAGOON_RETURN_IF_ERROR(
+        CheckBounds("rows of a neighbour", static_cast<double>(neighbour.rows), kRowsBounds));
+    LAGOON_RETURN_IF_ERROR(CheckBounds("share of a neighbour", neighbour.share, kShareBounds));
+  }
+  return {};
+}
 
 Result<std::vector<MeasuredPoint>> ParseMeasuredPoints(std::string_view text,
                                                        const std::string& name) {
@@ -141,6 +185,9 @@ std::string MeasuredPointsText(const std::vector<MeasuredPoint>& points) {
   for (const MeasuredPoint& point : points) {
     text += fmt::format("{} {} {} {}", point.model, point.rows, point.share, point.latency_ms);
     if (point.load) text += fmt::format(" cache={} dram={}", point.load->cache, point.load->dram);
+    if (point.copies) {
+      text += fmt::format(" up={} down={}", point.copies->up_ms, point.copies->down_ms);
+    }
     if (!point.neighbours.empty()) text += " beside";
     for (const MeasuredNeighbour& neighbour : point.neighbours) {
       text += fmt::format(" {}:{}:{}", neighbour.model, neighbour.rows, neighbour.share);

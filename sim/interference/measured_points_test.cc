@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace lagoon {
 namespace {
 
@@ -47,8 +49,14 @@ TEST(MeasuredPoints, ErrorsNameTheLineAndTheValue) {
            Case{"a 1 0.5 -1", "latency_ms is -1"},
            Case{"a:b 1 0.5 1", "has a ':'"},
            Case{"a 1 0.5 1 cache=0.5", "go together"},
-           Case{"a 1 0.5 1 dram=0.5 cache=0.5", "where cache="},
-           Case{"a 1 0.5 1 cache=-1 dram=0", "a load is -1"},
+           Case{"a 1 0.5 1 dram=0.5 cache=0.5", "ends in 'dram=0.5'"},
+           Case{"a 1 0.5 1 cache=0.5 up=0.5", "'up=0.5' where dram= must follow"},
+           Case{"a 1 0.5 1 cache=-1 dram=0", "cache is -1"},
+           Case{"a 1 0.5 1 cache=0 dram=nan", "dram is nan"},
+           Case{"a 1 0.5 1 up=0.5", "up= and down= go together"},
+           Case{"a 1 0.5 1 up=-0.5 down=0", "up is -0.5"},
+           Case{"a 1 0.5 1 up=0 down=nan", "down is nan"},
+           Case{"a 1 0.5 1 up=0.75 down=0.5", "up and down are 1.25 together"},
            Case{"a 1 0.5 1 beside", "ends in 'beside'"},
            Case{"a 1 0.5 1 beside b", "must be MODEL:ROWS:SHARE"},
            Case{"a 1 0.5 1 beside b:1:0.5:3", "must be MODEL:ROWS:SHARE"},
@@ -61,6 +69,36 @@ TEST(MeasuredPoints, ErrorsNameTheLineAndTheValue) {
     EXPECT_NE(points.error().message.find(c.message), std::string::npos)
         << c.text << ": " << points.error().message;
   }
+}
+
+TEST(MeasuredPoints, CopiesAreReadAndWritten) {
+  const auto points = ParseMeasuredPoints("a 4 0.5 2 cache=0.5 dram=0.25 up=0.5 down=0.125", "p");
+  ASSERT_TRUE(points.has_value()) << points.error().message;
+  EXPECT_EQ(points->front().copies, (MeasuredCopies{0.5, 0.125}));
+  EXPECT_EQ(points->front().load, (DeviceLoad{0.5, 0.25}));
+  EXPECT_EQ(ParseMeasuredPoints(MeasuredPointsText(*points), "again"), *points);
+}
+
+TEST(MeasuredPoints, APointFromElsewhereIsCheckedLikeALine) {
+  const MeasuredPoint good{.model = "a", .rows = 1, .share = 0.5, .latency_ms = 2};
+  EXPECT_TRUE(CheckMeasuredPoint(good).has_value());
+  const auto message = [&](auto&& change) {
+    MeasuredPoint bad = good;
+    change(bad);
+    const Status status = CheckMeasuredPoint(bad);
+    return status ? "" : status.error().message;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(message([](auto& p) { p.rows = 0; }), "rows is 0, must be from 1 to 1024");
+  EXPECT_EQ(message([](auto& p) { p.share = 2; }), "share is 2, must be from 0.001 to 1");
+  EXPECT_TRUE(message([&](auto& p) { p.latency_ms = nan; }).starts_with("latency_ms is nan"));
+  EXPECT_TRUE(message([](auto& p) { p.latency_ms = -3; }).starts_with("latency_ms is -3"));
+  EXPECT_TRUE(message([](auto& p) { p.load = {-1, 0}; }).starts_with("cache is -1"));
+  EXPECT_TRUE(message([&](auto& p) { p.load = {0, nan}; }).starts_with("dram is nan"));
+  EXPECT_TRUE(message([](auto& p) { p.copies = {2, 0}; }).starts_with("up and down are 2"));
+  EXPECT_TRUE(message([](auto& p) {
+                p.neighbours = {{"b", 1, 0}};
+              }).starts_with("share of a neighbour is 0"));
 }
 
 TEST(MeasuredPoints, AMissingFileIsNamed) {

@@ -10,11 +10,13 @@ std::atomic<std::uint64_t> next_id{0};
 
 }  // namespace
 
-LatencyModel::LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown)
+LatencyModel::LatencyModel(Surface alone, LoadLine cache, LoadLine dram, SlowdownTerms slowdown,
+                           Transfers transfers)
     : alone_(std::move(alone)),
       cache_(cache),
       dram_(dram),
       slowdown_(slowdown),
+      transfers_(transfers),
       id_(next_id.fetch_add(1, std::memory_order_relaxed)) {}
 
 double LoadLine::At(double rows_per_s) const { return std::max(0.0, offset + slope * rows_per_s); }
@@ -26,8 +28,10 @@ DeviceLoad LatencyModel::LoadOf(std::int64_t rows, double share) const {
 
 double LatencyModel::Slowdown(const DeviceLoad& load, bool neighbours) const {
   if (!neighbours) return 1;
-  return std::max(
-      1.0, 1 + slowdown_.constant + slowdown_.cache * load.cache + slowdown_.dram * load.dram);
+  const double linear =
+      1 + slowdown_.constant + slowdown_.cache * load.cache + slowdown_.dram * load.dram;
+  const double x = std::max(1.0, linear) - 1;
+  return 1 + x / (1 + x / slowdown_.limit);
 }
 
 double LatencyModel::LatencyMs(std::int64_t rows, double share,
@@ -36,7 +40,8 @@ double LatencyModel::LatencyMs(std::int64_t rows, double share,
   for (const Neighbour& neighbour : neighbours) {
     load += neighbour.model->LoadOf(neighbour.rows, neighbour.share);
   }
-  return AloneMs(rows, share) * Slowdown(load, !neighbours.empty());
+  const double run_ms = alone_.LatencyMs(rows, share);
+  return run_ms * Slowdown(load, !neighbours.empty()) + transfers_.At(rows);
 }
 
 }  // namespace lagoon
