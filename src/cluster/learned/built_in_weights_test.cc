@@ -8,7 +8,7 @@
 
 #include "base/testing/paths.h"
 #include "sim/training/decisions.h"
-#include "sim/training/train.h"
+#include "sim/training/judge.h"
 
 namespace lagoon {
 namespace {
