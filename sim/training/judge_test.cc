@@ -101,6 +101,16 @@ TEST(Examiner, TheGuessIsWhatNetworksThatSayNothingDecideLocally) {
   }
 }
 
+TEST(Examiner, ABandHasViewsOfItsLoadsOnly) {
+  Random random(0x7e57 + 2);
+  double guess = 0;
+  for (int i = 0; i < 40; ++i) {
+    const TrainingEpisode episode({.least_load = 1, .most_load = 1.4}, random);
+    guess += Guess(episode.view(), true).of_models / 40;
+  }
+  EXPECT_NEAR(Examiner(Small()).Examine(SmallNetworks()).bands[1].guess, guess, 1e-9);
+}
+
 TEST(Examiner, TheViewsAreTheSameForAllTrainings) {
   TrainOptions other = Small();
   other.seed = 7;

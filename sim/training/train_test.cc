@@ -81,14 +81,24 @@ TEST(Trainer, EachOptionChangesTheNetworks) {
 TEST(Trainer, ACheckpointOfOtherOptionsIsRefused) {
   std::stringstream checkpoint;
   Trainer(Toy()).Save(checkpoint);
-  TrainOptions other = Toy();
-  other.seed = 9;
-  Trainer trainer(other);
-  const Status loaded = trainer.Load(checkpoint);
-  ASSERT_FALSE(loaded.has_value());
-  EXPECT_EQ(loaded.error().message,
-            "is not a checkpoint of a training with these options: give the options that it was "
-            "begun with, or begin anew");
+  std::vector<TrainOptions> others(8, Toy());
+  others[0].seed = 9;
+  others[1].reward.capacity = true;
+  others[2].reward.by_requests = true;
+  others[3].own_reward = true;
+  others[4].updates = 2;
+  others[5].rules.gain = false;
+  others[6].rules.loads = false;
+  others[7].ranges.most_load = 1.9;
+  for (const TrainOptions& other : others) {
+    checkpoint.clear();
+    checkpoint.seekg(0);
+    const Status loaded = Trainer(other).Load(checkpoint);
+    ASSERT_FALSE(loaded.has_value()) << TextOf(other);
+    EXPECT_EQ(loaded.error().message,
+              "is not a checkpoint of a training with these options: give the options that it was "
+              "begun with, or begin anew");
+  }
 }
 
 TEST(Trainer, ACheckpointThatIsCutOffIsRefused) {
