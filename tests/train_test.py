@@ -67,9 +67,9 @@ def test_the_papers_options_yield_to_options_beside_them(lagoon, tmp_path):
     assert len(set(outs.values())) == 3
 
 
-def test_rules_can_be_left_out(lagoon, tmp_path):
+def test_a_training_takes_rules(lagoon, tmp_path):
     out = tmp_path / "toy.weights"
-    result = train(lagoon, out, "--episodes", "1", "--without", "gain,huber,noise,uniform,loads")
+    result = train(lagoon, out, "--episodes", "1", "--rules", "gain,huber,noise,uniform,loads")
     assert result.returncode == 0, result.stderr
 
 
@@ -88,7 +88,7 @@ def test_a_finished_training_resumes_to_the_same_weights(lagoon, tmp_path):
     (("--batch", "0"), "transitions of a batch is 0"),
     (("--hidden", "0,8"), "neurons of a hidden layer is 0"),
     (("--updates", "0"), "updates of a step is 0"),
-    (("--without", "gain,momentum"), "--without: there is no rule 'momentum' of training"),
+    (("--rules", "gain,momentum"), "--rules: there is no rule 'momentum' of training"),
 ])
 def test_bad_words_are_named(lagoon, tmp_path, words, expected):
     result = lagoon.run("train", "placement", "--out", str(tmp_path / "toy.weights"), *words)

@@ -35,7 +35,7 @@ struct TrainWords {
   TrainOptions options;
   bool paper = false;
   std::string reward = "goodput", objective = "models";
-  std::vector<std::string> without;  // names of rules
+  std::vector<std::string> rules;  // names
   bool without_interference = false;
   std::string out = "placement.weights";
   bool resume = false;
@@ -140,9 +140,9 @@ TrainOptions OptionsOf(const TrainWords& words, const CLI::App& command) {
   if (!words.paper || given("--reward")) options.reward.capacity = words.reward == "capacity";
   options.reward.by_requests = words.objective == "requests";
   options.interference = !words.without_interference;
-  for (const std::string& rule : words.without) {
-    if (const Status left_out = LeaveOut(rule, options.rules); !left_out) {
-      Die(fmt::format("--without: {}", left_out.error().message));
+  for (const std::string& rule : words.rules) {
+    if (const Status added = AddRule(rule, options.rules); !added) {
+      Die(fmt::format("--rules: {}", added.error().message));
     }
   }
   DieOnFailure(CheckTrainOptions(options));
@@ -175,16 +175,14 @@ void RunTrainPlacement(const TrainWords& words, const TrainOptions& options) {
 void AddRewardOptions(CLI::App& command, TrainWords& words) {
   command
       .add_option("--reward", words.reward,
-                  "Throughput in the reward: goodput of what arrives; or capacity, of full batches")
+                  "Throughput in the reward: of requests in time, or of full batches")
       ->check(CLI::IsMember({"goodput", "capacity"}))
       ->capture_default_str();
-  command
-      .add_option("--objective", words.objective,
-                  "Violations count for models alike, or by their requests")
+  command.add_option("--objective", words.objective, "Violations count by models or by requests")
       ->check(CLI::IsMember({"models", "requests"}))
       ->capture_default_str();
   command.add_flag("--own-reward", words.options.own_reward,
-                   "The global stage learns from a replica's own reward, not its GPU's change");
+                   "Globally, a replica's own reward in place of its GPU's change");
 }
 
 void AddTrainPlacement(CLI::App& train) {
@@ -192,8 +190,7 @@ void AddTrainPlacement(CLI::App& train) {
   auto words = std::make_shared<TrainWords>();
   TrainOptions& options = words->options;
   command->add_flag("--paper", words->paper,
-                    "The paper's: --episodes 1600 --hidden 256,256 --batch 256 --updates 1 "
-                    "--reward capacity --own-reward; options beside it count");
+                    "--episodes 1600 --hidden 256,256 --batch 256 --reward capacity --own-reward");
   command->add_option("--episodes", options.episodes, "Episodes, each of other models")
       ->capture_default_str();
   command->add_option("--steps", options.steps, "Seconds of an episode")->capture_default_str();
@@ -203,12 +200,12 @@ void AddTrainPlacement(CLI::App& train) {
       ->expected(1, 4)
       ->capture_default_str();
   command->add_option("--batch", options.batch, "Transitions of an update")->capture_default_str();
-  command->add_option("--updates", options.updates, "Updates of each network after a step")
+  command->add_option("--updates", options.updates, "Updates of each network per step")
       ->capture_default_str();
   AddRewardOptions(*command, *words);
   command
-      ->add_option("--without", words->without,
-                   "Leave out rules: gain, huber, noise, uniform, loads")
+      ->add_option("--rules", words->rules,
+                   "Rules beyond the paper's: gain, huber, noise, uniform, loads")
       ->delimiter(',');
   command->add_flag("--no-interference", words->without_interference,
                     "For inss-ni: models beside each other do not slow down");

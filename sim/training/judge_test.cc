@@ -115,7 +115,7 @@ TEST(Examiner, TheViewsAreTheSameForAllTrainings) {
   TrainOptions other = Small();
   other.seed = 7;
   other.episodes = 9;
-  other.rules.loads = false;
+  other.rules.loads = true;
   const PlacementNetworks networks = SmallNetworks();
   const Examination one = Examiner(Small()).Examine(networks);
   const Examination two = Examiner(other).Examine(networks);

@@ -3,7 +3,7 @@
 // Training of the learned placer (InSS 5.3, Table 2). One step places all replicas of a second, and
 // updates each network TrainOptions::updates times.
 //
-// What differs from the paper, besides TrainRules:
+// What differs from the paper, besides what TrainRules adds:
 // - The environment is the forecast of a placement under the latency model (Stages::RewardOf), not
 //   a run of requests: a step takes milliseconds. Requests do not queue from step to step.
 // - A replica's reward is by how much it changes the sum of the rewards of its GPU, so that a

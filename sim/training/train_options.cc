@@ -40,10 +40,10 @@ const std::vector<std::string>& TrainRuleNames() {
   return names;
 }
 
-Status LeaveOut(std::string_view name, TrainRules& rules) {
+Status AddRule(std::string_view name, TrainRules& rules) {
   for (const auto& [known, rule] : kRules) {
     if (name != known) continue;
-    rules.*rule = false;
+    rules.*rule = true;
     return {};
   }
   return Fail(ErrorCode::kInvalidArgument,
@@ -56,7 +56,6 @@ TrainOptions PaperTraining() {
   options.episodes = 1600;
   options.hidden = {256, 256};
   options.batch = 256;
-  options.updates = 1;
   options.reward.capacity = true;
   options.own_reward = true;
   return options;

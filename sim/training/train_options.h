@@ -15,19 +15,19 @@
 
 namespace lagoon {
 
-/// Rules beyond the paper's. Each can be left out, to see what it does.
+/// Rules beyond the paper's, each to be tried apart.
 struct TrainRules {
-  bool gain = true;     // the local stage learns from Rewards::Gain(), not from Rewards::Sum()
-  bool huber = true;    // errors of the critics beyond 1 count linearly
-  bool noise = true;    // the local stage's noise falls from a larger one, as ExplorationAt() says
-  bool uniform = true;  // 5 % of the local stage's actions are drawn evenly from all
-  bool loads = true;    // loads above 1.5 come in the last quarter of the episodes only
+  bool gain = false;     // the local stage learns from Rewards::Gain(), not from Rewards::Sum()
+  bool huber = false;    // errors of the critics beyond 1 count linearly
+  bool noise = false;    // the local stage's noise falls from a larger one, as ExplorationAt() says
+  bool uniform = false;  // 5 % of the local stage's actions are drawn evenly from all
+  bool loads = false;    // loads above 1.5 come in the last quarter of the episodes only
 };
 
 /// Their names, in the order of the fields.
 const std::vector<std::string>& TrainRuleNames();
-/// Leaves a rule out. kInvalidArgument: there is no such rule; the message lists them.
-Status LeaveOut(std::string_view name, TrainRules& rules);
+/// Adds a rule. kInvalidArgument: there is no such rule; the message lists them.
+Status AddRule(std::string_view name, TrainRules& rules);
 
 struct TrainOptions {
   int episodes = 400;
@@ -36,7 +36,7 @@ struct TrainOptions {
   bool interference = true;
   std::vector<int> hidden = {64, 64};
   std::size_t batch = 128;
-  int updates = 4;  // of each network after a second
+  int updates = 1;  // of each network after a second
   float rate = 1;   // of learning, relative to Table 2
   RewardRule reward = {};
   /// The global stage's reward of a replica is the replica's own at the end of the second, as in

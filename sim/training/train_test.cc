@@ -50,27 +50,32 @@ std::string ResumedBytes(const TrainOptions& options, int before) {
 
 TEST(Trainer, GoesOnFromACheckpointBitForBit) {
   TrainOptions options = Toy();
+  for (const std::string& rule : TrainRuleNames()) {
+    ASSERT_TRUE(AddRule(rule, options.rules).has_value());
+  }
   const std::string whole = TrainedBytes(options);
   for (const int before : {0, 1, 2, 3, 4}) {
     EXPECT_TRUE(ResumedBytes(options, before) == whole) << before;
   }
+  options = Toy();
   options.reward = {.capacity = true, .by_requests = true};
   options.own_reward = true;
+  options.updates = 2;
   EXPECT_TRUE(ResumedBytes(options, 2) == TrainedBytes(options));
 }
 
 TEST(Trainer, EachOptionChangesTheNetworks) {
   std::vector<TrainOptions> all(5, Toy());
-  all[1].updates = 1;
+  all[1].updates = 2;
   all[2].reward.capacity = true;
   all[3].reward.by_requests = true;
   all[4].own_reward = true;
   for (const std::string& rule : TrainRuleNames()) {
-    TrainOptions without = Toy();
-    without.steps = 20;
-    all.push_back(without);
-    ASSERT_TRUE(LeaveOut(rule, without.rules).has_value());
-    all.push_back(without);
+    TrainOptions with = Toy();
+    with.steps = 20;
+    all.push_back(with);
+    ASSERT_TRUE(AddRule(rule, with.rules).has_value());
+    all.push_back(with);
   }
   for (std::size_t i = 1; i < all.size(); ++i) {
     const std::size_t other = i < 6 ? 0 : i - 1;
@@ -87,8 +92,8 @@ TEST(Trainer, ACheckpointOfOtherOptionsIsRefused) {
   others[2].reward.by_requests = true;
   others[3].own_reward = true;
   others[4].updates = 2;
-  others[5].rules.gain = false;
-  others[6].rules.loads = false;
+  others[5].rules.gain = true;
+  others[6].rules.loads = true;
   others[7].ranges.most_load = 1.9;
   for (const TrainOptions& other : others) {
     checkpoint.clear();
