@@ -97,11 +97,13 @@ struct Quadratic {
   bool gain = false;                  // less the reward of equal shares and levels of a half
 
   float RewardOf(std::size_t which, const std::vector<float>& action) const {
-    float reward = offsets[which];
+    float reward = 0;
     for (std::size_t i = 0; i < 3; ++i) {
       reward -= 4 * std::pow(action[i] - kBest[which][i], 2.0F);
       reward -= 4 * std::pow(action[3 + i] - 0.7F, 2.0F);
     }
+    // In steps of 1/4096, so that sums with whole offsets are exact.
+    reward = std::round(reward * 4096) / 4096 + offsets[which];
     if (!gain) return reward;
     const std::vector<float> guess = {1.0F / 3, 1.0F / 3, 1.0F / 3, 0.5F, 0.5F, 0.5F};
     return reward - Quadratic{offsets}.RewardOf(which, guess);
@@ -164,11 +166,11 @@ std::vector<int> DecisionsAfter(const Quadratic& quadratic) {
 }
 
 TEST(Td3, WhatTheStateAloneGivesChangesNoDecisionOnceTheGuessIsSubtracted) {
-  const std::array<float, 2> offsets = {3, -2};
+  const std::array<float, 2> offsets = {32, -16};
   const std::vector<int> decisions = DecisionsAfter({.gain = true});
   EXPECT_EQ(DecisionsAfter({.offsets = offsets, .gain = true}), decisions);
   EXPECT_NE(DecisionsAfter({.offsets = offsets}),
-            DecisionsAfter({}));  // the critics' errors differ
+            DecisionsAfter({}));  // the critics learn nothing else
 }
 
 TEST(Td3, AUniformActionKeepsTheSumAndLeavesAbsentSlotsAlone) {
