@@ -69,7 +69,7 @@ def test_the_papers_options_yield_to_options_beside_them(lagoon, tmp_path):
 
 def test_a_training_takes_rules(lagoon, tmp_path):
     out = tmp_path / "toy.weights"
-    result = train(lagoon, out, "--episodes", "1", "--rules", "gain,huber,noise,uniform,loads")
+    result = train(lagoon, out, "--episodes", "1", "--rules", "gain,scale,huber,noise,uniform,loads")
     assert result.returncode == 0, result.stderr
 
 

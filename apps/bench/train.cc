@@ -205,7 +205,7 @@ void AddTrainPlacement(CLI::App& train) {
   AddRewardOptions(*command, *words);
   command
       ->add_option("--rules", words->rules,
-                   "Rules beyond the paper's: gain, huber, noise, uniform, loads")
+                   "Rules beyond the paper's: gain, scale, huber, noise, uniform, loads")
       ->delimiter(',');
   command->add_flag("--no-interference", words->without_interference,
                     "For inss-ni: models beside each other do not slow down");

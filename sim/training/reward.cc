@@ -32,7 +32,7 @@ double Rewards::Sum(const GpuState& gpu, const GpuShares& shares) const {
 }
 
 double Rewards::Gain(const GpuState& gpu, const GpuShares& shares) const {
-  return kPenalty * (Sum(gpu, shares) - Sum(gpu, stages_.GuessedShares(gpu)));
+  return Sum(gpu, shares) - Sum(gpu, stages_.GuessedShares(gpu));
 }
 
 }  // namespace lagoon

@@ -29,8 +29,8 @@ class Rewards {
   std::vector<double> Each(const GpuState& gpu, const GpuShares& shares) const;
   /// Their sum. With the default rule it is Stages::RewardOf().
   double Sum(const GpuState& gpu, const GpuShares& shares) const;
-  /// 40 times what `shares` have more than the first guess. What the state alone decides is in both
-  /// and falls out; no optimum moves, because the local stage's return is one reward.
+  /// What `shares` have more than the first guess. What the state alone decides is in both and
+  /// falls out; no optimum moves, because the local stage's return is one reward.
   double Gain(const GpuState& gpu, const GpuShares& shares) const;
 
  private:

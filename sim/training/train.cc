@@ -145,8 +145,8 @@ Trainer::Second Trainer::ShareAll(const Stages& stages, const Rewards& rewards,
       const learn::ShareState state = stages.LocalState(gpu);
       const std::vector<float> action = td3_.Explore(state, exploration, random);
       shares = stages.SharesOf(gpu, action);
-      const double reward =
-          options_.rules.gain ? rewards.Gain(gpu, shares) : rewards.Sum(gpu, shares);
+      double reward = options_.rules.gain ? rewards.Gain(gpu, shares) : rewards.Sum(gpu, shares);
+      if (options_.rules.scale) reward *= kPenalty;
       td3_.Remember({state, action, static_cast<float>(reward), state, true});
     }
     const std::vector<double> each = rewards.Each(gpu, shares);

@@ -19,8 +19,8 @@ constexpr float kUniform = 0.05F;
 constexpr double kFirstMostLoad = 1.5;
 
 constexpr std::pair<const char*, bool TrainRules::*> kRules[] = {
-    {"gain", &TrainRules::gain},       {"huber", &TrainRules::huber}, {"noise", &TrainRules::noise},
-    {"uniform", &TrainRules::uniform}, {"loads", &TrainRules::loads},
+    {"gain", &TrainRules::gain},   {"scale", &TrainRules::scale},     {"huber", &TrainRules::huber},
+    {"noise", &TrainRules::noise}, {"uniform", &TrainRules::uniform}, {"loads", &TrainRules::loads},
 };
 
 // From `first` to `last` over the first half of the episodes, `last` from then on.
@@ -99,13 +99,13 @@ TrainingRanges RangesAt(const TrainOptions& options, int done) {
 std::string TextOf(const TrainOptions& options) {
   const TrainingRanges& ranges = options.ranges;
   const TrainRules& rules = options.rules;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                      options.episodes, options.steps, options.seed, options.interference,
                      fmt::join(options.hidden, ","), options.batch, options.updates, options.rate,
                      options.reward.capacity, options.reward.by_requests, options.own_reward,
-                     rules.gain, rules.huber, rules.noise, rules.uniform, rules.loads, ranges.gpus,
-                     ranges.fewest_models, ranges.most_models, ranges.least_load, ranges.most_load,
-                     ranges.published, ranges.scarce_memory);
+                     rules.gain, rules.scale, rules.huber, rules.noise, rules.uniform, rules.loads,
+                     ranges.gpus, ranges.fewest_models, ranges.most_models, ranges.least_load,
+                     ranges.most_load, ranges.published, ranges.scarce_memory);
 }
 
 }  // namespace lagoon

@@ -18,6 +18,7 @@ namespace lagoon {
 /// Rules beyond the paper's, each to be tried apart.
 struct TrainRules {
   bool gain = false;     // the local stage learns from Rewards::Gain(), not from Rewards::Sum()
+  bool scale = false;    // the local stage's rewards are times 40, as large as the paper's
   bool huber = false;    // errors of the critics beyond 1 count linearly
   bool noise = false;    // the local stage's noise falls from a larger one, as ExplorationAt() says
   bool uniform = false;  // 5 % of the local stage's actions are drawn evenly from all

@@ -28,12 +28,12 @@ TEST(TrainOptions, AnUnknownRuleIsNamed) {
   TrainRules rules;
   const Status added = AddRule("momentum", rules);
   ASSERT_FALSE(added.has_value());
-  EXPECT_EQ(
-      added.error().message,
-      "there is no rule 'momentum' of training; there are gain, huber, noise, uniform, loads");
+  EXPECT_EQ(added.error().message,
+            "there is no rule 'momentum' of training; there are gain, scale, huber, noise, "
+            "uniform, loads");
   ASSERT_TRUE(AddRule("huber", rules).has_value());
   EXPECT_TRUE(rules.huber);
-  EXPECT_FALSE(rules.gain || rules.noise || rules.uniform || rules.loads);
+  EXPECT_FALSE(rules.gain || rules.scale || rules.noise || rules.uniform || rules.loads);
 }
 
 TEST(TrainOptions, ThePapersTrainingIsAsItsTablesSay) {
@@ -139,7 +139,7 @@ TEST(Rewards, TheGainIsWhatSharesHaveMoreThanTheGuess) {
     const Rewards rewards = two.With(rule);
     EXPECT_EQ(rewards.Gain(two.gpu(), guess), 0);
     EXPECT_NEAR(rewards.Gain(two.gpu(), shares),
-                40 * (rewards.Sum(two.gpu(), shares) - rewards.Sum(two.gpu(), guess)), 1e-9);
+                rewards.Sum(two.gpu(), shares) - rewards.Sum(two.gpu(), guess), 1e-9);
     EXPECT_NE(rewards.Gain(two.gpu(), shares), 0);
   }
 }
