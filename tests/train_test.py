@@ -1,6 +1,8 @@
 """`lagoon train placement`: a toy training, its files, and going on after an interruption."""
 
 import csv
+import subprocess
+import time
 
 import pytest
 
@@ -23,6 +25,52 @@ def test_a_toy_training_writes_weights_curve_and_checkpoint(lagoon, tmp_path):
     assert [row["episode"] for row in rows] == ["1", "2", "3"]
     assert rows[0]["exam_reward"] == "" and rows[1]["exam_reward"] != ""
     assert all(0 <= float(row["violations"]) <= 1 for row in rows)
+    for band in ("to_1", "1_to_1.4", "from_1.4"):
+        assert rows[0][f"exam_global_{band}"] == ""
+        for column in ("networks", "global", "local", "guess", "lagoon"):
+            assert 0 <= float(rows[1][f"exam_{column}_{band}"]) <= 1
+    assert "load 1_to_1.4: networks" in result.stdout
+
+
+def test_a_killed_training_resumes_to_the_same_weights_and_curve(lagoon, tmp_path):
+    whole, killed = tmp_path / "whole.weights", tmp_path / "killed.weights"
+    words = ("--episodes", "40")
+    assert train(lagoon, whole, *words).returncode == 0
+    command = [lagoon.binary, "train", "placement", *SMALL, *words, "--out", str(killed)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            curve = killed.with_suffix(".csv")
+            if curve.exists() and curve.read_text().count("\n") > 4:
+                process.kill()  # at any point: the files' state must not matter
+                break
+            time.sleep(0.01)
+    result = train(lagoon, killed, *words, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert killed.read_bytes() == whole.read_bytes()
+    assert killed.with_suffix(".csv").read_bytes() == whole.with_suffix(".csv").read_bytes()
+
+
+def test_the_papers_options_yield_to_options_beside_them(lagoon, tmp_path):
+    small = ("--episodes", "1", "--hidden", "8", "--batch", "16", "--steps", "2")
+    outs = {}
+    for name, words in {
+            "paper": ("--paper",),
+            "spelled": ("--reward", "capacity", "--own-reward", "--updates", "1"),
+            "goodput": ("--paper", "--reward", "goodput"),
+            "not_own": ("--paper", "--own-reward=false"),
+    }.items():
+        out = tmp_path / f"{name}.weights"
+        result = lagoon.run("train", "placement", *small, *words, "--out", str(out))
+        assert result.returncode == 0, result.stderr
+        outs[name] = out.read_bytes()
+    assert outs["paper"] == outs["spelled"]
+    assert len(set(outs.values())) == 3
+
+
+def test_a_training_takes_rules(lagoon, tmp_path):
+    out = tmp_path / "toy.weights"
+    result = train(lagoon, out, "--episodes", "1", "--rules", "gain,scale,huber,noise,uniform,loads")
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_finished_training_resumes_to_the_same_weights(lagoon, tmp_path):
@@ -39,6 +87,8 @@ def test_a_finished_training_resumes_to_the_same_weights(lagoon, tmp_path):
     (("--episodes", "0"), "episodes is 0"),
     (("--batch", "0"), "transitions of a batch is 0"),
     (("--hidden", "0,8"), "neurons of a hidden layer is 0"),
+    (("--updates", "0"), "updates of a step is 0"),
+    (("--rules", "gain,momentum"), "--rules: there is no rule 'momentum' of training"),
 ])
 def test_bad_words_are_named(lagoon, tmp_path, words, expected):
     result = lagoon.run("train", "placement", "--out", str(tmp_path / "toy.weights"), *words)

@@ -126,7 +126,7 @@ GROUPS = {
              ["src/learn/actions_test.cc", "src/learn/weights_test.cc"] + LEARN +
              ["src/base/check.cc", "src/base/status.cc"],
     "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages")] +
-               ["sim/training/train_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
+               [f"sim/training/{name}_test.cc" for name in ("judge", "train", "train_options")] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
                      "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
@@ -241,6 +241,7 @@ CONTROLLER = "sim/cluster/gslice_controller.cc"
 SAC = "sim/learn/discrete_sac.cc"
 TD3 = "sim/learn/td3.cc"
 STAGES = "src/cluster/learned/stages.cc"
+TRAINING = "sim/training"
 WAITLIST = "src/sched/programs/waitlist.cc"
 LENDER = "src/base/lender.h"
 BUDGET = "src/server/memory_budget.cc"
@@ -1471,6 +1472,18 @@ MUTANTS = [
      "  if (steps_ % static_cast<std::uint64_t>(options_.delay) != 0) return;\n", "", ["learn"]),
     ("td3-larger-target", "values are overestimated", TD3,
      "targets_[0].Forward(joined).cwiseMin(", "targets_[0].Forward(joined).cwiseMax(", ["learn"]),
+    ("td3-squares-only", "a rare bad episode drowns the small differences of all others", TD3,
+     "cwiseMax(-most).cwiseMin(most)", "cwiseMax(-1e9F * most).cwiseMin(1e9F * most)", ["learn"]),
+    ("sac-squares-only", "a rare bad episode drowns the small differences of all others", SAC,
+     "scale * std::clamp(values(i, action) - targets(i, 0), -most, most)", "scale * (values(i, action) - targets(i, 0) + 0 * most)", ["learn"]),
+    ("td3-one-noise", "levels are explored as little as shares", TD3,
+     "i < options_.slots ? exploration.shares : exploration.levels", "i < options_.slots ? exploration.shares : exploration.shares", ["learn"]),
+    ("td3-never-uniform", "actions far from the policy are never tried", TD3,
+     "if (exploration.uniform > 0 && random", "if (false && random", ["learn"]),
+    ("uniform-shares-unequal", "even draws of shares favour the first slot", TD3,
+     "  std::ranges::sort(cuts);\n", "  std::ranges::sort(cuts);\n  if (cuts.size() > 2) cuts[1] *= 0.5;\n", ["learn"]),
+    ("uniform-action-of-absent-slots", "a slot without a replica gets a share", TD3,
+     "if (present[slot] != 0) slots_present", "slots_present", ["learn"]),
     ("softmax-derivative-without-the-sum", "a share rises at no other share's cost", TD3,
      "shares * (dshares - (shares * dshares).sum())", "shares * dshares", ["learn"]),
     ("weights-of-other-features", "a network reads numbers that mean something else", "src/learn/weights.cc",
@@ -1487,6 +1500,33 @@ MUTANTS = [
      "if (level > kHeavy) replicas =", "if (false) replicas =", ["learned"]),
     ("arrivals-split-evenly", "the smaller replica of a model is overloaded", "src/cluster/learned/learned_placer.cc",
      "replica.fraction = capacity(replica) / sums[replica.model];", "", ["learned"]),
+    # Training of the learned placer.
+    ("reward-never-capacity", "--reward capacity trains for goodput", f"{TRAINING}/reward.cc",
+     "rule_.capacity\n", "false\n", ["learned"]),
+    ("violations-weigh-alike", "--objective requests trains for models", f"{TRAINING}/reward.cc",
+     "rule_.by_requests ? demand.rate / mean_rate_ : 1", "1", ["learned"]),
+    ("gain-of-nothing", "the local stage learns what the state alone decides", f"{TRAINING}/reward.cc",
+     " - Sum(gpu, stages_.GuessedShares(gpu))", "", ["learned"]),
+    ("never-own-reward", "--own-reward trains by the GPU's change", f"{TRAINING}/train.cc",
+     "options_.own_reward ? own[at.demand] : at.change", "at.change + 0 * own[at.demand]", ["learned"]),
+    ("one-update", "--updates has no effect", f"{TRAINING}/train.cc",
+     "update < options_.updates", "update < 1", ["learned"]),
+    ("gain-not-used", "the local stage learns the absolute reward", f"{TRAINING}/train.cc",
+     "options_.rules.gain ? rewards.Gain(gpu, shares) : rewards", "rewards", ["learned"]),
+    ("noise-never-falls", "the local stage ends with the noise that it began with", f"{TRAINING}/train_options.cc",
+     "first + (last - first) * std::min(1.0F, part)", "first + 0 * (last - part)", ["learned"]),
+    ("noise-falls-too-late", "noise falls over all episodes", f"{TRAINING}/train_options.cc",
+     "2 * static_cast<float>(done)", "static_cast<float>(done)", ["learned"]),
+    ("high-loads-from-the-start", "hopeless episodes drown small differences", f"{TRAINING}/train_options.cc",
+     "options.rules.loads &&", "false &&", ["learned"]),
+    ("checkpoint-of-other-rules", "a training goes on under other rules", f"{TRAINING}/train_options.cc",
+     "rules.gain, rules.scale,", "rules.scale, rules.scale,", ["learned"]),
+    ("refused-is-served", "a placer looks better when it refuses models", f"{TRAINING}/judge.cc",
+     "std::clamp(1 - part, 0.0, 1.0)", "std::clamp(part > 0 ? 1 - part : 0.0, 0.0, 1.0)", ["learned"]),
+    ("bands-of-one-load", "each band of the examination has all loads", f"{TRAINING}/examine.cc",
+     "std::max(all.least_load, kBandsFrom[band])", "all.least_load", ["learned"]),
+    ("stages-not-apart", "both stages are examined as one", f"{TRAINING}/examine.cc",
+     ".global = global, .local = local", ".global = global || local, .local = global || local", ["learned"]),
     # Placers on a simulated cluster.
     ("plan-for-each-measurement", "a placer plans anew whenever what is measured changes", "sim/placement/periodic_placer.cc",
      "x.slo == y.slo &&", "x.slo == y.slo && x.slowdown == y.slowdown &&", ["placement"]),

@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "apps/bench/bench_command.h"
 #include "apps/command.h"
 #include "bench/report/report.h"
 #include "learn/weights.h"
 #include "sim/training/decisions.h"
+#include "sim/training/examine.h"
 
 namespace lagoon {
 namespace {
@@ -22,12 +26,16 @@ constexpr char kAbout[] =
     "--out, the learning curve beside them as .csv, and a checkpoint as .checkpoint, from which "
     "--resume goes on";
 
-constexpr char kCurveHead[] =
-    "episode,reward,violations,temperature,exam_reward,exam_violations,guess_reward,"
-    "guess_violations\n";
+// Of the bands of load in Examination::bands.
+constexpr std::array<const char*, kBandsFrom.size()> kBandNames = {"to_1", "1_to_1.4", "from_1.4"};
+constexpr const char* kBandColumns[] = {"exam_networks", "exam_global", "exam_local", "exam_guess",
+                                        "exam_lagoon"};
 
 struct TrainWords {
   TrainOptions options;
+  bool paper = false;
+  std::string reward = "goodput", objective = "models";
+  std::vector<std::string> rules;  // names
   bool without_interference = false;
   std::string out = "placement.weights";
   bool resume = false;
@@ -42,9 +50,19 @@ std::string Beside(const std::string& out, const std::string& extension) {
   return std::filesystem::path(out).replace_extension(extension).string();
 }
 
+std::string CurveHead() {
+  std::string head =
+      "episode,reward,violations,temperature,exam_reward,exam_violations,guess_reward,"
+      "guess_violations";
+  for (const char* band : kBandNames) {
+    for (const char* column : kBandColumns) head += fmt::format(",{}_{}", column, band);
+  }
+  return head + "\n";
+}
+
 // The head and the first `episodes` lines of a curve.
 std::string CurveSoFar(const std::string& path, int episodes) {
-  std::string curve = kCurveHead;
+  std::string curve = CurveHead();
   if (episodes == 0) return curve;
   std::ifstream file(path);
   std::string line;
@@ -67,8 +85,35 @@ std::string LineOf(const EpisodeResult& result) {
 }
 
 std::string ExaminationOf(const Examination& examined) {
-  return fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g}", examined.reward, examined.violations,
-                     examined.guessed_reward, examined.guessed_violations);
+  std::string text =
+      fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g}", examined.reward, examined.violations,
+                  examined.guessed_reward, examined.guessed_violations);
+  for (const BandExamination& band : examined.bands) {
+    text += fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{:.6g}", band.networks, band.global,
+                        band.local, band.guess, band.lagoon);
+  }
+  return text;
+}
+
+const std::string& NoExamination() {
+  static const std::string commas(4 + kBandNames.size() * std::size(kBandColumns), ',');
+  return commas;
+}
+
+void PrintExamination(const std::string& weights, const Examination& examined) {
+  fmt::print(
+      "weights: {}\nexamination: reward {:.4f}, violations {:.3f} %; without networks {:.4f}, "
+      "{:.3f} %\n",
+      weights, examined.reward, 100 * examined.violations, examined.guessed_reward,
+      100 * examined.guessed_violations);
+  for (std::size_t i = 0; i < kBandNames.size(); ++i) {
+    const BandExamination& band = examined.bands[i];
+    fmt::print(
+        "load {}: networks {:.3f} %, global alone {:.3f} %, local alone {:.3f} %, guess {:.3f} %, "
+        "lagoon {:.3f} %\n",
+        kBandNames[i], 100 * band.networks, 100 * band.global, 100 * band.local, 100 * band.guess,
+        100 * band.lagoon);
+  }
 }
 
 void Keep(const TrainWords& words, const Trainer& trainer, const std::string& curve) {
@@ -79,40 +124,73 @@ void Keep(const TrainWords& words, const Trainer& trainer, const std::string& cu
   DieOnFailure(learn::WriteFileWhole(Beside(words.out, ".checkpoint"), state.str()));
 }
 
-void RunTrainPlacement(TrainWords words) {
-  words.options.interference = !words.without_interference;
-  DieOnFailure(CheckTrainOptions(words.options));
-  Trainer trainer(words.options);
+// The options of the paper where `command` has none of its own, and the words that name rules.
+TrainOptions OptionsOf(const TrainWords& words, const CLI::App& command) {
+  TrainOptions options = words.options;
+  const auto given = [&](const char* name) { return command.count(name) > 0; };
+  if (words.paper) {
+    const TrainOptions paper = PaperTraining();
+    if (!given("--episodes")) options.episodes = paper.episodes;
+    if (!given("--hidden")) options.hidden = paper.hidden;
+    if (!given("--batch")) options.batch = paper.batch;
+    if (!given("--updates")) options.updates = paper.updates;
+    if (!given("--own-reward")) options.own_reward = paper.own_reward;
+    options.reward.capacity = paper.reward.capacity;
+  }
+  if (!words.paper || given("--reward")) options.reward.capacity = words.reward == "capacity";
+  options.reward.by_requests = words.objective == "requests";
+  options.interference = !words.without_interference;
+  for (const std::string& rule : words.rules) {
+    if (const Status added = AddRule(rule, options.rules); !added) {
+      Die(fmt::format("--rules: {}", added.error().message));
+    }
+  }
+  DieOnFailure(CheckTrainOptions(options));
+  return options;
+}
+
+void RunTrainPlacement(const TrainWords& words, const TrainOptions& options) {
+  Trainer trainer(options);
   if (words.resume) Resume(Beside(words.out, ".checkpoint"), trainer);
   std::string curve = CurveSoFar(Beside(words.out, ".csv"), trainer.done());
   Keep(words, trainer, curve);  // fails now rather than after the first episodes
-  bench::ProgressBar bar("train placement", words.options.episodes - trainer.done());
-  Examination examined;
-  while (trainer.done() < words.options.episodes) {
+  const Examiner examiner(options);
+  bench::ProgressBar bar("train placement", options.episodes - trainer.done());
+  while (trainer.done() < options.episodes) {
     const EpisodeResult result = trainer.RunEpisode();
     curve += LineOf(result);
-    const bool last = trainer.done() == words.options.episodes;
+    const bool last = trainer.done() == options.episodes;
     if (trainer.done() % words.examine_every == 0 || last) {
-      examined = trainer.Examine();
-      curve += ExaminationOf(examined) + "\n";
+      curve += ExaminationOf(examiner.Examine(trainer.Networks())) + "\n";
       Keep(words, trainer, curve);
     } else {
-      curve += ",,,,\n";
+      curve += NoExamination() + "\n";
     }
     bar.Step(
         fmt::format("reward {:.3f}, violations {:.2f} %", result.reward, 100 * result.violations));
   }
-  fmt::print(
-      "weights: {}\nexamination: reward {:.4f}, violations {:.3f} %; without networks {:.4f}, "
-      "{:.3f} %\n",
-      words.out, examined.reward, 100 * examined.violations, examined.guessed_reward,
-      100 * examined.guessed_violations);
+  PrintExamination(words.out, examiner.Examine(trainer.Networks()));
+}
+
+void AddRewardOptions(CLI::App& command, TrainWords& words) {
+  command
+      .add_option("--reward", words.reward,
+                  "Throughput in the reward: of requests in time, or of full batches")
+      ->check(CLI::IsMember({"goodput", "capacity"}))
+      ->capture_default_str();
+  command.add_option("--objective", words.objective, "Violations count by models or by requests")
+      ->check(CLI::IsMember({"models", "requests"}))
+      ->capture_default_str();
+  command.add_flag("--own-reward", words.options.own_reward,
+                   "Globally, a replica's own reward in place of its GPU's change");
 }
 
 void AddTrainPlacement(CLI::App& train) {
   CLI::App* command = train.add_subcommand("placement", kAbout);
   auto words = std::make_shared<TrainWords>();
   TrainOptions& options = words->options;
+  command->add_flag("--paper", words->paper,
+                    "--episodes 1600 --hidden 256,256 --batch 256 --reward capacity --own-reward");
   command->add_option("--episodes", options.episodes, "Episodes, each of other models")
       ->capture_default_str();
   command->add_option("--steps", options.steps, "Seconds of an episode")->capture_default_str();
@@ -122,6 +200,13 @@ void AddTrainPlacement(CLI::App& train) {
       ->expected(1, 4)
       ->capture_default_str();
   command->add_option("--batch", options.batch, "Transitions of an update")->capture_default_str();
+  command->add_option("--updates", options.updates, "Updates of each network per step")
+      ->capture_default_str();
+  AddRewardOptions(*command, *words);
+  command
+      ->add_option("--rules", words->rules,
+                   "Rules beyond the paper's: gain, scale, huber, noise, uniform, loads")
+      ->delimiter(',');
   command->add_flag("--no-interference", words->without_interference,
                     "For inss-ni: models beside each other do not slow down");
   command->add_option("--out", words->out, "Write the weights here")->capture_default_str();
@@ -132,7 +217,7 @@ void AddTrainPlacement(CLI::App& train) {
       ->capture_default_str();
   command->add_flag("--resume", words->resume,
                     "Go on from the checkpoint beside --out, with the options of its training");
-  command->callback([words] { RunTrainPlacement(*words); });
+  command->callback([words, command] { RunTrainPlacement(*words, OptionsOf(*words, *command)); });
 }
 
 // For the test of the weights that ship (cluster/learned/built_in_weights_test.cc).

@@ -147,15 +147,15 @@ Matrix DiscreteSac::Targets(const Batch& batch) const {
   return targets;
 }
 
-// The loss is the mean of (Q(s, a) - y)^2.
+// The loss is the mean of (Q(s, a) - y)^2, and linear in the errors beyond `most_error`.
 void DiscreteSac::LearnCritic(int index, const Batch& batch, const Matrix& targets) {
   Tape tape;
   const Matrix values = critics_[index].Forward(batch.states, &tape);
   Matrix derivative = Matrix::Zero(values.rows(), values.cols());
-  const float scale = 2 / static_cast<float>(values.rows());
+  const float scale = 2 / static_cast<float>(values.rows()), most = options_.most_error;
   for (Eigen::Index i = 0; i < values.rows(); ++i) {
     const int action = batch.actions[static_cast<std::size_t>(i)];
-    derivative(i, action) = scale * (values(i, action) - targets(i, 0));
+    derivative(i, action) = scale * std::clamp(values(i, action) - targets(i, 0), -most, most);
   }
   std::vector<float> gradient;
   critics_[index].Backward(tape, derivative, &gradient, nullptr);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -20,10 +21,12 @@ struct SacOptions {
   int features = 1;
   int actions = 2;  // at most 32
   std::vector<int> hidden = {256, 256};
-  float rate = 1e-4F;              // of all optimisers
-  float discount = 0.99F;          // gamma
-  float soft = 0.01F;              // part by which the targets move in a step
-  float first_temperature = 1;     // tau
+  float rate = 1e-4F;           // of all optimisers
+  float discount = 0.99F;       // gamma
+  float soft = 0.01F;           // part by which the targets move in a step
+  float first_temperature = 1;  // tau
+  /// Errors of a critic beyond this one count linearly (Huber's loss), the others as squares.
+  float most_error = std::numeric_limits<float>::infinity();
   std::size_t batch = 256;         // transitions of a step
   std::size_t capacity = 100'000;  // of the replay
 };

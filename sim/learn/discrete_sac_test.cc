@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -121,6 +122,26 @@ TEST(DiscreteSac, TheTemperatureBringsTheEntropyToItsTarget) {
   const Matrix logs = MaskedLogSoftmax(sac.actor().Forward(Matrix::Ones(1, 1)), std::span(&all, 1));
   const float entropy = -(logs.array().exp() * logs.array()).sum();
   EXPECT_NEAR(entropy / std::log(4.0F), 0.6F, 0.1F);
+}
+
+// Of an arm that always gives 1, and one that gives 20 each tenth time, else nothing.
+int ArmWithARareReward(float most_error) {
+  Random random(9);
+  SacOptions options = SmallSac(1, 2);
+  options.most_error = most_error;
+  DiscreteSac sac(options, random);
+  const std::vector<float> state = {1};
+  for (int i = 0; i < 20; ++i) {
+    sac.Remember({state, 3, 0, 1, {}, 0, true});
+    sac.Remember({state, 3, 1, i % 10 == 0 ? 20.0F : 0, {}, 0, true});
+  }
+  for (int step = 0; step < 1500; ++step) sac.Learn(0.1F, random);
+  return sac.Act(state, 3, false, random);
+}
+
+TEST(DiscreteSac, LargeErrorsCountLinearly) {
+  EXPECT_EQ(ArmWithARareReward(std::numeric_limits<float>::infinity()), 1);  // the mean is 2
+  EXPECT_EQ(ArmWithARareReward(0.5F), 0);                                    // the median is 0
 }
 
 TEST(DiscreteSac, TargetsFollowSlowly) {

@@ -54,6 +54,28 @@ Matrix SquashBackward(const Matrix& action, const Matrix& daction, Eigen::Index 
   return draw;
 }
 
+// The gaps that n - 1 uniform draws leave in [0, 1] are distributed as Dirichlet says.
+std::vector<float> UniformAction(std::span<const float> present, int levels, Random& random) {
+  const std::size_t slots = present.size(), each = static_cast<std::size_t>(levels);
+  std::vector<std::size_t> slots_present;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    if (present[slot] != 0) slots_present.push_back(slot);
+  }
+  LAGOON_CHECK(!slots_present.empty());
+  std::vector<double> cuts = {0, 1};
+  while (cuts.size() <= slots_present.size()) cuts.push_back(random.Uniform());
+  std::ranges::sort(cuts);
+  std::vector<float> action(slots * (1 + each));
+  for (std::size_t i = 0; i < slots_present.size(); ++i) {
+    const std::size_t slot = slots_present[i];
+    action[slot] = static_cast<float>(cuts[i + 1] - cuts[i]);
+    for (std::size_t level = 0; level < each; ++level) {
+      action[slots + slot * each + level] = static_cast<float>(random.Uniform());
+    }
+  }
+  return action;
+}
+
 Td3::Td3(const Td3Options& options, Random& random)
     : options_(options),
       actor_(Sizes(options.features, options.hidden, options.outputs()), random,
@@ -73,19 +95,35 @@ Matrix Td3::OffsetsOf(const Matrix& states) const {
   return states.middleCols(options_.features, options_.outputs());
 }
 
-std::vector<float> Td3::Act(const ShareState& state, bool explore, Random& random) const {
+Matrix Td3::RowOf(const ShareState& state) const {
   std::vector<float> row;
   Append(state, &row);
   LAGOON_CHECK(row.size() == StateWidth(options_));
-  const Matrix states = Eigen::Map<const Matrix>(row.data(), 1, state_width());
-  Matrix raw = actor_.Forward(FeaturesOf(states)) + OffsetsOf(states);
-  if (explore) {
-    for (Eigen::Index i = 0; i < raw.cols(); ++i) {
-      raw(0, i) += options_.explore * static_cast<float>(random.Normal());
-    }
-  }
+  return Eigen::Map<const Matrix>(row.data(), 1, state_width());
+}
+
+std::vector<float> Td3::ActionOf(const Matrix& raw, const Matrix& states) const {
   const Matrix action = Squash(raw, PresentOf(states));
   return {action.data(), action.data() + action.size()};
+}
+
+std::vector<float> Td3::Act(const ShareState& state) const {
+  const Matrix states = RowOf(state);
+  return ActionOf(actor_.Forward(FeaturesOf(states)) + OffsetsOf(states), states);
+}
+
+std::vector<float> Td3::Explore(const ShareState& state, const Exploration& exploration,
+                                Random& random) const {
+  if (exploration.uniform > 0 && random.Happens(exploration.uniform)) {
+    return UniformAction(state.present, options_.levels, random);
+  }
+  const Matrix states = RowOf(state);
+  Matrix raw = actor_.Forward(FeaturesOf(states)) + OffsetsOf(states);
+  for (Eigen::Index i = 0; i < raw.cols(); ++i) {
+    const float noise = i < options_.slots ? exploration.shares : exploration.levels;
+    raw(0, i) += noise * static_cast<float>(random.Normal());
+  }
+  return ActionOf(raw, states);
 }
 
 // A row of the replay: state, action, reward, last, next state.
@@ -126,7 +164,9 @@ void Td3::LearnCritic(int index, const Matrix& batch, const Matrix& targets) {
       Join(FeaturesOf(batch), batch.middleCols(state_width(), options_.outputs()));
   Tape tape;
   const Matrix values = critics_[index].Forward(joined, &tape);
-  const Matrix derivative = (values - targets) * (2 / static_cast<float>(values.rows()));
+  const float most = options_.most_error;
+  const Matrix errors = (values - targets).cwiseMax(-most).cwiseMin(most);
+  const Matrix derivative = errors * (2 / static_cast<float>(values.rows()));
   std::vector<float> gradient;
   critics_[index].Backward(tape, derivative, &gradient, nullptr);
   critic_adams_[index].Step(critics_[index].parameters(), gradient);

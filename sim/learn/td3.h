@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,16 +24,23 @@ struct Td3Options {
   std::vector<int> hidden = {256, 256};
   float rate = 3e-4F;
   float discount = 0.99F;
-  float soft = 0.005F;   // part by which the targets move in a step
-  float explore = 0.1F;  // standard deviation of the noise on the actor's outputs: of Act()
-  float smooth = 0.2F;   // of the target's action
+  float soft = 0.005F;  // part by which the targets move in a step
+  float smooth = 0.2F;  // standard deviation of the noise on the target's outputs
   float smooth_clip = 0.5F;
+  /// Errors of a critic beyond this one count linearly (Huber's loss), the others as squares.
+  float most_error = std::numeric_limits<float>::infinity();
   int delay = 2;         // steps of the critics for each of the actor and the targets
   float last_scale = 1;  // of the actor's last layer at first
   std::size_t batch = 256;
   std::size_t capacity = 100'000;
 
   int outputs() const { return slots * (1 + levels); }
+};
+
+/// How far Explore() departs from what the actor says.
+struct Exploration {
+  float shares = 0.1F, levels = 0.1F;  // standard deviations of the noise on the actor's outputs
+  float uniform = 0;  // part of the actions that do not ask the actor: see UniformAction()
 };
 
 /// The states have the sizes that Td3Options says: `slots` offsets for the shares, then `levels`
@@ -49,14 +57,21 @@ struct Td3Transition {
 /// hand: dz_i = s_i (da_i - sum_j s_j da_j) for the shares, dz = a (1 - a) da for the levels.
 Matrix SquashBackward(const Matrix& action, const Matrix& daction, Eigen::Index slots);
 
+/// An action drawn evenly from all: shares of the slots that are present by Dirichlet's
+/// distribution with parameters of 1, each of their `levels` levels from 0 to 1.
+std::vector<float> UniformAction(std::span<const float> present, int levels, Random& random);
+
 /// Not thread-safe.
 class Td3 {
  public:
   Td3(const Td3Options& options, Random& random);
 
-  /// The action for `state`: shares, then levels. `explore`: with noise on the raw outputs, where
-  /// it does not break the sum.
-  std::vector<float> Act(const ShareState& state, bool explore, Random& random) const;
+  /// The action for `state`: shares, then levels.
+  std::vector<float> Act(const ShareState& state) const;
+  /// The same with noise on the raw outputs, where noise does not break the sum; or, for a part of
+  /// the actions, any action.
+  std::vector<float> Explore(const ShareState& state, const Exploration& exploration,
+                             Random& random) const;
   void Remember(const Td3Transition& transition);
   /// One step of the critics on a batch drawn from the replay, which holds a transition at least;
   /// every `delay` steps also one of the actor and of the targets.
@@ -76,6 +91,8 @@ class Td3 {
 
  private:
   Eigen::Index state_width() const;
+  Matrix RowOf(const ShareState& state) const;
+  std::vector<float> ActionOf(const Matrix& raw, const Matrix& states) const;
   Matrix FeaturesOf(const Matrix& states) const { return states.leftCols(options_.features); }
   Matrix OffsetsOf(const Matrix& states) const;
   Matrix PresentOf(const Matrix& states) const { return states.rightCols(options_.slots); }

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -83,47 +85,158 @@ ShareState AllPresent(std::vector<float> features, int slots, int levels) {
           std::vector<float>(static_cast<std::size_t>(slots), 1)};
 }
 
-TEST(Td3, FindsTheOptimumOfAQuadraticUnderTheSoftmax) {
-  // The best shares depend on the state; the best level is 0.7 for all slots.
-  const float best[2][3] = {{0.6F, 0.3F, 0.1F}, {0.2F, 0.2F, 0.6F}};
-  Random random(4);
-  Td3Options options = SmallTd3(2, 3, 1);
-  options.explore = 0.3F;
-  Td3 td3(options, random);
-  for (int step = 0; step < 3000; ++step) {
-    const std::size_t which = random.Below(2);
-    const ShareState state = AllPresent({which == 0 ? 1.0F : 0.0F, which == 1 ? 1.0F : 0.0F}, 3, 1);
-    const std::vector<float> action = td3.Act(state, true, random);
+// Two states with best shares of their own; the best level is 0.7 for all slots.
+constexpr float kBest[2][3] = {{0.6F, 0.3F, 0.1F}, {0.2F, 0.2F, 0.6F}};
+
+ShareState StateOfQuadratic(std::size_t which) {
+  return AllPresent({which == 0 ? 1.0F : 0.0F, which == 1 ? 1.0F : 0.0F}, 3, 1);
+}
+
+struct Quadratic {
+  std::array<float, 2> offsets = {};  // what each state's rewards have besides, whatever is done
+  bool gain = false;                  // less the reward of equal shares and levels of a half
+
+  float RewardOf(std::size_t which, const std::vector<float>& action) const {
     float reward = 0;
     for (std::size_t i = 0; i < 3; ++i) {
-      reward -= 4 * std::pow(action[i] - best[which][i], 2.0F);
+      reward -= 4 * std::pow(action[i] - kBest[which][i], 2.0F);
       reward -= 4 * std::pow(action[3 + i] - 0.7F, 2.0F);
     }
-    td3.Remember({state, action, reward, state, true});
-    td3.Learn(random);
+    // In steps of 1/4096, so that sums with whole offsets are exact.
+    reward = std::round(reward * 4096) / 4096 + offsets[which];
+    if (!gain) return reward;
+    const std::vector<float> guess = {1.0F / 3, 1.0F / 3, 1.0F / 3, 0.5F, 0.5F, 0.5F};
+    return reward - Quadratic{offsets}.RewardOf(which, guess);
   }
-  for (std::size_t which = 0; which < 2; ++which) {
-    const ShareState state = AllPresent({which == 0 ? 1.0F : 0.0F, which == 1 ? 1.0F : 0.0F}, 3, 1);
-    const std::vector<float> action = td3.Act(state, false, random);
-    for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_NEAR(action[i], best[which][i], 0.06) << which << " " << i;
-      EXPECT_NEAR(action[3 + i], 0.7, 0.1) << which << " " << i;
+
+  void Learn(Td3& td3, int steps, const Exploration& exploration, Random& random) const {
+    for (int step = 0; step < steps; ++step) {
+      const std::size_t which = random.Below(2);
+      const ShareState state = StateOfQuadratic(which);
+      const std::vector<float> action = td3.Explore(state, exploration, random);
+      td3.Remember({state, action, RewardOf(which, action), state, true});
+      td3.Learn(random);
     }
   }
+};
+
+void ExpectTheOptimumOfTheQuadratic(const Td3& td3, double tolerance) {
+  for (std::size_t which = 0; which < 2; ++which) {
+    const std::vector<float> action = td3.Act(StateOfQuadratic(which));
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(action[i], kBest[which][i], tolerance) << which << " " << i;
+      EXPECT_NEAR(action[3 + i], 0.7, tolerance) << which << " " << i;
+    }
+  }
+}
+
+TEST(Td3, FindsTheOptimumOfAQuadraticUnderTheSoftmax) {
+  Random random(4);
+  Td3 td3(SmallTd3(2, 3, 1), random);
+  Quadratic().Learn(td3, 3000, {.shares = 0.3F, .levels = 0.3F}, random);
+  ExpectTheOptimumOfTheQuadratic(td3, 0.08);
+}
+
+TEST(Td3, FindsTheOptimumThoughNoActionWasItsOwn) {
+  Random random(4);
+  Td3Options options = SmallTd3(2, 3, 1);
+  options.most_error = 1;
+  options.hidden = {64, 64};
+  options.rate = 5e-4F;
+  Td3 td3(options, random);
+  Quadratic().Learn(td3, 5000, {.uniform = 1}, random);
+  // The critics have to know all actions, so that they know the best ones less well.
+  ExpectTheOptimumOfTheQuadratic(td3, 0.12);
+}
+
+// Tenths of the shares and of the levels.
+std::vector<int> DecisionsAfter(const Quadratic& quadratic) {
+  Random random(4);
+  Td3Options options = SmallTd3(2, 3, 1);
+  options.most_error = 1;
+  Td3 td3(options, random);
+  quadratic.Learn(td3, 2000, {.shares = 0.3F, .levels = 0.8F, .uniform = 0.05F}, random);
+  std::vector<int> decisions;
+  for (std::size_t which = 0; which < 2; ++which) {
+    for (const float part : td3.Act(StateOfQuadratic(which))) {
+      decisions.push_back(static_cast<int>(std::lround(10 * part)));
+    }
+  }
+  return decisions;
+}
+
+TEST(Td3, WhatTheStateAloneGivesChangesNoDecisionOnceTheGuessIsSubtracted) {
+  const std::array<float, 2> offsets = {32, -16};
+  const std::vector<int> decisions = DecisionsAfter({.gain = true});
+  EXPECT_EQ(DecisionsAfter({.offsets = offsets, .gain = true}), decisions);
+  EXPECT_NE(DecisionsAfter({.offsets = offsets}),
+            DecisionsAfter({}));  // the critics learn nothing else
+}
+
+TEST(Td3, AUniformActionKeepsTheSumAndLeavesAbsentSlotsAlone) {
+  Random random(11);
+  Td3 td3(SmallTd3(1, 4, 2), random);
+  ShareState state = AllPresent({1}, 4, 2);
+  state.present = {1, 0, 1, 1};
+  double first = 0, square = 0, level = 0;
+  constexpr int kDraws = 4000;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const std::vector<float> action = td3.Explore(state, {.uniform = 1}, random);
+    ASSERT_EQ(action.size(), 12U);
+    ASSERT_NEAR(std::accumulate(action.begin(), action.begin() + 4, 0.0F), 1, 1e-6);
+    for (const std::size_t absent : {1, 6, 7}) ASSERT_EQ(action[absent], 0);
+    first += action[0] / kDraws;
+    square += action[0] * action[0] / kDraws;
+    level += action[11] / kDraws;
+  }
+  EXPECT_NEAR(first, 1.0 / 3, 0.02);
+  EXPECT_NEAR(square, 1.0 / 6, 0.02);  // of Dirichlet's distribution: 2 / (n (n + 1))
+  EXPECT_NEAR(level, 0.5, 0.02);
+}
+
+TEST(Td3, SharesAndLevelsHaveNoiseOfTheirOwn) {
+  Random random(12);
+  const Td3 td3(SmallTd3(1, 2, 1), random);
+  const ShareState state = AllPresent({1}, 2, 1);
+  const std::vector<float> own = td3.Act(state);
+  const std::vector<float> shares = td3.Explore(state, {.shares = 1, .levels = 0}, random);
+  EXPECT_NE(shares[0], own[0]);
+  EXPECT_EQ(shares[2], own[2]);
+  const std::vector<float> levels = td3.Explore(state, {.shares = 0, .levels = 1}, random);
+  EXPECT_EQ(levels[0], own[0]);
+  EXPECT_NE(levels[2], own[2]);
+}
+
+// The value of the only action there is, of which each tenth time gives 20.
+float ValueOfARareReward(float most_error) {
+  Random random(13);
+  Td3Options options = SmallTd3(1, 1, 0);
+  options.most_error = most_error;
+  Td3 td3(options, random);
+  const ShareState state = AllPresent({1}, 1, 0);
+  const std::vector<float> action = {1};
+  for (int i = 0; i < 20; ++i) td3.Remember({state, action, i % 10 == 0 ? 20.0F : 0, state, true});
+  for (int step = 0; step < 1500; ++step) td3.Learn(random);
+  Matrix states(1, 3);
+  states << 1, 0, 1;
+  return -td3.ActorGradient(states, nullptr);
+}
+
+TEST(Td3, LargeErrorsCountLinearly) {
+  EXPECT_NEAR(ValueOfARareReward(std::numeric_limits<float>::infinity()), 2, 0.5);
+  EXPECT_LT(ValueOfARareReward(1), 0.5);  // nearer to the median, 0
 }
 
 TEST(Td3, LearnsAcrossAChainOfFiveSteps) {
   // A level costs 0.3 of itself, and moves ahead by a fifth of itself. The place reached in the end
   // is worth 4 times itself: it pays to go as far as possible, though each step costs at once.
   Random random(5);
-  Td3Options options = SmallTd3(2, 1, 1);
-  options.explore = 0.7F;
-  Td3 td3(options, random);
+  Td3 td3(SmallTd3(2, 1, 1), random);
   float place = 0;
   int step_of_five = 0;
   for (int step = 0; step < 4000; ++step) {
     const ShareState state = AllPresent({place, static_cast<float>(step_of_five) / 5}, 1, 1);
-    const std::vector<float> action = td3.Act(state, true, random);
+    const std::vector<float> action = td3.Explore(state, {.levels = 0.7F}, random);
     const float level = action[1];
     place += level / 5;
     ++step_of_five;
@@ -139,7 +252,7 @@ TEST(Td3, LearnsAcrossAChainOfFiveSteps) {
   }
   for (int i = 0; i < 5; ++i) {
     const auto part = static_cast<float>(i) / 5;
-    EXPECT_GT(td3.Act(AllPresent({part, part}, 1, 1), false, random)[1], 0.8) << i;
+    EXPECT_GT(td3.Act(AllPresent({part, part}, 1, 1))[1], 0.8) << i;
   }
 }
 
@@ -148,7 +261,7 @@ TEST(Td3, ActsAsTheOffsetsSayWhereTheActorSaysNothing) {
   Td3Options options = SmallTd3(1, 2, 0);
   options.last_scale = 0;
   const Td3 td3(options, random);
-  const std::vector<float> action = td3.Act({{1}, {std::log(3.0F), 0}, {1, 1}}, false, random);
+  const std::vector<float> action = td3.Act({{1}, {std::log(3.0F), 0}, {1, 1}});
   EXPECT_NEAR(action[0], 0.75, 1e-6);
   EXPECT_NEAR(action[1], 0.25, 1e-6);
 }
@@ -208,7 +321,7 @@ TEST(Td3, GoesOnFromAStateFileBitForBit) {
     Random random(seed);
     const ShareState state = AllPresent({1}, 2, 1);
     for (int i = 0; i < steps; ++i) {
-      td3.Remember({state, td3.Act(state, true, random), 1, state, false});
+      td3.Remember({state, td3.Explore(state, {}, random), 1, state, false});
       td3.Learn(random);
     }
   };

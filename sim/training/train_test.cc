@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string>
+#include <vector>
 
 namespace lagoon {
 namespace {
@@ -32,32 +34,76 @@ TEST(Trainer, TheSameSeedGivesTheSameNetworks) {
   EXPECT_NE(first, TrainedBytes(options));
 }
 
-TEST(Trainer, GoesOnFromACheckpointBitForBit) {
-  const TrainOptions options = Toy();
+// Saves and loads after `before` episodes. Noise and loads change from episode to episode.
+std::string ResumedBytes(const TrainOptions& options, int before) {
   std::stringstream checkpoint;
   Trainer begun(options);
-  begun.RunEpisode();
-  begun.RunEpisode();
+  while (begun.done() < before) begun.RunEpisode();
   begun.Save(checkpoint);
   Trainer resumed(options);
   const Status loaded = resumed.Load(checkpoint);
-  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
-  EXPECT_EQ(resumed.done(), 2);
+  EXPECT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_EQ(resumed.done(), before);
   while (resumed.done() < options.episodes) resumed.RunEpisode();
-  EXPECT_EQ(EncodeNetworks(resumed.Networks()), TrainedBytes(options));
+  return EncodeNetworks(resumed.Networks());
+}
+
+TEST(Trainer, GoesOnFromACheckpointBitForBit) {
+  TrainOptions options = Toy();
+  for (const std::string& rule : TrainRuleNames()) {
+    ASSERT_TRUE(AddRule(rule, options.rules).has_value());
+  }
+  const std::string whole = TrainedBytes(options);
+  for (const int before : {0, 1, 2, 3, 4}) {
+    EXPECT_TRUE(ResumedBytes(options, before) == whole) << before;
+  }
+  options = Toy();
+  options.reward = {.capacity = true, .by_requests = true};
+  options.own_reward = true;
+  options.updates = 2;
+  EXPECT_TRUE(ResumedBytes(options, 2) == TrainedBytes(options));
+}
+
+TEST(Trainer, EachOptionChangesTheNetworks) {
+  std::vector<TrainOptions> all(5, Toy());
+  all[1].updates = 2;
+  all[2].reward.capacity = true;
+  all[3].reward.by_requests = true;
+  all[4].own_reward = true;
+  for (const std::string& rule : TrainRuleNames()) {
+    TrainOptions with = Toy();
+    with.steps = 20;
+    all.push_back(with);
+    ASSERT_TRUE(AddRule(rule, with.rules).has_value());
+    all.push_back(with);
+  }
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const std::size_t other = i < 6 ? 0 : i - 1;
+    EXPECT_TRUE(TrainedBytes(all[i]) != TrainedBytes(all[other])) << i;
+  }
 }
 
 TEST(Trainer, ACheckpointOfOtherOptionsIsRefused) {
   std::stringstream checkpoint;
   Trainer(Toy()).Save(checkpoint);
-  TrainOptions other = Toy();
-  other.seed = 9;
-  Trainer trainer(other);
-  const Status loaded = trainer.Load(checkpoint);
-  ASSERT_FALSE(loaded.has_value());
-  EXPECT_EQ(loaded.error().message,
-            "is not a checkpoint of a training with these options: give the options that it was "
-            "begun with, or begin anew");
+  std::vector<TrainOptions> others(8, Toy());
+  others[0].seed = 9;
+  others[1].reward.capacity = true;
+  others[2].reward.by_requests = true;
+  others[3].own_reward = true;
+  others[4].updates = 2;
+  others[5].rules.gain = true;
+  others[6].rules.loads = true;
+  others[7].ranges.most_load = 1.9;
+  for (const TrainOptions& other : others) {
+    checkpoint.clear();
+    checkpoint.seekg(0);
+    const Status loaded = Trainer(other).Load(checkpoint);
+    ASSERT_FALSE(loaded.has_value()) << TextOf(other);
+    EXPECT_EQ(loaded.error().message,
+              "is not a checkpoint of a training with these options: give the options that it was "
+              "begun with, or begin anew");
+  }
 }
 
 TEST(Trainer, ACheckpointThatIsCutOffIsRefused) {
@@ -90,58 +136,6 @@ TEST(Trainer, TheGlobalStageLearnsToSpreadReplicas) {
     if (trainer.done() > 22) last += reward;
   }
   EXPECT_GT(last, first);
-}
-
-TEST(Trainer, OptionsOutOfBoundsAreNamed) {
-  TrainOptions options;
-  options.episodes = 0;
-  const Status checked = CheckTrainOptions(options);
-  ASSERT_FALSE(checked.has_value());
-  EXPECT_EQ(checked.error().message, "episodes is 0, must be from 1 to 1000000");
-  options = {};
-  options.hidden = {0};
-  EXPECT_FALSE(CheckTrainOptions(options).has_value());
-}
-
-// The only model of the view, on one of four GPUs.
-GuessResult JudgeAlone(const PlacementView& view, std::uint32_t granules) {
-  Assignment assignment;
-  assignment.replicas = {{.model = 0, .gpu = 1, .granules = granules, .rows = 4, .fraction = 1}};
-  return Judge(view, assignment);
-}
-
-TEST(Judge, AShareTooSmallViolates) {
-  Random random(1);
-  TrainingEpisode episode({.fewest_models = 1, .most_models = 1, .scarce_memory = 0}, random);
-  PlacementView& view = episode.view();
-  view.models[0].rate = view.models[0].latency->alone().Throughput(4, 0.5);
-  const GuessResult small = JudgeAlone(view, 1);
-  const GuessResult whole = JudgeAlone(view, view.gpus[0].granules);
-  EXPECT_GT(small.violations, whole.violations + 0.1);
-  EXPECT_GT(whole.reward, small.reward + 0.1);
-}
-
-TEST(Judge, NeighboursCountThoughThePlacerIgnoresThem) {
-  Random random(3);
-  double more = 0;
-  for (int i = 0; i < 10; ++i) {
-    TrainingEpisode episode(
-        {.gpus = 1, .fewest_models = 4, .most_models = 4, .most_load = 0.9, .scarce_memory = 0},
-        random);
-    const Assignment assignment = [&] {
-      LearnedPlacer placer("test", Trainer(Toy()).Networks(), {});
-      return placer.Place(episode.view());
-    }();
-    const double with = Judge(episode.view(), assignment).violations;
-    std::vector<LatencyModel> alone;
-    alone.reserve(4);
-    for (ModelView& model : episode.view().models) {
-      alone.emplace_back(model.latency->alone(), LoadLine{}, LoadLine{}, SlowdownTerms{});
-      model.latency = &alone.back();
-    }
-    more += with - Judge(episode.view(), assignment).violations;
-  }
-  EXPECT_GT(more, 0);
 }
 
 TEST(TrainingEpisode, RatesWalkWithinTheirBounds) {

@@ -8,7 +8,8 @@
 
 #include "base/testing/paths.h"
 #include "sim/training/decisions.h"
-#include "sim/training/train.h"
+#include "sim/training/judge.h"
+#include "sim/training/training_views.h"
 
 namespace lagoon {
 namespace {

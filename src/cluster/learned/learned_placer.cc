@@ -69,7 +69,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, R
       if (gpu < stages.gpus().size() && stages.CanTake(demand, gpu)) return gpu;
     }
   }
-  if (rule != Rule::kLeastNeed && options_.networks) return AskNetwork(stages, demand);
+  if (rule != Rule::kLeastNeed && options_.global) return AskNetwork(stages, demand);
   std::optional<std::size_t> least;
   for (std::size_t gpu = 0; gpu < stages.gpus().size(); ++gpu) {
     if (!stages.CanTake(demand, gpu)) continue;
@@ -80,7 +80,7 @@ std::size_t LearnedPlacer::ChooseGpu(const Stages& stages, std::size_t demand, R
 
 GpuShares LearnedPlacer::Share(const Stages& stages, const GpuState& gpu) const {
   GpuShares guess = stages.GuessedShares(gpu);
-  if (gpu.members.size() > kSlots || !options_.networks) return guess;
+  if (gpu.members.size() > kSlots || !options_.local) return guess;
   const learn::ShareState state = stages.LocalState(gpu);
   const learn::Matrix raw = networks_.local.Forward(AsRow(state.features)) + AsRow(state.offsets);
   const learn::Matrix action = learn::Squash(raw, AsRow(state.present));
@@ -123,7 +123,7 @@ LearnedPlacer::Decision LearnedPlacer::Decide(const PlacementView& view,
 
 Assignment LearnedPlacer::Place(const PlacementView& view) {
   const std::vector<Demand> demands = DemandsOf(view, options_.interference);
-  Decision best = Decide(view, demands, options_.networks ? Rule::kNetwork : Rule::kLeastNeed);
+  Decision best = Decide(view, demands, options_.global ? Rule::kNetwork : Rule::kLeastNeed);
   if (options_.guarded) {
     for (const Rule rule : {Rule::kStay, Rule::kLeastNeed}) {
       if (rule == Rule::kStay && view.current.replicas.empty()) continue;
@@ -167,7 +167,7 @@ Result<std::unique_ptr<Placer>> MakeLearnedPlacer(std::string_view name) {
   return std::make_unique<LearnedPlacer>(
       std::string(name), std::move(networks),
       LearnedPlacer::Options{
-          .interference = name != "inss-ni", .guarded = !bare, .networks = !guess});
+          .interference = name != "inss-ni", .guarded = !bare, .global = !guess, .local = !guess});
 }
 
 }  // namespace lagoon

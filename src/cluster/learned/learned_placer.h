@@ -37,8 +37,10 @@ class LearnedPlacer final : public Placer {
     /// need. On each GPU, the local stage's first guess is tried too. Of all these the one counts
     /// whose forecast is best.
     bool guarded = true;
-    /// false: only the simpler decisions are tried, with the first guess of each GPU.
-    bool networks = true;
+    /// false: the global stage's network is not asked; replicas go to the GPU with the least need.
+    bool global = true;
+    /// false: the local stage's network is not asked; the first guess of each GPU counts.
+    bool local = true;
   };
 
   LearnedPlacer(std::string name, PlacementNetworks networks, Options options);

@@ -24,7 +24,6 @@ constexpr char kMeaning[] =
     "gain; slot: present + need log2(rows)/5 batch/slo single/slo rate/scale queued cache dram "
     "constant cache dram slo gain; gpu: need count memory; action: share rows by log";
 
-constexpr double kPenalty = 40;        // of a violation (InSS 6.1)
 constexpr double kMostRatio = 3;       // features are bounded
 constexpr double kLevelMargin = 0.05;  // of a level, so that both ends can be reached
 
@@ -243,7 +242,8 @@ GpuShares Stages::GuessedShares(const GpuState& gpu) const {
   return shares;
 }
 
-std::vector<double> Stages::ViolationsOf(const GpuState& gpu, const GpuShares& shares) const {
+std::vector<MemberForecast> Stages::ForecastsOf(const GpuState& gpu,
+                                                const GpuShares& shares) const {
   const std::size_t count = gpu.members.size();
   std::vector<DeviceLoad> loads(count);
   DeviceLoad sum;
@@ -253,18 +253,28 @@ std::vector<double> Stages::ViolationsOf(const GpuState& gpu, const GpuShares& s
     loads[i] = demands_[gpu.members[i]].latency->LoadOf(shares.rows[i], share);
     sum += loads[i];
   }
-  std::vector<double> violations;
+  std::vector<MemberForecast> forecasts;
   for (std::size_t i = 0; i < count; ++i) {
     const Demand& demand = demands_[gpu.members[i]];
     const double share = std::max(shares.shares[i], kLeastShare);
     const DeviceLoad others{sum.cache - loads[i].cache, sum.dram - loads[i].dram};
     const double factor = interference_ ? demand.latency->Slowdown(others, count > 1) : 1;
-    violations.push_back(
+    const double batch_ms = factor * demand.latency->AloneMs(shares.rows[i], share);
+    const double violations =
         ViolationRate({.rate = demand.rate,
                        .rows = shares.rows[i],
-                       .batch_ms = factor * demand.latency->AloneMs(shares.rows[i], share),
+                       .batch_ms = batch_ms,
                        .single_ms = factor * demand.latency->AloneMs(1, share),
-                       .slo_ms = demand.slo_ms}));
+                       .slo_ms = demand.slo_ms});
+    forecasts.push_back({violations, batch_ms});
+  }
+  return forecasts;
+}
+
+std::vector<double> Stages::ViolationsOf(const GpuState& gpu, const GpuShares& shares) const {
+  std::vector<double> violations;
+  for (const MemberForecast& forecast : ForecastsOf(gpu, shares)) {
+    violations.push_back(forecast.violations);
   }
   return violations;
 }

@@ -34,6 +34,15 @@ struct GpuState {
   double reward = 0;  // GuessedReward() of the members
 };
 
+/// What a violation costs (InSS 6.1), in units of Eq. 2's throughput.
+inline constexpr double kPenalty = 40;
+
+/// What the latency models expect of a member.
+struct MemberForecast {
+  double violations = 0;  // part of its requests, 0 to 1
+  double batch_ms = 1;    // of a full batch beside the other members, above 0
+};
+
 /// How a GPU's members share it: by the index of GpuState::members.
 struct GpuShares {
   std::vector<double> shares;  // sum 1
@@ -81,6 +90,8 @@ class Stages {
   /// The sum over the members of goodput / scale / 40 - violations: Eq. 2 of InSS / 40. A member
   /// all of whose requests are late has -1.
   double RewardOf(const GpuState& gpu, const GpuShares& shares) const;
+  /// By the index of GpuState::members.
+  std::vector<MemberForecast> ForecastsOf(const GpuState& gpu, const GpuShares& shares) const;
   /// What part of its requests a member loses.
   std::vector<double> ViolationsOf(const GpuState& gpu, const GpuShares& shares) const;
   double GuessedReward(const GpuState& gpu) const { return RewardOf(gpu, GuessedShares(gpu)); }
