@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "learn/weights.h"
-#include "sim/training/train.h"
+#include "sim/training/judge.h"
 #include "sim/training/training_views.h"
 
 namespace lagoon {
