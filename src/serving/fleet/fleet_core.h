@@ -240,7 +240,7 @@ class FleetCore final : public Inference,
   std::vector<KnownPtr> AllKnown() const;
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
-  void LearnTimes(Known& known, const SharesReport& report);
+  static void LearnTimes(Known& known, const std::string& version, const SharesReport& report);
   Slots RoutedTo(const std::string& model) const;
   /// The first member that serves the version; an empty one: the first that has the highest.
   Result<std::shared_ptr<Member>> Serving(const std::string& model,

@@ -323,7 +323,7 @@ bool FleetCore::Follow(std::size_t index) {
     if (there_.insert({status.name, index}).second) Learn(*known, core, status);
     if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
     known->longest = std::max(known->longest, status.standalone);
-    LearnTimes(*known, shares_[index]);
+    LearnTimes(*known, status.version, shares_[index]);
     TakeShapes(index, status.name, *known);
   }
   HoldsOnly(index, models);

@@ -83,11 +83,12 @@ void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& st
   }
 }
 
-/// Times of batches on this member count where some have run lately.
-void FleetCore::LearnTimes(Known& known, const SharesReport& report) {
+/// Times of batches of a version on this member count where some have run lately.
+void FleetCore::LearnTimes(Known& known, const std::string& version, const SharesReport& report) {
   for (const ModelShare& row : report.models) {
-    if (row.model != known.model.name || row.load.bottleneck == Bottleneck::kNone) continue;
-    if (!row.load.batch_ms || !row.load.rows_per_s) continue;
+    if (row.model != known.model.name || row.version != version) continue;
+    const bool ran = row.load.bottleneck != Bottleneck::kNone;
+    if (!ran || !row.load.batch_ms || !row.load.rows_per_s) continue;
     const double rows = *row.load.rows_per_s * *row.load.batch_ms / 1000;
     known.latency.Observe(std::max(rows, 1.0), PartOf(report, row.model), *row.load.batch_ms);
   }
