@@ -90,7 +90,8 @@ void FleetCore::LearnTimes(Known& known, const std::string& version, const Share
     const bool ran = row.load.bottleneck != Bottleneck::kNone;
     if (!ran || !row.load.batch_ms || !row.load.rows_per_s) continue;
     const double rows = *row.load.rows_per_s * *row.load.batch_ms / 1000;
-    known.latency.Observe(std::max(rows, 1.0), PartOf(report, row.model), *row.load.batch_ms);
+    const double part = row.share ? *row.share : PartOf(report, row.model);
+    known.latency.Observe(std::max(rows, 1.0), part, *row.load.batch_ms);
   }
 }
 
