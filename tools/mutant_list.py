@@ -1426,8 +1426,6 @@ MUTANTS = [
      "  entry->model->LimitRows(wanted.rows);\n", "", ["share-keeper"]),
     ("times-for-ever", "batches of the past count as much as new ones", "src/cluster/interference/learned_latency.cc",
      "constexpr double kForgets = 0.995;", "constexpr double kForgets = 1;", ["cluster"]),
-    ("times-fall-with-rows", "a learned time falls with the rows", "src/cluster/interference/learned_latency.cc",
-     "if (!found.allFinite() || found.minCoeff() < 0) return std::nullopt;", "if (!found.allFinite()) return std::nullopt;", ["cluster"]),
     ("a-model-at-each-reading", "each reading makes a new latency model", "src/cluster/interference/learned_latency.cc",
      "  if (same) return model_;\n", "", ["cluster"]),
     ("fleet-shares-overflow", "shares are rounded up to more than the device", f"{FLEET}/fleet_shares.cc",
