@@ -235,8 +235,7 @@ void AddDisbBenchmark(CLI::App& parent) {
       "Write a trace to this file, for https://ui.perfetto.dev. On a simulated device: of the "
       "first window; where there are several schedulers, kinds of clients or workloads, of each "
       "in a file of its own (t.json: t.reef.json, t.reef.newest.json, t.reef.A.json). More than "
-      "four "
-      "files keep 2^22 blocks together, unless --trace-capacity says otherwise");
+      "four files keep 2^22 blocks together, unless --trace-capacity says otherwise");
   command->callback([common, options, words, command] {
     RefuseTwice("--clients", words->clients);
     if (words->sensitivity) {

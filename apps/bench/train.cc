@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -155,13 +156,15 @@ void RunTrainPlacement(const TrainWords& words, const TrainOptions& options) {
   std::string curve = CurveSoFar(Beside(words.out, ".csv"), trainer.done());
   Keep(words, trainer, curve);  // fails now rather than after the first episodes
   const Examiner examiner(options);
+  std::optional<Examination> examined;
   bench::ProgressBar bar("train placement", options.episodes - trainer.done());
   while (trainer.done() < options.episodes) {
     const EpisodeResult result = trainer.RunEpisode();
     curve += LineOf(result);
     const bool last = trainer.done() == options.episodes;
     if (trainer.done() % words.examine_every == 0 || last) {
-      curve += ExaminationOf(examiner.Examine(trainer.Networks())) + "\n";
+      examined = examiner.Examine(trainer.Networks());
+      curve += ExaminationOf(*examined) + "\n";
       Keep(words, trainer, curve);
     } else {
       curve += NoExamination() + "\n";
@@ -169,7 +172,8 @@ void RunTrainPlacement(const TrainWords& words, const TrainOptions& options) {
     bar.Step(
         fmt::format("reward {:.3f}, violations {:.2f} %", result.reward, 100 * result.violations));
   }
-  PrintExamination(words.out, examiner.Examine(trainer.Networks()));
+  // A training that had ended before has not examined them yet.
+  PrintExamination(words.out, examined ? *examined : examiner.Examine(trainer.Networks()));
 }
 
 void AddRewardOptions(CLI::App& command, TrainWords& words) {

@@ -146,8 +146,8 @@ TEST(DisbSim, PreemptionKeepsTheLatencyOnACpu) {
   }
 }
 
-// In A, whose one best-effort job leaves no choice but that of versions. In C, with five, they add
-// nothing.
+// Workload A has one best-effort job, so that padding can only choose among its versions. In C,
+// which has five such jobs, versions add nothing.
 TEST(DisbSim, ReefsKernelsHaveVersionsWherePaddingMayChooseThem) {
   SimDisbOptions options = Options("mi50", "A");
   options.schedulers = {"reef", "reef:padding_versions=1", "reef-mv", "reef-mv:padding_versions=0"};

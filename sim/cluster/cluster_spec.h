@@ -92,8 +92,8 @@ struct TruthSpec {
   /// No noise, devices of equal speed, and a slowdown that is linear in the loads: then a model
   /// that was fitted to the truth is right.
   static TruthSpec Exact();
-  /// Twice the slowdown's coefficients, so that the largest one of InSS's Fig. 2 is about the 22.7
-  /// % that the paper prints: x = 0.525 gives 22.7 %, half of it 15.9 %. Noise and limit stay.
+  /// Twice the slowdown's coefficients. So the largest slowdown of InSS's Fig. 2 is about the
+  /// 22.7 % that the paper prints, and not 15.9 %. Noise and limit are as before.
   static TruthSpec Published();
 };
 

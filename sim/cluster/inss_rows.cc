@@ -43,7 +43,8 @@ std::string NameOf(const std::vector<SimulatedRun>& runs) {
   return name;
 }
 
-// The rows of `line`. `varied`: the index of the model whose rows or share differ from row to row.
+// Adds the rows of `line`. One model differs in its rows or its share from row to row: `varied` is
+// its index.
 void AddRows(const Line& line, bool by_share, std::size_t varied, std::vector<InssRow>& rows) {
   for (std::size_t i = 0; i < line.observed_ms.size(); ++i) {
     InssRow& row = rows.emplace_back();

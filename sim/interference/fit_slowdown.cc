@@ -47,8 +47,8 @@ SlowdownTerms FitNear(std::span<const SlowdownPoint> points, const SlowdownTerms
   return {found[0], found[1], found[2]};
 }
 
-// x = cache C + dram D so that x / (1 + x / limit) fits `points` best and the coefficients are near
-// `prior`, whose limit is used: Gauss-Newton from `prior`.
+// The coefficients of x = cache C + dram D for which x / (1 + x / limit) fits `points` best while
+// they stay near those of `prior`. The limit is that of `prior`, from which Gauss-Newton starts.
 SlowdownTerms FitSaturating(std::span<const SlowdownPoint> points, const SlowdownTerms& prior,
                             double ridge) {
   constexpr int kSteps = 30;

@@ -44,7 +44,8 @@ struct SlowdownTerms {
 };
 
 /// The milliseconds of a copy of the rows of a batch between host and device (InSS 4.1): beta +
-/// alpha * rows. Both are 0 or more; 0: no copy, or one whose time is part of the run's.
+/// alpha * rows. Both are 0 or more. They are 0 where nothing is copied, or where the time of the
+/// copy is part of the run's.
 struct TransferLine {
   double alpha = 0;  // for each row: its bytes over the link's rate
   double beta = 0;   // for each batch
@@ -81,8 +82,9 @@ class LatencyModel {
   }
   /// The load of the model's batches of `rows` rows on `share`, one after another, alone.
   DeviceLoad LoadOf(std::int64_t rows, double share) const;
-  /// The factor of the time on the device beside neighbours whose loads sum up to `load`; 1 without
-  /// neighbours. At least 1. Times AloneMs() it is an upper bound, since copies stay as they are.
+  /// How many times as long a batch runs on the device beside neighbours whose loads sum up to
+  /// `load`: at least 1, and 1 without neighbours. Copies take no longer, so that this factor times
+  /// AloneMs() is an upper bound.
   double Slowdown(const DeviceLoad& load, bool neighbours) const;
   double LatencyMs(std::int64_t rows, double share, std::span<const Neighbour> neighbours) const;
 

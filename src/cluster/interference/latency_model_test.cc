@@ -27,7 +27,7 @@ TEST(LatencyModel, SlowdownIsLinearWithoutALimit) {
 
 TEST(LatencyModel, SlowdownApproachesItsLimit) {
   const LatencyModel model = With({.cache = 0.4, .dram = 0.4, .limit = 0.4});
-  EXPECT_DOUBLE_EQ(model.Slowdown({0.5, 0.5}, true), 1.2);  // x is the limit: half of it
+  EXPECT_DOUBLE_EQ(model.Slowdown({0.5, 0.5}, true), 1.2);  // x is the limit: half is left
   EXPECT_DOUBLE_EQ(model.Slowdown({1.5, 1.5}, true), 1.3);
   EXPECT_LT(model.Slowdown({1e6, 1e6}, true), 1.4);
   EXPECT_EQ(model.Slowdown({0.5, 0.5}, false), 1);

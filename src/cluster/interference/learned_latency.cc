@@ -21,6 +21,7 @@ constexpr std::array kShares{0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0};
 
 using Matrix4 = Eigen::Matrix4d;
 using Vector4 = Eigen::Vector4d;
+using Coefficients = std::array<double, 4>;  // c0 to c3
 
 Vector4 TermsOf(double rows, double share) { return {1, rows, 1 / share, rows / share}; }
 
@@ -29,6 +30,25 @@ std::vector<std::int64_t> RowsUpTo(std::int64_t most) {
   for (std::int64_t count = 1; count < most; count *= 2) rows.push_back(count);
   rows.push_back(most);
   return rows;
+}
+
+double MsOf(const Coefficients& coefficients, std::int64_t rows, double share) {
+  return Eigen::Map<const Vector4>(coefficients.data())
+      .dot(TermsOf(static_cast<double>(rows), share));
+}
+
+Surface SurfaceOf(const Coefficients& coefficients, std::int64_t most_rows) {
+  SurfacePoints points{
+      .rows = RowsUpTo(most_rows), .shares = {kShares.begin(), kShares.end()}, .latency_ms = {}};
+  for (const std::int64_t rows : points.rows) {
+    std::vector<double>& times = points.latency_ms.emplace_back();
+    for (const double share : kShares) {
+      times.push_back(std::clamp(MsOf(coefficients, rows, share), kLeastMs, kMostMs));
+    }
+  }
+  Result<Surface> surface = Surface::FromPoints(std::move(points));
+  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
+  return *std::move(surface);
 }
 
 // The best solution with the coefficients of `mask` alone; empty: one of them is negative.
@@ -67,7 +87,7 @@ bool LearnedLatency::Observe(double rows, double share, double ms) {
 }
 
 // Least squares with coefficients of 0 or more: the best of the solutions with some of them.
-LearnedLatency::Vector LearnedLatency::Solve() const {
+std::array<double, 4> LearnedLatency::Solve() const {
   if (observed_ < kLeast) return {0, 0, 0, row_ms_};
   const double expected_row_ms = std::exp(log_of_row_ / weight_);
   Matrix4 products = Eigen::Map<const Matrix4>(products_.data());
@@ -92,31 +112,14 @@ LearnedLatency::Vector LearnedLatency::Solve() const {
   return {best[0], best[1], best[2], best[3]};
 }
 
-Surface LearnedLatency::SurfaceOf(const Vector& coefficients, std::int64_t most_rows) const {
-  SurfacePoints points{
-      .rows = RowsUpTo(most_rows), .shares = {kShares.begin(), kShares.end()}, .latency_ms = {}};
-  for (const std::int64_t rows : points.rows) {
-    std::vector<double>& times = points.latency_ms.emplace_back();
-    for (const double share : kShares) {
-      const double ms = Eigen::Map<const Vector4>(coefficients.data())
-                            .dot(TermsOf(static_cast<double>(rows), share));
-      times.push_back(std::clamp(ms, kLeastMs, kMostMs));
-    }
-  }
-  Result<Surface> surface = Surface::FromPoints(std::move(points));
-  LAGOON_CHECK(surface.has_value());  // all values are in their ranges
-  return *std::move(surface);
-}
-
 std::shared_ptr<const LatencyModel> LearnedLatency::Model(std::int64_t most_rows) {
   LAGOON_CHECK(most_rows >= 1 && most_rows <= 1024);
-  const Vector coefficients = Solve();
+  const Coefficients coefficients = Solve();
   bool same = model_ != nullptr && most_rows == most_rows_;
   for (const std::int64_t rows : {std::int64_t{1}, most_rows}) {
     for (const double share : {kShares.front(), kShares.back()}) {
       if (!same) break;
-      const double ms = Eigen::Map<const Vector4>(coefficients.data())
-                            .dot(TermsOf(static_cast<double>(rows), share));
+      const double ms = MsOf(coefficients, rows, share);
       const double before = model_->AloneMs(rows, share);
       same = std::abs(ms - before) <= kSameTime * before;
     }

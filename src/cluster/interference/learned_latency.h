@@ -32,14 +32,12 @@ class LearnedLatency {
   std::shared_ptr<const LatencyModel> Model(std::int64_t most_rows);
 
  private:
-  using Vector = std::array<double, 4>;
-  Vector Solve() const;
-  Surface SurfaceOf(const Vector& coefficients, std::int64_t most_rows) const;
+  std::array<double, 4> Solve() const;
 
   double row_ms_ = 1;
   int observed_ = 0;                    // at most kLeast
   std::array<double, 16> products_{};   // sums over batches: of the terms over the time, squared
-  Vector sums_{};                       // of the terms over the time
+  std::array<double, 4> sums_{};        // of the terms over the time
   double weight_ = 0, log_of_row_ = 0;  // sums: of batches, and of log(time share / rows)
   std::int64_t most_rows_ = 0;          // of model_
   std::shared_ptr<const LatencyModel> model_;
