@@ -63,7 +63,7 @@ def quoted(*names):
 
 
 XEON, EPYC = "2026-11-21-xeon-2core", "epyc-2core"
-DISB_OS = f"2026-11-26-{EPYC}-disb-os"  # on a CPU, beside the settings of the operating system
+DISB_OS = f"2026-11-29-{EPYC}-disb-os"  # on a CPU, beside the settings of the operating system
 OS_SYSTEMS = {"`lagoon`": "lagoon", "`reset`": "reset", "nice 19": "onnxruntime-nice19", "`SCHED_IDLE`": "onnxruntime-idle",
               "control groups": "onnxruntime-cgroup"}
 ZOO = ("alexnet", "bert_base", "bert_tiny", "densenet121", "densenet201", "distilbert", "efficientnet_b0", "gnmt", "gnmt_tiny",
