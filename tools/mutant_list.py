@@ -117,7 +117,7 @@ GROUPS = {
     "cluster": [f"src/cluster/{name}_test.cc"
                 for name in ("batch_limiter", "interference/learned_latency", "knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "surface")] +
                ["sim/cluster/cluster_sim_test.cc", "sim/cluster/gslice_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "placement": [f"sim/placement/{name}_test.cc" for name in ("gslice_placer", "periodic_placer", "relabel")] +
+    "placement": [f"sim/placement/{name}_test.cc" for name in ("gslice_placer", "grouped_placer", "periodic_placer", "relabel")] +
                  ["sim/cluster/placement_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
     "latency": ["src/cluster/interference/latency_model_test.cc", "sim/cluster/inss_rows_test.cc"] +
                [f"sim/interference/{name}_test.cc" for name in ("fit", "fit_alone", "fit_slowdown", "kinked_curve", "measured_points")] +
@@ -1054,10 +1054,14 @@ MUTANTS = [
      ["policies", "schedules"]),
     # Parts, response ratios and admission by deadline.
     ("response-ratio-reversed", "the job goes first that raises the sum of response ratios most",
-     "src/sched/ready_index.h", "return scaled(job.unsubmitted) * scaled(job.total);",
-     "return -scaled(job.unsubmitted) * scaled(job.total);", ["policies"]),
+     "src/sched/ready_index.h", "return scaled(left) * scaled(target);",
+     "return -scaled(left) * scaled(target);", ["policies"]),
+    ("targets-ignored", "a request with a tight deadline goes behind one with a loose one", "src/sched/ready_index.h",
+     "const bool has_target = job.deadline != kNoDeadline;", "const bool has_target = false;", ["policies"]),
+    ("late-target-overtakes-all", "a request that came after its deadline is served by its length", "src/sched/ready_index.h",
+     "std::clamp<std::int64_t>(time.count() >> 6, 0, kMost);", "std::min<std::int64_t>(time.count() >> 6, kMost);", ["policies"]),
     ("queue-order-dropped", "a later job of a queue counts as before an earlier one", RESPONSE_RATIO,
-     "return other.queue_id == job.queue_id || ReadyIndex", "return ReadyIndex", ["policies"]),
+     "return other.queue_id == job.queue_id ||", "return", ["policies"]),
     ("queue-order-not-served", "a later job of a queue overtakes an earlier one", RESPONSE_RATIO,
      "if (first == nullptr || ready.OldestOf(first->queue_id) == first) return first;", "return first;", ["policies"]),
     ("patience-ignored", "a job may be passed without end", RESPONSE_RATIO,
@@ -1215,6 +1219,8 @@ MUTANTS = [
      "std::expm1(overhead / parts)", "std::expm1(overhead)", ["split"]),
     ("two-cuts-at-one-place", "a repaired candidate has an empty part", f"{SPLIT}/search.cc",
      "wanted > away && !taken(i, wanted - away)", "wanted > away", ["split"]),
+    ("short-models-cut", "a model that is not long is cut", f"{SPLIT}/apply_parts.cc",
+     "plan.standalone > longest;", "plan.standalone > Nanoseconds(0);", ["split"]),
     ("profile-parts-of-another-number", "a plan keeps its profile's parts whatever their number", f"{SPLIT}/apply_parts.cc",
      "return parts == kAutoParts || parts == plan.part_ends.size();", "return true;", ["split"]),
     # Shares and batch limits (GSLICE).
@@ -1427,9 +1433,25 @@ MUTANTS = [
     ("times-for-ever", "batches of the past count as much as new ones", "src/cluster/interference/learned_latency.cc",
      "constexpr double kForgets = 0.995;", "constexpr double kForgets = 1;", ["cluster"]),
     ("a-model-at-each-reading", "each reading makes a new latency model", "src/cluster/interference/learned_latency.cc",
-     "  if (same) return model_;\n", "", ["cluster"]),
+     "  if (ModelHolds(most_rows)) return model_;\n", "", ["cluster"]),
+    ("company-counts-as-alone", "the time alone is learned from batches beside others as it is", "src/cluster/interference/learned_latency.cc",
+     "served.ms / SlowdownAt(served.beside));", "served.ms);", ["cluster"]),
+    ("company-helps", "noise tells placers that busy neighbours make a model faster", "src/cluster/interference/learned_latency.cc",
+     "  if (slowdown_.cache >= 0) return;\n", "  return;\n", ["cluster"]),
+    ("company-before-alone", "what a model was expected to take alone decides what neighbours cost", "src/cluster/interference/learned_latency.cc",
+     "  if (!learned()) return;\n", "", ["cluster"]),
+    ("one-reading-decides", "a machine that stood still for a moment makes neighbours dear", "src/cluster/interference/learned_latency.cc",
+     "std::clamp(slowdown, kLeastSlowdown, kMostSlowdown)", "slowdown", ["cluster"]),
+    ("stored-surface-for-ever", "a machine that is slower than when it was profiled is not noticed", "src/cluster/interference/learned_latency.cc",
+     "  scale_weight_ = kForgets * scale_weight_ + 1;\n", "  log_of_scale_ = 0;\n", ["cluster"]),
+    ("load-of-now", "a model on a small share counts as busier than it is", "src/cluster/interference/learned_latency.cc",
+     "if (rows_per_s > most_per_s_ && rows_per_s <= kMostMs)", "if (rows_per_s > 0 && rows_per_s <= kMostMs)", ["cluster"]),
     ("fleet-shares-overflow", "shares are rounded up to more than the device", f"{FLEET}/fleet_shares.cc",
      "  Round(report, parts);\n", "", ["fleet"]),
+    ("groups-dealt-by-number", "a group of GPUs gets models without a look at what they need", "sim/placement/grouped_placer.cc",
+     "if (busy(group) < busy(least)) least = group;", "if (busy(least) > 0) least = group;", ["placement"]),
+    ("groups-dealt-each-time", "models change their group with their rates", "sim/placement/grouped_placer.cc",
+     "names != names_) {", "!names.empty()) {", ["placement"]),
     ("placement-not-checked", "a device gets more than it can hold", f"{PLACE}/placement_judge.cc",
      "!checked) {", "false) {", ["fleet"]),
     ("placement-moves-at-once", "a placer that wavers moves models each second", f"{PLACE}/placement_judge.cc",

@@ -70,6 +70,12 @@ void AddKnowledge(CLI::App& command, bench::PlacementOptions& options) {
                   "their papers: 1")
       ->check(NumberBetween(0.01, 1.0))
       ->capture_default_str();
+  command
+      .add_option("--groups", options.groups,
+                  "So many GPUs at a time decide on their own, each group with models of its own "
+                  "(InSS 5.2); 0: all together")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command.add_flag("--exact", options.exact,
                    "The simulated truth is as the latency models assume, without noise");
   command.add_flag("--paper-baselines", options.paper_too,
@@ -157,20 +163,15 @@ void AddPlacementBenchmark(CLI::App& bench) {
       });
       return;
     }
-    const nlohmann::json configuration = {{"placers", options->placers},
-                                          {"gpus", options->gpus},
-                                          {"loads", options->loads},
-                                          {"seeds", options->seeds},
-                                          {"seconds", options->seconds},
-                                          {"interference", options->interference},
-                                          {"online", options->online},
-                                          {"rates", options->rates},
-                                          {"margin", options->margin},
-                                          {"busy", options->busy},
-                                          {"paper_baselines", options->paper_too},
-                                          {"exact", options->exact},
-                                          {"fill", options->fill},
-                                          {"seed", options->seed}};
+    const nlohmann::json configuration = {
+        {"placers", options->placers}, {"gpus", options->gpus},
+        {"loads", options->loads},     {"seeds", options->seeds},
+        {"seconds", options->seconds}, {"interference", options->interference},
+        {"online", options->online},   {"rates", options->rates},
+        {"margin", options->margin},   {"busy", options->busy},
+        {"groups", options->groups},   {"paper_baselines", options->paper_too},
+        {"exact", options->exact},     {"fill", options->fill},
+        {"seed", options->seed}};
     Measure("placement", configuration, *common,
             [&](bench::Report& report) { return RunPlacement(*options, report); });
   });
@@ -194,9 +195,14 @@ void AddFleetBenchmark(CLI::App& bench) {
       ->check(CLI::IsMember(bench::FleetBenchPlacers()))
       ->capture_default_str();
   AddScheduler(*command, options->scheduler);
-  command->add_flag("--shares", options->shares,
-                    "The placers also decide about shares of the devices; they hold under the "
-                    "scheduler 'weighted', and on devices of several units");
+  command
+      ->add_option("--sides", options->sides,
+                   "What placers decide besides devices: none, shares (of the devices; they hold "
+                   "under the scheduler 'weighted', and on devices of several units), limits "
+                   "(shares, and the rows of batches)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(bench::kFleetBenchSides))
+      ->capture_default_str();
   command
       ->add_option("--load", options->load,
                    "Arrivals of all models together: a part of what the devices can do")
@@ -225,14 +231,18 @@ void AddFleetBenchmark(CLI::App& bench) {
       ->check(NumberBetween(0.1, 3600.0))
       ->capture_default_str();
   AddSeed(*command, options->seed);
+  command->add_option("--seeds", options->seeds, "Runs of each placer, with other arrivals")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   command->callback([common, options] {
     options->zoo = common->zoo;
     const nlohmann::json configuration = {{"models", options->files},
                                           {"number", options->models},
+                                          {"seeds", options->seeds},
                                           {"fleet", options->devices},
                                           {"placers", options->placers},
                                           {"scheduler", Configurations({options->scheduler})},
-                                          {"shares", options->shares},
+                                          {"sides", options->sides},
                                           {"load", options->load},
                                           {"slo_factor", options->slo_factor},
                                           {"rate_per_s", options->rate_per_s},

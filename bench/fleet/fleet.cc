@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -69,69 +70,93 @@ class Answers {
   std::vector<double> latencies_ms_ GUARDED_BY(mutex_);
 };
 
+std::string Parameter(const char* key, const std::string& value) {
+  return fmt::format("parameters {{ key: \"{}\" value {{ string_value: \"{}\" }} }}\n", key, value);
+}
+
 class FleetBench {
  public:
   FleetBench(const FleetBenchOptions& options, Report& report)
       : options_(options), report_(report) {}
 
   Status Run() {
-    LAGOON_RETURN_IF_ERROR(MakeModels());
+    LAGOON_RETURN_IF_ERROR(ReadModels());
     LAGOON_RETURN_IF_ERROR(SetRates());
-    std::uint64_t failed = 0;
-    ProgressBar progress("fleet", static_cast<int>(options_.placers.size()));
-    for (const std::string& placer : options_.placers) {
-      LAGOON_RETURN_IF_ERROR(RunPlacer(placer, failed));
-      progress.Step(placer);
+    for (const std::string& side : options_.sides) {
+      LAGOON_ASSIGN_OR_RETURN(repositories_[side], MakeRepository(side));
     }
-    report_.Metric("fleet_failed_requests", static_cast<double>(failed));
+    const std::size_t runs =
+        static_cast<std::size_t>(options_.seeds) * options_.sides.size() * options_.placers.size();
+    ProgressBar progress("fleet", static_cast<int>(runs));
+    for (int i = 0; i < options_.seeds; ++i) {
+      arrivals_.seed = options_.seed + static_cast<std::uint32_t>(i);
+      for (const std::string& side : options_.sides) {
+        for (const std::string& placer : options_.placers) {
+          LAGOON_RETURN_IF_ERROR(RunPlacer(placer, side));
+          progress.Step(fmt::format("{}, {}", placer, side));
+        }
+      }
+    }
+    WriteMetrics();
     return {};
   }
 
  private:
+  using Repository = std::unique_ptr<TemporaryRepository>;
+
   /// The queues are so long that an overload makes requests late; a request that fails has failed
   /// because of a move.
-  std::string Config() const {
-    const auto parameter = [](const char* key, const char* value) {
-      return fmt::format("parameters {{ key: \"{}\" value {{ string_value: \"{}\" }} }}\n", key,
-                         value);
-    };
-    std::string config = parameter("lagoon.max_queue_size", "65536");
-    if (options_.shares) config += parameter("lagoon.share", "auto");
+  std::string Config(const std::string& side) const {
+    std::string config =
+        "max_batch_size: 8\ndynamic_batching {}\n" + Parameter("lagoon.max_queue_size", "65536");
+    if (slo_ > Nanoseconds(0)) {
+      config += Parameter("lagoon.slo_ms", fmt::format("{:.3f}", ToMilliseconds(slo_)));
+    }
+    if (side != "none") config += Parameter("lagoon.share", "auto");
     return config;
   }
 
-  Status MakeModels() {
-    LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
-                            TemporaryRepository::Link(options_.zoo, {}));
-    repository_ = std::make_unique<TemporaryRepository>(std::move(repository));
-    const auto models = static_cast<std::size_t>(options_.models);
-    for (std::size_t model = 0; model < models; ++model) {
-      const std::string file =
-          ModelFile(options_.zoo, options_.files[model % options_.files.size()]);
-      LAGOON_RETURN_IF_ERROR(repository_->AddFile(NameOf(model), file, Config()));
-      LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> onnx, OnnxModel::Read(file));
+  std::string FileOf(std::size_t model) const {
+    return ModelFile(options_.zoo, options_.files[model % options_.files.size()]);
+  }
+
+  Status ReadModels() {
+    for (std::size_t model = 0; model < static_cast<std::size_t>(options_.models); ++model) {
+      LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<OnnxModel> onnx,
+                              OnnxModel::Read(FileOf(model)));
       requests_.push_back(RequestOf(*onnx, NameOf(model), onnx->DefaultInputs()));
     }
     return {};
   }
 
-  Result<std::unique_ptr<FleetCore>> Open(const std::string& placer, Nanoseconds slo) {
+  Result<Repository> MakeRepository(const std::string& side) const {
+    LAGOON_ASSIGN_OR_RETURN(TemporaryRepository repository,
+                            TemporaryRepository::Link(options_.zoo, {}));
+    for (std::size_t model = 0; model < requests_.size(); ++model) {
+      LAGOON_RETURN_IF_ERROR(repository.AddFile(NameOf(model), FileOf(model), Config(side)));
+    }
+    return std::make_unique<TemporaryRepository>(std::move(repository));
+  }
+
+  Result<std::unique_ptr<FleetCore>> Open(const std::string& placer, const std::string& side) {
     LAGOON_ASSIGN_OR_RETURN(const FleetWords devices, ParseFleet(options_.devices, {}));
     CoreOptions core;
-    core.repository = repository_->path();
+    core.repository = repositories_.at(side)->path();
     core.scheduler = options_.scheduler;
     core.engine = "none";
-    core.profile.store = {repository_->path() + "/.profiles", "bench fleet"};
+    core.profile.store = {repositories_.at("")->path() + "/.profiles", "bench fleet"};
     FleetOptions fleet;
     fleet.placer = placer;
     fleet.make_placer = MakeBenchPlacer;
-    if (slo > Nanoseconds(0)) fleet.default_slo = slo;
+    fleet.batch_limits = side == "limits";
+    if (slo_ > Nanoseconds(0)) fleet.default_slo = slo_;
     return OpenFleet(core, devices, std::move(fleet));
   }
 
   /// The SLO and the rate, from the times of the models alone on a device.
   Status SetRates() {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<FleetCore> fleet, Open("static", Nanoseconds(0)));
+    LAGOON_ASSIGN_OR_RETURN(repositories_[""], MakeRepository("none"));
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<FleetCore> fleet, Open("static", ""));
     Nanoseconds longest{0}, sum{0};
     int ready = 0;
     for (const ModelStatus& model : fleet->Models()) {
@@ -154,17 +179,17 @@ class FleetBench {
                                : options_.load * devices * ready / (ToMilliseconds(sum) / 1e3);
     arrivals_.phases = options_.phases;
     arrivals_.phase = FromSeconds(options_.phase_seconds);
-    arrivals_.seed = options_.seed;
     report_.Metric("slo_ms", ToMilliseconds(slo_));
     report_.Metric("rate_per_s", arrivals_.rate_per_s);
     return {};
   }
 
-  Status RunPlacer(const std::string& placer, std::uint64_t& failed) {
-    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<FleetCore> fleet, Open(placer, slo_));
+  Status RunPlacer(const std::string& placer, const std::string& side) {
+    LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<FleetCore> fleet, Open(placer, side));
     const std::vector<Arrival> arrivals = DrawArrivals(arrivals_);
     Answers answers;
     const TimePoint start = Now();
+    Nanoseconds next_reading{0};
     for (const Arrival& arrival : arrivals) {
       const TimePoint due = start + arrival.at;
       std::this_thread::sleep_until(due);
@@ -173,6 +198,9 @@ class FleetBench {
       answers.Begin();
       fleet->Infer(std::move(request),
                    [&answers, due](const Answer& answer) { answers.End(answer, Now() - due); });
+      if (arrival.at < next_reading) continue;
+      next_reading = arrival.at + std::chrono::seconds(1);
+      ReadPredictions(*fleet);
     }
     answers.AwaitAll();
     const std::vector<double> latencies = answers.latencies_ms();
@@ -181,27 +209,59 @@ class FleetBench {
     const auto requests = static_cast<double>(arrivals.size());
     std::uint64_t failures = 0;
     for (const auto& [message, times] : answers.failures()) failures += times;
-    failed += failures;
-    const auto metric = [&](const char* name, double value) {
-      report_.Metric(fmt::format("{}.{}", name, placer), value);
-    };
-    metric("requests", requests);
-    metric("failed_requests", static_cast<double>(failures));
-    metric("violation_rate",
-           (static_cast<double>(late) + static_cast<double>(failures)) / requests);
-    metric("moves", static_cast<double>(fleet->ReadFleet().unloads));
+    failed_ += failures;
+    const std::string of = side == "none" ? placer : placer + "." + side;
+    const auto add = [&](const char* name, double value) { runs_[name][of].push_back(value); };
+    add("requests", requests);
+    add("failed_requests", static_cast<double>(failures));
+    add("violation_rate", (static_cast<double>(late) + static_cast<double>(failures)) / requests);
+    add("moves", static_cast<double>(fleet->ReadFleet().unloads));
     if (latencies.empty()) return {};
-    metric("latency_ms_p50", Percentile(latencies, 50));
-    metric("latency_ms_p99", Percentile(latencies, 99));
+    add("latency_ms_p50", Percentile(latencies, 50));
+    add("latency_ms_p99", Percentile(latencies, 99));
     return {};
+  }
+
+  void ReadPredictions(const FleetCore& fleet) {
+    for (const FleetReplicaReport& replica : fleet.ReadFleet().replicas) {
+      if (!replica.batches) continue;
+      errors_.push_back(std::abs(replica.batches->expected_ms / replica.batches->measured_ms - 1));
+    }
+  }
+
+  void WriteMetrics() {
+    report_.Metric("fleet_failed_requests", static_cast<double>(failed_));
+    if (!errors_.empty()) {
+      report_.Metric("fleet_prediction_error_median", Percentile(errors_, 50));
+    }
+    for (const auto& [name, of_runs] : runs_) {
+      for (const auto& [of, values] : of_runs) {
+        report_.Metric(fmt::format("{}.{}", name, of), Percentile(values, 50));
+      }
+    }
+    for (const auto& [of, rates] : runs_["violation_rate"]) {
+      if (options_.seeds > 1) {
+        report_.Metric("violation_rate_low." + of, *std::ranges::min_element(rates));
+        report_.Metric("violation_rate_high." + of, *std::ranges::max_element(rates));
+      }
+      const auto none = runs_["violation_rate"].find(of.substr(0, of.find('.')));
+      if (none == runs_["violation_rate"].end() || none->first == of) continue;
+      int not_worse = 0;
+      for (std::size_t i = 0; i < rates.size(); ++i) not_worse += rates[i] <= none->second[i];
+      report_.Metric("seeds_not_worse." + of, not_worse);
+    }
   }
 
   const FleetBenchOptions& options_;
   Report& report_;
-  std::unique_ptr<TemporaryRepository> repository_;
-  std::vector<InferRequest> requests_;  // by model
+  std::map<std::string, Repository> repositories_;  // by side; "" is that of SetRates()
+  std::vector<InferRequest> requests_;              // by model
   Nanoseconds slo_{0};
   ArrivalOptions arrivals_;
+  /// Values of the runs, by metric, then by placer and side.
+  std::map<std::string, std::map<std::string, std::vector<double>>> runs_;
+  std::vector<double> errors_;  // of predicted times
+  std::uint64_t failed_ = 0;
 };
 
 }  // namespace

@@ -31,22 +31,6 @@ SlowdownTerms FitPaper(std::span<const SlowdownPoint> points) {
   return {0, found[0], found[1]};
 }
 
-// The coefficients that fit `points` best and are near `prior`; `ridge` weighs their squared
-// distance from it.
-SlowdownTerms FitNear(std::span<const SlowdownPoint> points, const SlowdownTerms& prior,
-                      double ridge) {
-  const Eigen::Vector3d from(prior.constant, prior.cache, prior.dram);
-  Eigen::Matrix3d left = ridge * Eigen::Matrix3d::Identity();
-  Eigen::Vector3d right = Eigen::Vector3d::Zero();
-  for (const SlowdownPoint& point : points) {
-    const Eigen::Vector3d basis(1, point.load.cache, point.load.dram);
-    left += basis * basis.transpose();
-    right += basis * (point.slowdown - basis.dot(from));
-  }
-  const Eigen::Vector3d found = from + left.ldlt().solve(right);
-  return {found[0], found[1], found[2]};
-}
-
 // The coefficients of x = cache C + dram D for which x / (1 + x / limit) fits `points` best while
 // they stay near those of `prior`. The limit is that of `prior`, from which Gauss-Newton starts.
 SlowdownTerms FitSaturating(std::span<const SlowdownPoint> points, const SlowdownTerms& prior,
@@ -109,7 +93,7 @@ SlowdownTerms FitSaturatingWithLimit(std::span<const SlowdownPoint> all) {
 SlowdownTerms FitCommonSlowdown(std::span<const SlowdownPoint> all, InterferenceKind kind) {
   if (kind == InterferenceKind::kConstant) return {MeanSlowdown(all), 0, 0};
   if (kind == InterferenceKind::kSaturating) return FitSaturatingWithLimit(all);
-  return FitNear(all, {MeanSlowdown(all), 0, 0}, kCommonRidge);
+  return FitSlowdownNear(all, {MeanSlowdown(all), 0, 0}, kCommonRidge);
 }
 
 SlowdownTerms FitSlowdown(std::span<const SlowdownPoint> points, const SlowdownTerms& common,
@@ -122,7 +106,7 @@ SlowdownTerms FitSlowdown(std::span<const SlowdownPoint> points, const SlowdownT
     case InterferenceKind::kPaper:
       return points.empty() ? common : FitPaper(points);
     case InterferenceKind::kRidge:
-      return FitNear(points, common, kRidge);
+      return FitSlowdownNear(points, common, kRidge);
     case InterferenceKind::kSaturating:
       return FitSaturating(points, common, kRidge);
   }

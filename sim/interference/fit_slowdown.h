@@ -2,18 +2,13 @@
 
 // How much slower a model is beside others, fitted to measured slowdowns (InSS Eq. 1).
 
+#include <limits>
 #include <span>
 
-#include "cluster/interference/latency_model.h"
+#include "cluster/interference/slowdown.h"
 #include "sim/interference/fit.h"
 
 namespace lagoon {
-
-/// A measured slowdown of a model, and the neighbours' loads as the models predict them.
-struct SlowdownPoint {
-  double slowdown = 0;  // measured / predicted alone - 1
-  DeviceLoad load;
-};
 
 /// The limits that kSaturating chooses from.
 inline constexpr double kSlowdownLimits[] = {0.2, 0.4, 0.8,

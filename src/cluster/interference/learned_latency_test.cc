@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "base/random.h"
 
@@ -27,7 +28,7 @@ TEST(LearnedLatency, FindsTheFourCoefficientsFromSixTimes) {
   learned.Expect(40);  // far off
   for (const auto& [rows, share] :
        {std::pair<double, double>{1, 1}, {8, 1}, {1, 0.25}, {8, 0.25}, {32, 0.5}, {4, 0.1}}) {
-    EXPECT_TRUE(learned.Observe(rows, share, Ms(rows, share)));
+    EXPECT_TRUE(learned.Observe({rows, share, Ms(rows, share)}));
   }
   ASSERT_TRUE(learned.learned());
   ExpectMs(*learned.Model(32), 0.01);
@@ -36,10 +37,10 @@ TEST(LearnedLatency, FindsTheFourCoefficientsFromSixTimes) {
 TEST(LearnedLatency, IsWhatIsExpectedUntilFiveBatchesWereMeasured) {
   LearnedLatency learned;
   learned.Expect(2);
-  for (int i = 0; i < 4; ++i) learned.Observe(4, 1, 3);
+  for (int i = 0; i < 4; ++i) learned.Observe({4, 1, 3});
   EXPECT_FALSE(learned.learned());
   EXPECT_NEAR(learned.Model(8)->AloneMs(4, 0.5), 16, 1e-6);
-  learned.Observe(4, 1, 3);
+  learned.Observe({4, 1, 3});
   EXPECT_NEAR(learned.Model(8)->AloneMs(4, 1), 3, 0.03);
 }
 
@@ -47,7 +48,7 @@ TEST(LearnedLatency, IsWhatIsExpectedUntilFiveBatchesWereMeasured) {
 TEST(LearnedLatency, WhereNothingWasMeasuredTimesGoWithRowsOverShare) {
   LearnedLatency learned;
   learned.Expect(7);
-  for (int i = 0; i < 20; ++i) learned.Observe(4, 0.5, 16);
+  for (int i = 0; i < 20; ++i) learned.Observe({4, 0.5, 16});
   const auto model = learned.Model(32);
   EXPECT_NEAR(model->AloneMs(4, 0.5), 16, 0.2);
   EXPECT_NEAR(model->AloneMs(16, 0.5), 64, 2);
@@ -58,8 +59,8 @@ TEST(LearnedLatency, NoCoefficientIsNegative) {
   LearnedLatency learned;
   // More rows were faster.
   for (int i = 0; i < 5; ++i) {
-    learned.Observe(1, 1, 10);
-    learned.Observe(8, 1, 5);
+    learned.Observe({1, 1, 10});
+    learned.Observe({8, 1, 5});
   }
   const auto model = learned.Model(8);
   EXPECT_LE(model->AloneMs(1, 1), model->AloneMs(8, 1) * 1.000001);
@@ -73,7 +74,7 @@ TEST(LearnedLatency, OneObjectForTimesThatAreNearlyTheSame) {
   const auto observe = [&](double factor, int times) {
     for (int i = 0; i < times; ++i) {
       const double rows = 1 + random.Uniform(0, 8), share = random.Uniform(0.1, 1);
-      learned.Observe(rows, share, factor * Ms(rows, share) * random.Uniform(0.99, 1.01));
+      learned.Observe({rows, share, factor * Ms(rows, share) * random.Uniform(0.99, 1.01)});
     }
   };
   observe(1, 1000);
@@ -87,17 +88,100 @@ TEST(LearnedLatency, OneObjectForTimesThatAreNearlyTheSame) {
   EXPECT_NEAR(after->AloneMs(4, 0.5), 1.2 * Ms(4, 0.5), 0.02 * Ms(4, 0.5));
 }
 
+// Half of the batches run alone, the others beside loads up to 2.
+TEST(LearnedLatency, TellsTheCostOfCompanyFromTheTimeAlone) {
+  LearnedLatency learned;
+  Random random(4);
+  for (int i = 0; i < 500; ++i) {
+    const double rows = 1 + random.Uniform(0, 7), share = random.Uniform(0.2, 1);
+    const double load = i % 2 == 0 ? 0 : random.Uniform(0.1, 2);
+    const double slowdown = load > 0 ? 1.05 + 0.3 * load : 1;
+    learned.Observe({rows, share, slowdown * Ms(rows, share), load});
+  }
+  const auto model = learned.Model(8);
+  EXPECT_NEAR(model->Slowdown({.cache = 0.5}, true), 1.20, 0.03);
+  EXPECT_NEAR(model->Slowdown({.cache = 2}, true), 1.65, 0.03);
+  EXPECT_EQ(model->Slowdown({}, false), 1);
+  EXPECT_NEAR(model->AloneMs(4, 0.5), Ms(4, 0.5), 0.03 * Ms(4, 0.5));
+  EXPECT_NEAR(learned.ExpectedMs({4, 0.5, 0, 2}), 1.65 * Ms(4, 0.5), 0.05 * Ms(4, 0.5));
+}
+
+TEST(LearnedLatency, WithoutCompanySoFarItIsExpectedToCostThreePercent) {
+  LearnedLatency learned;
+  for (int i = 0; i < 100; ++i) learned.Observe({4, 1, 10});
+  EXPECT_NEAR(learned.Model(8)->Slowdown({.cache = 1}, true), 1.03, 1e-9);
+}
+
+// Batches that were faster the more ran beside them: noise, of which the mean stays.
+TEST(LearnedLatency, CompanyNeverHelps) {
+  LearnedLatency learned;
+  for (int i = 0; i < 200; ++i) {
+    learned.Observe({4, 1, 10});
+    learned.Observe({4, 1, 12, 0.5});
+    learned.Observe({4, 1, 11, 1});
+  }
+  const auto model = learned.Model(8);
+  EXPECT_NEAR(model->Slowdown({.cache = 0.5}, true), model->Slowdown({.cache = 1}, true), 1e-9);
+  EXPECT_NEAR(model->Slowdown({.cache = 1}, true), 1.15, 0.03);
+}
+
+TEST(LearnedLatency, OneReadingOutOfReasonDoesNotDecide) {
+  LearnedLatency learned;
+  for (int i = 0; i < 63; ++i) learned.Observe({4, 1, i % 2 == 0 ? 10.0 : 11.0, i % 2 * 1.0});
+  learned.Observe({4, 1, 5000, 1});  // the machine stood still
+  EXPECT_LT(learned.Model(8)->Slowdown({.cache = 1}, true), 1.4);
+}
+
+// The machine is a fifth slower than when it was measured.
+TEST(LearnedLatency, AStoredSurfaceIsScaledToWhatBatchesTake) {
+  const auto stored = std::make_shared<const Surface>(
+      Surface::FromPoints({.rows = {1, 8}, .shares = {0.25, 1}, .latency_ms = {{30, 10}, {90, 40}}})
+          .value());
+  LearnedLatency learned;
+  learned.Expect(1);
+  EXPECT_FALSE(learned.learned());
+  learned.Measured(stored);
+  EXPECT_TRUE(learned.learned());
+  const auto before = learned.Model(8);
+  EXPECT_NEAR(before->AloneMs(8, 0.25), 90, 1e-6);
+  EXPECT_NEAR(learned.ExpectedMs({1, 1}), 10, 1e-6);
+  for (int i = 0; i < 300; ++i) learned.Observe({1, 1, 12});
+  const auto after = learned.Model(8);
+  EXPECT_NE(after, before);
+  EXPECT_NEAR(after->AloneMs(8, 0.25), 108, 1.5) << "never measured, and scaled with the rest";
+  learned.Measured(stored);
+  EXPECT_EQ(learned.Model(8), after);
+  learned.Measured(nullptr);
+  EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 12, 0.1);
+}
+
+TEST(LearnedLatency, ALoadIsThePartOfWhatTheModelCanServe) {
+  LearnedLatency learned;
+  EXPECT_EQ(learned.LoadAt(100), 0) << "not known yet";
+  learned.CanServe(200);
+  learned.CanServe(50);  // on a smaller share
+  EXPECT_EQ(learned.LoadAt(100), 0.5);
+  EXPECT_EQ(learned.LoadAt(1000), 1);
+  for (int i = 0; i < 300; ++i) learned.Observe({1, 1, 10});
+  EXPECT_NEAR(learned.Model(1)->LoadOf(1, 1).cache, 0.5, 0.01) << "100 a second, of 200";
+}
+
 TEST(LearnedLatency, LearnsNothingFromWhatIsNoTime) {
   LearnedLatency learned;
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double wrong : {kNan, kInfinity, -kInfinity, 0.0, -1.0, 1e300}) {
-    EXPECT_FALSE(learned.Observe(wrong, 1, 1)) << wrong;
-    EXPECT_FALSE(learned.Observe(1, wrong, 1)) << wrong;
-    EXPECT_FALSE(learned.Observe(1, 1, wrong)) << wrong;
+    EXPECT_FALSE(learned.Observe({wrong, 1, 1})) << wrong;
+    EXPECT_FALSE(learned.Observe({1, wrong, 1})) << wrong;
+    EXPECT_FALSE(learned.Observe({1, 1, wrong})) << wrong;
+    if (wrong != 0.0) {
+      EXPECT_FALSE(learned.Observe({1, 1, 1, wrong})) << wrong;
+    }
     learned.Expect(wrong == 1e300 ? kNan : wrong);
+    learned.CanServe(wrong);
+    EXPECT_EQ(learned.LoadAt(5), 0) << wrong;
   }
-  EXPECT_FALSE(learned.Observe(1, 1.5, 1));
+  EXPECT_FALSE(learned.Observe({1, 1.5, 1}));
   EXPECT_FALSE(learned.learned());
   EXPECT_NEAR(learned.Model(4)->AloneMs(1, 1), 1, 1e-6);
 }

@@ -31,12 +31,15 @@ Json DecisionJson(const FleetReport& report, TimePoint now) {
 
 Json ReplicaJson(const FleetReplicaReport& replica, const FleetReport& report) {
   const bool serves = replica.state == FleetReplicaReport::State::kServing;
+  const auto& batches = replica.batches;
   return {{"model", replica.model},
           {"device", report.devices[replica.device].name},
           {"state", serves ? "serving" : "retiring"},
           {"fraction", replica.fraction},
           {"requests", replica.requests},
-          {"in_flight", replica.in_flight}};
+          {"in_flight", replica.in_flight},
+          {"batch_ms", batches ? Json(batches->measured_ms) : Json(nullptr)},
+          {"expected_batch_ms", batches ? Json(batches->expected_ms) : Json(nullptr)}};
 }
 
 /// An object; the empty body is one without fields.

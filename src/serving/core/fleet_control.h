@@ -33,6 +33,12 @@ struct FleetJoin {
   std::int64_t memory_bytes = 0;
 };
 
+/// Batches that a replica has run lately, in the mean.
+struct BatchTimesReport {
+  double measured_ms = 0;
+  double expected_ms = 0;  // by what was known before they were measured
+};
+
 /// A copy of a model on a device.
 struct FleetReplicaReport {
   enum class State : std::uint8_t {
@@ -42,9 +48,10 @@ struct FleetReplicaReport {
   std::string model;
   std::size_t device = 0;  // index in FleetReport::devices
   State state = State::kServing;
-  double fraction = 0;         // of the model's arrivals; 0 if it retires
-  std::uint64_t requests = 0;  // that it was given since the fleet began
-  std::size_t in_flight = 0;   // of those, not answered yet
+  double fraction = 0;                           // of the model's arrivals; 0 if it retires
+  std::uint64_t requests = 0;                    // that it was given since the fleet began
+  std::size_t in_flight = 0;                     // of those, not answered yet
+  std::optional<BatchTimesReport> batches = {};  // empty: too few were measured
 };
 
 struct FleetModelReport {

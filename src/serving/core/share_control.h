@@ -3,6 +3,7 @@
 // The shares of a device's models, as /v2/shares shows and changes them.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/time.h"
 #include "cluster/batch_limiter.h"
 #include "cluster/monitor.h"
+#include "cluster/surface.h"
 #include "device/device.h"
 
 namespace lagoon {
@@ -47,6 +49,8 @@ struct ModelShare {
   Nanoseconds slo{0};  // 0: none
   SloOf slo_of = SloOf::kRequest;
   LoadReading load;
+  /// Times of batches alone on this device, from `lagoon profile --shares --save`. Null: none.
+  std::shared_ptr<const Surface> surface = nullptr;
   std::int64_t most_rows = 0;  // of a batch, now; 0: requests are not joined
   std::int64_t ceiling = 0;    // ShareWanted::rows
   std::uint64_t moves = 0;

@@ -424,10 +424,17 @@ FleetReport FleetCore::ReadFleet() const {
       report.replicas.push_back(
           {model, device_of[member],
            serves ? FleetReplicaReport::State::kServing : FleetReplicaReport::State::kRetiring,
-           serves ? route->fraction / sum : 0, counts.requests, counts.in_flight});
+           serves ? route->fraction / sum : 0, counts.requests, counts.in_flight,
+           BatchTimesOf({model, member})});
     }
   }
   return report;
+}
+
+std::optional<BatchTimesReport> FleetCore::BatchTimesOf(const Replica& replica) const {
+  const MutexLock lock(mutex_);
+  const auto found = times_.find(replica);
+  return found == times_.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace lagoon

@@ -45,6 +45,9 @@ struct FleetOptions {
   /// What a placer takes for the SLO of a model whose config has neither lagoon.slo_ms nor
   /// lagoon.deadline_ms.
   Nanoseconds default_slo{std::chrono::milliseconds(100)};
+  /// Whether batches of models with an SLO keep to the rows that the placer gives them, where it
+  /// decides about their shares.
+  bool batch_limits = true;
   ConnectMember connect = {};  // null: no server can join
 };
 
@@ -195,8 +198,9 @@ class FleetCore final : public Inference,
     std::optional<std::pair<std::string, ShareWanted>> resized;
     // The rest: Make(), then the keeper's thread only.
     LearnedLatency latency;
-    Nanoseconds longest{0};  // of a row alone, of the members that have it
-    std::string shapes;      // of its inputs and outputs; empty: not known
+    Nanoseconds longest{0};                 // of a row alone, of the members that have it
+    std::shared_ptr<const Surface> stored;  // the slowest of the members that have it
+    std::string shapes;                     // of its inputs and outputs; empty: not known
     /// The members that have the model in these shapes, or had it when they were there last.
     std::set<std::size_t> holders;
     int failed_loads = 0;  // in a row
@@ -240,7 +244,8 @@ class FleetCore final : public Inference,
   std::vector<KnownPtr> AllKnown() const;
 
   static void Learn(Known& known, const Inference& core, const ModelStatus& status);
-  static void LearnTimes(Known& known, const std::string& version, const SharesReport& report);
+  void LearnTimes(std::size_t index);
+  std::optional<BatchTimesReport> BatchTimesOf(const Replica& replica) const;
   Slots RoutedTo(const std::string& model) const;
   /// The first member that serves the version; an empty one: the first that has the highest.
   Result<std::shared_ptr<Member>> Serving(const std::string& model,
@@ -300,8 +305,6 @@ class FleetCore final : public Inference,
   std::set<Replica> there_;
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
   bool told_full_ = false;     // the log says that a model is ignored; the keeper's thread only
-  // By the time of a row, rounded, so that there are not many. Placers tell them apart by their
-  // addresses. The keeper's thread only.
   // Replicas that have no route any more and wait for the end of their requests, and since when.
   // The keeper's thread only.
   std::map<Replica, TimePoint> leaving_;
@@ -316,6 +319,7 @@ class FleetCore final : public Inference,
   /// Counts of replicas that were unloaded.
   std::vector<ModelStatistics> former_ GUARDED_BY(mutex_);
   std::set<Replica> retiring_ GUARDED_BY(mutex_);
+  std::map<Replica, BatchTimesReport> times_ GUARDED_BY(mutex_);
   std::unique_ptr<PlacementKeeper> keeper_;  // last member: ends before what it uses is destroyed
 };
 

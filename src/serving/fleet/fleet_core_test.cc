@@ -47,6 +47,12 @@ class Wishes {
     const MutexLock lock(mutex_);
     return four_rows_ms_;
   }
+  /// How much longer batches of the model take beside a load of 1, in the last view.
+  double SlowdownOf(const std::string& model) const {
+    const MutexLock lock(mutex_);
+    const auto found = slowdowns_.find(model);
+    return found == slowdowns_.end() ? 0 : found->second;
+  }
   /// Latency models that any view has had.
   std::size_t Latencies() const {
     const MutexLock lock(mutex_);
@@ -57,6 +63,7 @@ class Wishes {
     for (const ModelView& model : view.models) {
       latencies_.insert(model.latency);
       four_rows_ms_ = model.latency->AloneMs(4, 1);
+      slowdowns_[model.name] = model.latency->Slowdown({.cache = 1}, true);
     }
     Assignment placed = StaticPlacer().Place(view);
     for (PlacedReplica& replica : placed.replicas) {
@@ -74,6 +81,7 @@ class Wishes {
   mutable Mutex mutex_;
   std::set<const LatencyModel*> latencies_ GUARDED_BY(mutex_);
   double four_rows_ms_ GUARDED_BY(mutex_) = 0;
+  std::map<std::string, double> slowdowns_ GUARDED_BY(mutex_);
   std::int64_t rows_ GUARDED_BY(mutex_) = 1;
   std::map<std::string, std::size_t> wishes_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint32_t> granules_ GUARDED_BY(mutex_);
@@ -521,6 +529,39 @@ TEST_F(FleetCoreTest, BatchesThatWereMeasuredTellThePlacerAndGetItsLimits) {
   EXPECT_EQ(fakes_[0]->ShareOf("a"), 1.0);
   ASSERT_TRUE(fleet_->SetPlacer("static"));
   Await([&] { return fakes_[0]->CeilingOf("a") == 0; });
+}
+
+// The standalone time of a row says 40 ms for four of them, the stored surface 22.
+TEST_F(FleetCoreTest, AStoredSurfaceTellsThePlacerBeforeABatchHasRun) {
+  Make({{"a"}, {"b"}}, {{"a", 10}});
+  for (FakeMember* fake : fakes_) fake->SetStandalone(std::chrono::milliseconds(10));
+  fakes_[0]->SetSurface(
+      Surface::FromPoints({.rows = {1, 4}, .shares = {0.5, 1}, .latency_ms = {{16, 8}, {44, 22}}})
+          .value());
+  Await([&] { return std::abs(wishes_.FourRowsMs() - 22) < 0.1; });
+}
+
+// A batch of `a` takes 10 ms alone and 15 while `b` is busy.
+TEST_F(FleetCoreTest, BatchesBesideOthersTellThePlacerWhatThatCosts) {
+  Make({{"a", "b"}}, {{"a", 10}, {"b", 10}});
+  FakeMember& fake = *fakes_[0];
+  fake.SetBatches("b", 1, 5);
+  double slowdown = 0;
+  for (int turn = 0; turn < 1000 && std::abs(slowdown - 1.5) > 0.1; ++turn) {
+    for (const bool busy : {false, true}) {
+      fake.SetArrivals("b", busy ? 200 : 0);
+      fake.SetBatches("a", 4, busy ? 15 : 10);
+      AwaitDecisions(6);
+    }
+    slowdown = wishes_.SlowdownOf("a");
+  }
+  EXPECT_NEAR(slowdown, 1.5, 0.1);
+  EXPECT_LT(wishes_.SlowdownOf("b"), 1.1);
+  for (const FleetReplicaReport& replica : fleet_->ReadFleet().replicas) {
+    ASSERT_TRUE(replica.batches) << replica.model;
+    EXPECT_NEAR(replica.batches->measured_ms, replica.model == "a" ? 15 : 5, 1e-9);
+    EXPECT_NEAR(replica.batches->expected_ms, replica.batches->measured_ms, 2);
+  }
 }
 
 TEST_F(FleetCoreTest, SharesMakeRoomForAModelThatComes) {

@@ -323,9 +323,9 @@ bool FleetCore::Follow(std::size_t index) {
     if (there_.insert({status.name, index}).second) Learn(*known, core, status);
     if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
     known->longest = std::max(known->longest, status.standalone);
-    LearnTimes(*known, status.version, shares_[index]);
     TakeShapes(index, status.name, *known);
   }
+  LearnTimes(index);
   HoldsOnly(index, models);
   return true;
 }
@@ -339,7 +339,10 @@ void FleetCore::FollowMembers(TimePoint now) {
   ready_.assign(slots_.size(), false);
   shares_.resize(slots_.size());
   there_.clear();
-  for (const KnownPtr& known : AllKnown()) known->longest = Nanoseconds(0);
+  for (const KnownPtr& known : AllKnown()) {
+    known->longest = Nanoseconds(0);
+    known->stored = nullptr;
+  }
   std::vector<Member*> asked;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     if (slots_[index] == nullptr) continue;
@@ -358,6 +361,10 @@ void FleetCore::FollowMembers(TimePoint now) {
     if (member->link == nullptr || member->link->Absence().empty()) member->heard.store(true);
   }
   Forget();
+  {
+    const MutexLock lock(mutex_);
+    std::erase_if(times_, [this](const auto& entry) { return !there_.contains(entry.first); });
+  }
   sequences_.Forget(now);
   Retire(strays, now);
 }
@@ -393,6 +400,7 @@ void FleetCore::FollowRoutes(Known& known, std::set<Replica>& strays) {
   if (!any) return;
   known.standalone = known.longest.count();
   known.latency.Expect(ToMilliseconds(known.longest));
+  known.latency.Measured(known.stored);
 }
 
 }  // namespace lagoon

@@ -46,6 +46,13 @@ std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const 
   return {static_cast<std::uint32_t>(std::clamp(part, 1.0, 1.0 * granules)), rows};
 }
 
+/// `slowest` becomes the surface whose row takes longer on the whole device.
+void TakeSlower(const std::shared_ptr<const Surface>& surface,
+                std::shared_ptr<const Surface>& slowest) {
+  if (surface == nullptr) return;
+  if (slowest == nullptr || surface->LatencyMs(1, 1) > slowest->LatencyMs(1, 1)) slowest = surface;
+}
+
 bool Contains(const std::vector<FleetRoute>& routes, std::size_t member) {
   return std::ranges::find(routes, member, &FleetRoute::member) != routes.end();
 }
@@ -83,15 +90,34 @@ void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& st
   }
 }
 
-/// Times of batches of a version on this member count where some have run lately.
-void FleetCore::LearnTimes(Known& known, const std::string& version, const SharesReport& report) {
+/// Learns the times of the batches that have run lately on this member, beside which others.
+void FleetCore::LearnTimes(std::size_t index) {
+  const SharesReport& report = shares_[index];
+  std::map<std::string, double> loads;  // by model, of all its versions
+  double all = 0;
   for (const ModelShare& row : report.models) {
-    if (row.model != known.model.name || row.version != version) continue;
+    const KnownPtr known = Find(row.model);
+    if (known == nullptr) continue;
+    TakeSlower(row.surface, known->stored);
+    known->latency.CanServe(row.load.rows_per_s.value_or(0));
+    const double load = known->latency.LoadAt(row.load.arrivals_per_s.value_or(0));
+    loads[row.model] += load;
+    all += load;
+  }
+  for (const ModelShare& row : report.models) {
+    const KnownPtr known = Find(row.model);
     const bool ran = row.load.bottleneck != Bottleneck::kNone;
-    if (!ran || !row.load.batch_ms || !row.load.rows_per_s) continue;
-    const double rows = *row.load.rows_per_s * *row.load.batch_ms / 1000;
-    const double part = row.share ? *row.share : PartOf(report, row.model);
-    known.latency.Observe(std::max(rows, 1.0), part, *row.load.batch_ms);
+    if (known == nullptr || !ran || !row.load.batch_ms || !row.load.rows_per_s) continue;
+    const ServedBatches batches{
+        .rows = std::max(1.0, *row.load.rows_per_s * *row.load.batch_ms / 1000),
+        .share = row.share ? *row.share : PartOf(report, row.model),
+        .ms = *row.load.batch_ms,
+        .beside = std::max(0.0, all - loads[row.model])};
+    const bool learned = known->latency.learned();
+    const double expected = known->latency.ExpectedMs(batches);
+    if (!known->latency.Observe(batches) || !learned) continue;
+    const MutexLock lock(mutex_);
+    times_[{row.model, index}] = {.measured_ms = batches.ms, .expected_ms = expected};
   }
 }
 
@@ -281,7 +307,8 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
     if (!decided) continue;
     share.part = 1.0 * replica.granules / slots_[member]->room.granules;
     // A limit keeps an SLO, by times that were measured.
-    if (known->slo > 0 && known->latency.learned()) share.rows = replica.rows;
+    const bool limits = options_.batch_limits && known->slo > 0 && known->latency.learned();
+    if (limits) share.rows = replica.rows;
   }
   for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
 }

@@ -108,6 +108,7 @@ Status ServedModel::Compile(Device& device, const LoadOptions& load) {
   options.kernels = load.kernels;
   options.many_shapes = true;
   engine_ = EngineHost::Another(load.engine);
+  split_long_ = load.split_long;
   options.import.engine = engine_;
   LAGOON_ASSIGN_OR_RETURN(auto compiler, ModelCompiler::Read(source_.path, device, options));
   const auto larger =
@@ -144,21 +145,22 @@ Status ServedModel::Measure(Device& device, const LoadOptions& load) {
   TakePlans(std::move(prepared->drafts));
   if (idle) ProfileParts(device);
   LAGOON_RETURN_IF_ERROR(CreateInstances(device, idle));
-  ReadKnee(device.info(), load.profile.store.folder);
+  ReadSurface(device.info(), load.profile.store.folder);
   if (default_ != nullptr)
     std::ranges::move(OpaqueWarnings(*plan()), std::back_inserter(warnings_));
   return {};
 }
 
-/// A stored surface that cannot be used is a warning: the share begins as without it.
-void ServedModel::ReadKnee(const DeviceInfo& device, const std::string& profiles) {
-  if (!settings().share.automatic) return;
+/// A stored surface that cannot be used is a warning: all is as without it.
+void ServedModel::ReadSurface(const DeviceInfo& device, const std::string& profiles) {
   const auto stored = LoadSurface(profiles, name(), SurfaceDevice(device.name, device.description));
   if (!stored) warnings_.push_back(stored.error().message);
   if (!stored || !*stored) return;
+  surface_ = std::make_shared<const Surface>((*stored)->surface);
+  if (!settings().share.automatic) return;
   const std::uint32_t granule = device.share_granule;  // 0: shares are weights, in percent
   const std::uint32_t granules = granule == 0 ? 100 : (device.units + granule - 1) / granule;
-  knee_ = static_cast<double>(Knee((*stored)->surface, 1, granules)) / granules;
+  knee_ = static_cast<double>(Knee(*surface_, 1, granules)) / granules;
 }
 
 /// Opens the engine if the model will need it, so that no request waits for that.
@@ -380,14 +382,20 @@ std::shared_ptr<ServedPlan> ServedModel::FindFreshPlan(const PlanKey& key) const
   return plan != nullptr && Outdated(plan->loaded->plan) ? nullptr : plan;
 }
 
+/// Gives a plan its parts. `several`: it is one of several plans of a request.
+Status ServedModel::Cut(bool several, Plan& plan) const {
+  if (settings().parts) return ApplyParts(settings().parts, several, plan);
+  CutIfLong(split_long_, several, plan);
+  return {};
+}
+
 Result<std::shared_ptr<ServedPlan>> ServedModel::MakePlan(const WantedPlan& wanted,
                                                           Dispatcher& dispatcher,
                                                           std::uint32_t units) {
   LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<PlanDraft> draft, plans_->Compile(wanted, units));
   if (draft == nullptr) return nullptr;
   // The model was loaded, so that its requests are answered: at worst by a plan in one part.
-  const Status parts =
-      ApplyParts(settings().parts, draft->links.next.has_value(), draft->loaded->plan);
+  const Status parts = Cut(draft->links.next.has_value(), draft->loaded->plan);
   if (!parts) spdlog::warn("model '{}' version {}: {}", name(), version(), parts.error().message);
   LAGOON_ASSIGN_OR_RETURN(PlanOnQueues on, Bind(draft->loaded, dispatcher));
   FreeUnboundData(draft->loaded->plan);

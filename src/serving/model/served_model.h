@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/surface.h"
 #include "device/device.h"
 #include "engine/engine_host.h"
 #include "local/plans/model_plans.h"
@@ -138,6 +139,8 @@ class ServedModel {
   /// Part of the device that is the knee of the model's stored surface, if its share is tuned and
   /// there is one (LoadSurface).
   std::optional<double> knee() const { return knee_; }
+  /// The stored surface itself, if there is one. Null: there is none.
+  std::shared_ptr<const Surface> surface() const { return surface_; }
   const Signature& signature() const { return signature_; }
   const Buckets& buckets() const { return buckets_; }
   /// Whether the contents of an input decide the plan, as far as that is known.
@@ -208,7 +211,8 @@ class ServedModel {
                                             Dispatcher& dispatcher, const FindModel& find) const;
   QueueId QueueFor(std::uint64_t priority) const;
   void OpenEngine();
-  void ReadKnee(const DeviceInfo& device, const std::string& profiles);
+  Status Cut(bool several, Plan& plan) const;
+  void ReadSurface(const DeviceInfo& device, const std::string& profiles);
   std::vector<std::string> OpaqueWarnings(const Plan& plan);
   Status CreateInstances(Device& device, bool idle);
   Status WarmUp(Device& device, const Plan& plan);
@@ -223,6 +227,8 @@ class ServedModel {
   std::optional<SequencePlan> sequence_;
   std::vector<std::string> warnings_;
   std::optional<double> knee_;
+  Nanoseconds split_long_{0};  // CoreOptions::split_long
+  std::shared_ptr<const Surface> surface_;
   std::shared_ptr<EngineHost> engine_;  // null: there is none
   std::set<std::string> warned_of_;     // ops that the engine runs
   std::unique_ptr<ModelPlans> plans_;   // null: a program

@@ -11,7 +11,6 @@
 #include "plan/kept.h"
 #include "program/compile.h"
 #include "program/profile/versions.h"
-#include "program/split/apply_parts.h"
 #include "serving/batch/wanted_rows.h"
 #include "serving/model/served_model.h"
 
@@ -141,7 +140,7 @@ Status ServedModel::Profile(Drafts& drafts, Device& device, const LoadOptions& l
         ScaleProfile(*measured, plan, device.info().units);
       }
     }
-    LAGOON_RETURN_IF_ERROR(ApplyParts(settings().parts, parts, plan));
+    LAGOON_RETURN_IF_ERROR(Cut(parts, plan));
     DropUnmeasuredVersions(plan);
     if (measured == nullptr) measured = &plan;
   }

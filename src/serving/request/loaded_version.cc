@@ -70,7 +70,8 @@ SharedModel::Terms LoadedVersion::ShareTerms() const {
           settings.share,
           settings.batching.limit.slo,
           settings.batching.limit.slo_of,
-          model->knee()};
+          model->knee(),
+          model->surface()};
 }
 
 Status LoadedVersion::MoveShare(UnitRange units) { return model->MoveShare(units, *dispatcher_); }

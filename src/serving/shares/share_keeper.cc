@@ -353,6 +353,7 @@ SharesReport ShareKeeper::Report() const {
     model.slo = entry.terms.slo;
     model.slo_of = entry.terms.slo_of;
     model.load = entry.reading;
+    model.surface = entry.terms.surface;
     model.most_rows = entry.most_rows;
     model.ceiling = entry.ceiling;
     model.moves = entry.moves;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "base/time.h"
 #include "cluster/batch_limiter.h"
 #include "cluster/monitor.h"
+#include "cluster/surface.h"
 #include "device/device.h"
 #include "serving/config/share_settings.h"
 
@@ -26,6 +28,7 @@ class SharedModel {
     /// Part of the device that a share that is tuned has at first: the knee of the model's stored
     /// surface. Empty: there is none (kUnknownDemand).
     std::optional<double> knee = {};
+    std::shared_ptr<const Surface> surface = nullptr;  // ModelShare::surface
   };
 
   virtual ~SharedModel() = default;

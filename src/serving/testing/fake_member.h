@@ -107,6 +107,16 @@ class FakeMember final : public Inference,
     load.rows_per_s = rows * 1000 / ms;
     load.bottleneck = Bottleneck::kDevice;
   }
+  /// So many rows arrive for the model each second.
+  void SetArrivals(const std::string& model, double per_s) {
+    const MutexLock lock(mutex_);
+    loads_[model].arrivals_per_s = per_s;
+  }
+  /// ModelShare::surface of all models.
+  void SetSurface(Surface surface) {
+    const MutexLock lock(mutex_);
+    surface_ = std::make_shared<const Surface>(std::move(surface));
+  }
   /// ShareWanted::rows of the model.
   std::int64_t CeilingOf(const std::string& model) const {
     const MutexLock lock(mutex_);
@@ -243,6 +253,7 @@ class FakeMember final : public Inference,
       if (const auto rows = ceilings_.find(name); rows != ceilings_.end()) {
         row.ceiling = rows->second;
       }
+      row.surface = surface_;
       report.models.push_back(row);
     }
     return report;
@@ -372,6 +383,7 @@ class FakeMember final : public Inference,
   std::map<std::string, std::optional<double>> shares_ GUARDED_BY(mutex_);  // as they were resized
   std::map<std::string, LoadReading> loads_ GUARDED_BY(mutex_);
   std::map<std::string, std::int64_t> ceilings_ GUARDED_BY(mutex_);
+  std::shared_ptr<const Surface> surface_ GUARDED_BY(mutex_);
   std::uint64_t next_ GUARDED_BY(mutex_) = 1;
   Nanoseconds standalone_ GUARDED_BY(mutex_) = std::chrono::milliseconds(2);
   bool resizes_ GUARDED_BY(mutex_) = true;
