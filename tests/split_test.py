@@ -1,6 +1,8 @@
 """`lagoon split`: the parts that it finds, keeps and writes as ONNX files."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -9,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import zoo as generator
-from conftest import DIGITS, relative_error, run_onnxruntime
+from conftest import DIGITS, ROOT, relative_error, run_onnxruntime
 
 FLOAT = onnx.TensorProto.FLOAT
 SMALL = ("resnet18", "mobilenet_v2", "squeezenet1_1", "bert_tiny", "gnmt_tiny")
@@ -180,3 +182,35 @@ def test_models_that_cannot_be_cut_are_named(lagoon, make, words, expected, tmp_
     result = lagoon.run("split", make(tmp_path / "odd.onnx"), "--runs", 1, *words, folder=tmp_path)
     assert 0 < result.returncode < 128
     assert expected in result.stderr and "odd" in result.stderr
+
+
+def run_table(*words):
+    return subprocess.run([sys.executable, ROOT / "bench" / "comparators" / "split_parts.py", *words],
+                          capture_output=True, text=True, check=False)
+
+
+def test_parts_are_timed_in_onnxruntime_beside_what_the_search_expects(lagoon, tmp_path):
+    model = chain(tmp_path / "deep.onnx", 12)
+    result = run_table(lagoon.binary, model, "--parts", "2,3", "--rounds", "3")
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads(result.stdout)["metrics"]
+    assert metrics["split_whole_ms_measured.deep"] > 0
+    for parts in ("p2", "p3"):
+        assert metrics[f"split_overhead_measured.deep.{parts}"] > -1
+        assert metrics[f"split_overhead_predicted.deep.{parts}"] > 0
+        assert metrics[f"split_sigma_ms_measured.deep.{parts}"] >= 0
+        assert metrics[f"split_sigma_ms_predicted.deep.{parts}"] >= 0
+    assert metrics["split_overheads_rise.deep"] in (0, 1)
+
+
+@pytest.mark.parametrize("words, expected", [
+    (("--parts", "1"), "--parts is '1'"),
+    (("--parts", "two"), "--parts is 'two'"),
+    (("--rounds", "0"), "--rounds 0"),
+    (("--parts", "13"), "deep.onnx in 13 parts: "),
+], ids=str)
+def test_wrong_words_of_the_table_are_named(lagoon, words, expected, tmp_path):
+    result = run_table(lagoon.binary, chain(tmp_path / "deep.onnx", 12), *words)
+    assert result.returncode != 0 and expected in result.stderr
+    result = run_table(lagoon.binary, tmp_path)
+    assert result.returncode != 0 and "neither a file nor a folder with VERSION/model.onnx" in result.stderr

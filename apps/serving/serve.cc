@@ -141,9 +141,10 @@ void CheckFleet(const CLI::App& command, const ServeWords& words) {
     }
     return;
   }
-  for (const char* const option : {"--device", "--workers", "--cuda-driver", "--gpu-silence",
-                                   "--engine", "--python", "--scheduler", "--shares", "--profiles",
-                                   "--max-wait", "--best-effort-minimum", "--late-file"}) {
+  for (const char* const option :
+       {"--device", "--workers", "--cuda-driver", "--gpu-silence", "--engine", "--python",
+        "--scheduler", "--shares", "--profiles", "--max-wait", "--split-long",
+        "--best-effort-minimum", "--late-file"}) {
     if (command.count(option) == 0) continue;
     Die(
         fmt::format("{}: is for a device, and a front of servers has none: give it to the servers "
@@ -377,6 +378,17 @@ void AddServe(CLI::App& app) {
           "0: without a limit")
       ->check(NumberBetween(0, 1e6))
       ->default_str("30");
+  command
+      ->add_option_function<double>(
+          "--split-long",
+          [words](const double& ms) {
+            words->core.split_long = std::chrono::duration_cast<Nanoseconds>(
+                std::chrono::duration<double, std::milli>(ms));
+          },
+          "Models that take more milliseconds alone run in parts (scheduler 'split'), unless "
+          "lagoon.parts says otherwise; 0: none")
+      ->check(NumberBetween(0, 1e6))
+      ->default_str("0");
   command
       ->add_option_function<double>(
           "--best-effort-minimum",

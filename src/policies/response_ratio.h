@@ -9,10 +9,11 @@
 
 namespace lagoon {
 
-/// The job goes first that raises the sum of all response ratios (latency over own time) least. Of
-/// two neighbours that is the one with the smaller product of time left and own time; jobs of a
-/// queue stay in order of arrival. One part of the job is submitted, so that a later job can pass
-/// it between two parts, with all of its own parts together; with PolicyConfig::whole_jobs all are.
+/// The job goes first that raises the sum of all response ratios (latency over own time, or over
+/// the time from arrival to deadline) least. Of two neighbours that is the one with the smaller
+/// product of time left and that time; jobs of a queue stay in order of arrival. One part of the
+/// job is submitted, so that a later job can pass it between two parts, with all of its own parts
+/// together; with PolicyConfig::whole_jobs all are.
 ///
 /// Source: SPLIT 3.4, Algorithm 1 (docs/results/reproduction.md says what is corrected). Weakness:
 /// under overload long jobs starve, unless `patience` limits how many later jobs of other queues
@@ -28,10 +29,10 @@ class ResponseRatioPolicy final : public Policy {
  public:
   explicit ResponseRatioPolicy(const PolicyConfig& config) : config_(config) {}
 
-  JobOrders orders() const override { return {By::kResponseRatio, By::kResponseRatio}; }
+  JobOrders orders() const override { return {By::kTargetRatio, By::kTargetRatio}; }
   bool Precedes(const ScheduledJob& other, const ScheduledJob& job) const override {
-    return other.queue_id == job.queue_id || ReadyIndex::KeyOf(By::kResponseRatio, other) <=
-                                                 ReadyIndex::KeyOf(By::kResponseRatio, job);
+    return other.queue_id == job.queue_id ||
+           ReadyIndex::KeyOf(By::kTargetRatio, other) <= ReadyIndex::KeyOf(By::kTargetRatio, job);
   }
 
   Decision Pick(const SchedulingView& view) override {

@@ -30,8 +30,10 @@ class Jobs {
   Jobs(const Jobs&) = delete;
   Jobs& operator=(const Jobs&) = delete;
 
-  ScheduledJob& Add(std::uint32_t queue, Nanoseconds total, TimePoint now = TimePoint{}) {
+  ScheduledJob& Add(std::uint32_t queue, Nanoseconds total, TimePoint now = TimePoint{},
+                    TimePoint deadline = kNoDeadline) {
     ScheduledJob& job = jobs_.emplace_back();
+    job.deadline = deadline;
     job.id = JobId{jobs_.size()};
     job.queue_id = QueueId{queue};
     job.arrival = now;
@@ -147,6 +149,22 @@ TEST(ResponseRatio, ServesInTheOrderOfTheGreedyInsertion) {
       jobs.Finish(*next);
       expected.pop_front();
     }
+  }
+}
+
+// 2 x 4 is less than 2 x 20; without a deadline a job is judged by its own time, 3 x 3.
+TEST(ResponseRatio, AJobWithADeadlineIsJudgedByIt) {
+  Jobs jobs({});
+  const auto at = [](int ms) { return TimePoint{milliseconds(ms)}; };
+  ScheduledJob& loose = jobs.Add(0, milliseconds(2), TimePoint{}, at(20));
+  ScheduledJob& tight = jobs.Add(1, milliseconds(2), TimePoint{}, at(4));
+  ScheduledJob& free = jobs.Add(2, milliseconds(3));
+  ScheduledJob& late = jobs.Add(3, milliseconds(2), at(5), at(4));
+  ScheduledJob& later = jobs.Add(4, milliseconds(9), at(9), at(4));
+  for (ScheduledJob* expected : {&late, &later, &tight, &free, &loose}) {
+    ScheduledJob* next = jobs.Pick();
+    ASSERT_EQ(next, expected);
+    jobs.Finish(*next);
   }
 }
 

@@ -19,6 +19,9 @@ enum class By : std::uint8_t {
   // Unsubmitted time times total time, smallest first: of two jobs the one goes first that raises
   // the sum of their response ratios least (SPLIT 3.4).
   kResponseRatio,
+  // The same, but the total time of a job with a deadline is the time from its arrival to that
+  // deadline: its target, which SPLIT divides a latency by.
+  kTargetRatio,
 };
 
 /// What policies read; each policy says which.

@@ -127,17 +127,23 @@ class ReadyIndex {
       case By::kLeastServed:
         return static_cast<std::int64_t>(job.served);
       case By::kResponseRatio:
-        return ResponseRatioKey(job);
+        return RatioKey(job.unsubmitted, job.total);
+      case By::kTargetRatio: {
+        const bool has_target = job.deadline != kNoDeadline;
+        return RatioKey(job.unsubmitted, has_target ? job.deadline - job.arrival : job.total);
+      }
     }
     return 0;
   }
 
  private:
   // In units of (64 ns)^2, so that the product fits; times above two minutes count as two minutes.
-  static std::int64_t ResponseRatioKey(const ScheduledJob& job) {
+  static std::int64_t RatioKey(Nanoseconds left, Nanoseconds target) {
     static constexpr std::int64_t kMost = std::int64_t{1} << 31;
-    const auto scaled = [](Nanoseconds time) { return std::min(time.count() >> 6, kMost); };
-    return scaled(job.unsubmitted) * scaled(job.total);
+    const auto scaled = [](Nanoseconds time) {
+      return std::clamp<std::int64_t>(time.count() >> 6, 0, kMost);
+    };
+    return scaled(left) * scaled(target);
   }
 
   QueueSet& queue(const ScheduledJob& job) { return queues_[Raw(job.queue_id)]; }

@@ -54,8 +54,9 @@ Result<std::unique_ptr<DeviceCore>> DeviceCore::Open(const CoreOptions& options,
     LAGOON_ASSIGN_OR_RETURN(engine, ChooseEngine(options.engine));
   }
   std::unique_ptr<DeviceCore> core(new DeviceCore(options, std::move(device)));
-  core->load_options_ = {options.profile,  core->kernels_.get(), std::move(engine),           {},
-                         options.max_wait, options.load_threads, {options.python, core.get()}};
+  core->load_options_ = {
+      options.profile,      core->kernels_.get(),         std::move(engine), {}, options.max_wait,
+      options.load_threads, {options.python, core.get()}, options.split_long};
   LAGOON_RETURN_IF_ERROR(
       core->models_.Load(options.repository, *core->device_, core->load_options_, options.models));
   core->load_options_.open_idle = [choice = options.device] { return OpenDevice(choice); };

@@ -33,4 +33,10 @@ Status ApplyParts(std::optional<std::uint32_t> parts, bool several, Plan& plan) 
   return {};
 }
 
+void CutIfLong(Nanoseconds longest, bool several, Plan& plan) {
+  const bool is_long = longest > Nanoseconds(0) && plan.standalone > longest;
+  if (!is_long || several || !plan.part_ends.empty()) return;
+  if (!SetParts(plan, kAutoParts)) plan.part_ends.clear();
+}
+
 }  // namespace lagoon

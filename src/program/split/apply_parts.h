@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "plan/plan.h"
 
 namespace lagoon {
@@ -16,5 +17,9 @@ namespace lagoon {
 /// has too few ops. After an error the plan has no parts. Errors name the model and the
 /// parameter's value.
 Status ApplyParts(std::optional<std::uint32_t> parts, bool several, Plan& plan);
+
+/// For a model whose configuration does not say its parts: cuts a plan of more than `longest` that
+/// has none, as kAutoParts does. 0: none is cut. What cannot be cut stays whole.
+void CutIfLong(Nanoseconds longest, bool several, Plan& plan);
 
 }  // namespace lagoon

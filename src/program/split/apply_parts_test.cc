@@ -63,6 +63,25 @@ TEST(ApplyParts, RefusesWithTheParameterAndTheNumbers) {
   EXPECT_THAT(plan.part_ends, IsEmpty());
 }
 
+TEST(CutIfLong, CutsWhatIsLongAndHasNoParts) {
+  using std::chrono::milliseconds;
+  Plan plan = PlanOf(8);
+  plan.standalone = milliseconds(10);
+  CutIfLong(Nanoseconds(0), false, plan);
+  CutIfLong(milliseconds(10), false, plan);
+  CutIfLong(milliseconds(5), true, plan);
+  EXPECT_THAT(plan.part_ends, IsEmpty());
+  CutIfLong(milliseconds(5), false, plan);
+  EXPECT_THAT(plan.part_ends, ElementsAre(2, 4, 6, 8));
+  plan.part_ends = {1, 8};
+  CutIfLong(milliseconds(5), false, plan);
+  EXPECT_THAT(plan.part_ends, ElementsAre(1, 8)) << "those of its profile";
+  Plan one = PlanOf(1);
+  one.standalone = milliseconds(10);
+  CutIfLong(milliseconds(5), false, one);
+  EXPECT_THAT(one.part_ends, IsEmpty());
+}
+
 TEST(ApplyParts, RefusesAModelOfSeveralPlans) {
   Plan plan = PlanOf(8);
   const Status status = ApplyParts(kAutoParts, true, plan);

@@ -30,6 +30,7 @@ struct LoadOptions {
   Nanoseconds max_wait{0};    // CoreOptions::max_wait
   unsigned threads = 0;       // CoreOptions::load_threads
   PythonOptions python = {};  // of models of Python
+  Nanoseconds split_long{0};  // CoreOptions::split_long
 };
 
 }  // namespace lagoon
