@@ -13,6 +13,7 @@
 #include "bench/measure/statistics.h"
 #include "bench/placement/placement_curves.h"
 #include "sim/placement/comparators.h"
+#include "sim/placement/grouped_placer.h"
 
 namespace lagoon::bench {
 namespace {
@@ -158,10 +159,14 @@ Result<LatencyModels> FitToSimulator(const InssOptions& cluster, InterferenceKin
 
 Result<PlacementRun> RunPlacer(const std::string& name, const InssOptions& cluster,
                                const LatencyModels& models, const PlacementOptions& options) {
-  LAGOON_ASSIGN_OR_RETURN(const std::unique_ptr<Placer> placer,
-                          MakeAnyPlacer(name, {.busy = options.paper ? 1 : options.busy,
-                                               .paper = options.paper,
-                                               .every_decision = options.every_decision}));
+  const BaselineOptions baseline{.busy = options.paper ? 1 : options.busy,
+                                 .paper = options.paper,
+                                 .every_decision = options.every_decision};
+  LAGOON_ASSIGN_OR_RETURN(std::unique_ptr<Placer> placer, MakeAnyPlacer(name, baseline));
+  if (options.groups > 0) {
+    const auto make = [&] { return *MakeAnyPlacer(name, baseline); };
+    placer = std::make_unique<GroupedPlacer>(options.groups, make);
+  }
   TimedPlacer timed(*placer);
   ClusterSpec spec = InssCluster(cluster);
   if (options.paper) spec.costs.resize = ResizeKind::kShadow;

@@ -27,6 +27,7 @@ struct PlacementOptions {
   std::string rates = "monitor";  // RateSource: monitor, last-second, oracle
   double margin = 0;              // standard errors added to the rates
   double busy = kBaselineBusy;    // BaselineOptions::busy
+  std::size_t groups = 0;         // GPUs that decide on their own (GroupedPlacer); 0: all together
   bool paper_too = false;         // also the block "paper" (RunPlacement)
   bool exact = false;             // TruthSpec::Exact
   bool fill = false;              // InssOptions::fill
