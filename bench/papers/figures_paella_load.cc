@@ -19,8 +19,11 @@ namespace {
 constexpr double kSigmas[] = {2.0, 1.5};       // bursty, less bursty
 constexpr int kJobs = 3000, kLeastJobs = 100;  // enough for both models of Figure 12 to have jobs
 // Table 3: Paella-SS; CUDA-MS, Triton and Paella-MS-jbj; Paella-MS-kbk; -SJF; -RR; Paella.
-const std::vector<std::string> kSystems = {"single-stream", "job-streams", "kernel-streams",
-                                           "sjf",           "rr",          "paella"};
+// The paper gives no threshold: `paella` has Lagoon's, 1,000 kernels, and with 10,000 the deficits
+// decide nothing.
+const std::string kSrpt = "paella:fairness_threshold=10000";
+const std::vector<std::string> kSystems = {
+    "single-stream", "job-streams", "kernel-streams", "sjf", "rr", "paella", kSrpt};
 
 Result<LoadMix> EightModels() {
   std::vector<std::pair<std::string, double>> models;
@@ -93,24 +96,24 @@ Result<std::vector<std::map<std::string, Curve>>> RunCurves(const LoadMix& mix,
   return curves;
 }
 
-// At the load where the p99 is 100 ms, and at a load that most systems sustain. The paper has no
-// numbers: its gain of 1.4 is of no figure that it names.
+// At the load where the p99 is 100 ms, and at two thirds of the load that the eight models bear.
+// The paper has no numbers: its gain of 1.4 is of no figure that it names.
 void FindAtTail(const std::map<std::string, Curve>& curves, double sigma, Figure& figure) {
-  constexpr double kTailMs = 100, kLoad = 500;
+  constexpr double kTailMs = 100, kLoad = 120;
   const std::vector<LoadPoint> paella = curves.at("paella").Of(P99);
   const double sustained = LoadAt(paella, kTailMs);
   figure.Find(fmt::format("jobs_per_second_at_p99_100_ms.paella.sigma{}", sigma), sustained);
-  figure.Find(fmt::format("p99_ms_at_500_jobs.paella.sigma{}", sigma), ValueAt(paella, kLoad));
+  figure.Find(fmt::format("p99_ms_at_120_jobs.paella.sigma{}", sigma), ValueAt(paella, kLoad));
   for (const std::string name : {"kernel-streams", "job-streams"}) {
     const std::vector<LoadPoint> theirs = curves.at(name).Of(P99);
     figure.Find(fmt::format("load_at_p99_100_ms.paella_over_{}.sigma{}", name, sigma),
                 sustained / LoadAt(theirs, kTailMs));
-    figure.Find(fmt::format("p99_ms_at_500_jobs.{}.sigma{}", name, sigma), ValueAt(theirs, kLoad));
+    figure.Find(fmt::format("p99_ms_at_120_jobs.{}.sigma{}", name, sigma), ValueAt(theirs, kLoad));
   }
 }
 
 // Short jobs in Figure 12: the load at which their p99 is five times their time alone, and their
-// p99 at the highest load.
+// p99 at 70 % of the load that the models bear.
 void CompareShort(const LoadMix& mix, const std::map<std::string, Curve>& curves, double sigma,
                   Figure& figure) {
   const double limit_ms = 5 * ToMilliseconds(mix.models[0].statistics.time);
@@ -118,13 +121,16 @@ void CompareShort(const LoadMix& mix, const std::map<std::string, Curve>& curves
   const auto load_of = [&](const std::string& name) {
     return LoadAt(curves.at(name).Of(short_p99), limit_ms);
   };
-  figure.CompareGain(
-      fmt::format("load_at_p99_short_of_5_alone.paella_over_job-streams.sigma{}", sigma), 1.4,
-      load_of("paella") / load_of("job-streams"), "Paella 1 (of no named figure)");
-  constexpr double kHighest = 1000;
-  for (const std::string name : {"paella", "job-streams", "kernel-streams", "sjf"}) {
-    figure.Find(fmt::format("p99_ms_short_at_1000_jobs.{}.sigma{}", name, sigma),
-                ValueAt(curves.at(name).Of(short_p99), kHighest));
+  for (const std::string& name : {std::string("paella"), kSrpt}) {
+    figure.CompareGain(
+        fmt::format("load_at_p99_short_of_5_alone.{}_over_job-streams.sigma{}", name, sigma), 1.4,
+        load_of(name) / load_of("job-streams"), "Paella 1 (of no named figure)");
+  }
+  constexpr double kLoad = 332;
+  for (const std::string& name : {std::string("paella"), kSrpt, std::string("job-streams"),
+                                  std::string("kernel-streams"), std::string("sjf")}) {
+    figure.Find(fmt::format("p99_ms_short_at_332_jobs.{}.sigma{}", name, sigma),
+                ValueAt(curves.at(name).Of(short_p99), kLoad));
   }
 }
 
@@ -183,9 +189,11 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
       }
       figure.panels.push_back(std::move(panel));
     }
-    figure.CompareGain(fmt::format("p99_short.job-streams_over_paella_at_most.sigma{}", sigma), 3,
-                       LargestGain(curves.at("job-streams"), curves.at("paella")),
-                       "Paella 7.1 (up to)");
+    for (const std::string& name : {std::string("paella"), kSrpt}) {
+      figure.CompareGain(fmt::format("p99_short.job-streams_over_{}_at_most.sigma{}", name, sigma),
+                         3, LargestGain(curves.at("job-streams"), curves.at(name)),
+                         "Paella 7.1 (up to)");
+    }
     CompareShort(mix, curves, sigma, figure);
   }
   return figure;
@@ -195,7 +203,7 @@ Result<Figure> PaellaFigure12(const FigureOptions& options) {
 Result<Figure> PaellaFigure13(const FigureOptions& options) {
   LAGOON_ASSIGN_OR_RETURN(const LoadMix mix, ShortAndLong());
   const LoadShape shape{1.5, std::max(kLeastJobs, options.Scaled(kJobs)), options.seed};
-  constexpr double kLoad = 800;
+  constexpr double kLoad = 300;  // `single-stream` bears 349, the others 472
   Figure figure;
   FigurePanel panel{fmt::format("{} jobs a second, sigma 1.5", kLoad),
                     "fairness threshold, kernels",

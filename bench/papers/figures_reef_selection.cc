@@ -96,7 +96,12 @@ Result<Figure> ReefFigure26(const FigureOptions& options) {
                               MeasurePaddingChoices("mi50", workload, scheduler, seconds));
       const std::string of = fmt::format("{}.{}", scheduler, workload);
       panel.Add(scheduler, static_cast<double>(i), choices.us);
-      figure.CompareRange("padding_us_mean." + of, {0, i < 2 ? 0.4 : 1.2}, choices.us, "REEF 6.5");
+      if (scheduler == "lagoon") {  // not the paper's
+        figure.Find("padding_us_mean." + of, choices.us);
+      } else {
+        figure.CompareRange("padding_us_mean." + of, {0, i < 2 ? 0.4 : 1.2}, choices.us,
+                            "REEF 6.5");
+      }
       figure.Find("padding_candidates_mean." + of, choices.candidates);
     }
   }

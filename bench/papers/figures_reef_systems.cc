@@ -160,11 +160,10 @@ Result<Figure> ReefFigure28(const FigureOptions& options) {
                          of_triton / of_reef, "REEF 6.6");
     }
     if (workload != "C") continue;
-    figure.CompareGainRange("realtime_latency_normalized_mean.reset.C", {1, 1.09}, of_reef,
-                            "REEF 6.6");
+    figure.CompareGain("realtime_latency_normalized_mean.reset.C", 1.05, of_reef,
+                       "REEF 6.6 (in C; at most 1.09)");
   }
-  figure.CompareGain("realtime_latency_normalized_mean_of_all.reset", 1.05, Mean(latencies[reef]),
-                     "REEF 6.6");
+  figure.Find("realtime_latency_normalized_mean_of_all.reset", Mean(latencies[reef]));
   figure.CompareGain("throughput_normalized_mean_of_all.stream-priority", 1.21,
                      Mean(throughputs[triton]), "REEF 6.6");
   figure.CompareGain("throughput_normalized_mean_of_all.reset", 1.11, Mean(throughputs[reef]),

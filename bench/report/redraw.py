@@ -36,7 +36,8 @@ RUNS = {
     "sim-disb-sharing.json": ("disb", "--workload", "all", "--schedulers", "streams,wait,tally,hummingbird,lithos,reset", "--clients",
                               "newest", "--device", "sim:gv100"),
     **{f"sim-disb-cpu{cores}.json": (*CPU_DISB, "--device", f"sim:cpu{cores}") for cores in (2, 4, 8)},
-    "sim-gv100-sensitivity.json": ("disb", "--device", "sim:gv100", "--sensitivity", "--requests", "300"),
+    **{f"sim-{gpu}-sensitivity.json": ("disb", "--device", f"sim:{gpu}", "--sensitivity", "--requests", "300")
+       for gpu in ("gv100", "mi50")},
     "sim-split.json": (*SPLIT, "--seeds", "6", "--scenarios", "1,3,6"),
     "sim-split-sweep.json": (*SPLIT, "--seeds", "1", "--scenarios", "1", "--reading", "one-process", "--sweep"),
     "sim-placement.json": ("placement", "--paper-baselines", "--threads", "2"),

@@ -118,9 +118,9 @@ def cpu_check(results, words):
              "two cores ", "ratio "], rows)
 
 
-def sensitivity(results, _words):
-    """The constants that change a result of workload C by more than 1 %."""
-    report = results["sim-gv100-sensitivity.json"]
+def sensitivity(results, words):
+    """The constants of a simulated GPU that change a result of workload C by more than 1 %."""
+    report = results[f"sim-{words[0]}-sensitivity.json"]
     usual, rows = report["metrics"], []
     columns = ("realtime_latency_normalized_mean.reef", "throughput_normalized.reef", "throughput_normalized.streams")
     for one in report["sensitivity"]:
