@@ -1081,6 +1081,8 @@ MUTANTS = [
      "job.first_incomplete >= job.front_until && ", "", ["policies"]),
     ("front-not-left", "kernels behind those in front wait in the device for ever", SUBMIT,
      "if (follows && job.rank == Decision::kFrontRank)", "if (follows)", ["policies"]),
+    ("due-when-it-comes", "a short real-time request waits for a long one that came before", "src/sched/ready_index.h",
+     "job.arrival + 2 * job.total;", "job.arrival;", ["policies"]),
     ("all-are-raised", "clients that are not behind are raised with one that is", LAGOON,
      "return deficits_.deficit(client) > threshold_;", "return true;", ["policies"]),
     ("copies-keep-the-rank", "a job waits for ever for the copy of its input", SUBMIT,

@@ -8,7 +8,7 @@
 
 namespace lagoon {
 
-/// Real-time jobs by deadline; after them real-time jobs without a deadline, in order of posting.
+/// Real-time jobs by deadline, where one without a deadline counts as due after twice its own time.
 /// Best-effort jobs get what is left, by shortest remaining time, with deficits among their clients
 /// (Paella 6). Real-time jobs have no deficit: they take what they need. The device keeps the same
 /// orders. Kernels of a client that is above the threshold are raised also where the device already
@@ -29,11 +29,11 @@ class LagoonPolicy final : public Policy {
   explicit LagoonPolicy(const PolicyConfig& config)
       : threshold_(config.fairness_threshold), best_effort_(config.order), deficits_(kBackAtOnce) {}
 
-  JobOrders orders() const override { return {By::kDeadline, best_effort_}; }
+  JobOrders orders() const override { return {By::kDue, best_effort_}; }
 
   Decision Pick(const SchedulingView& view) override {
     const ScheduledJob* urgent = view.ready.First(JobClass::kRealTime);
-    if (urgent != nullptr) return Decision::Run(*urgent, ~0u, DeadlineRank(*urgent));
+    if (urgent != nullptr) return Decision::Run(*urgent, ~0u, RankOf(*urgent));
     const ScheduledJob* behind = deficits_.FirstAbove(
         threshold_, [&](ClientId client) { return view.ready.OldestOf(client); });
     if (behind != nullptr) return Decision::Run(*behind, ~0u, Decision::kFrontRank);
@@ -60,11 +60,9 @@ class LagoonPolicy final : public Policy {
   }
 
  private:
-  static std::uint64_t DeadlineRank(const ScheduledJob& job) {
-    constexpr std::uint64_t kWithout = std::uint64_t{1} << 62;
-    if (job.deadline == kNoDeadline) return kWithout | Raw(job.id);
-    const auto at = std::max<std::int64_t>(0, job.deadline.time_since_epoch().count());
-    return std::min(static_cast<std::uint64_t>(at), kWithout - 1);
+  static std::uint64_t RankOf(const ScheduledJob& job) {
+    const std::int64_t due = ReadyIndex::KeyOf(By::kDue, job);
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, due));
   }
 
   const double threshold_;

@@ -136,15 +136,37 @@ TEST_F(Ranking, EdfGoesByDeadlineAndLeastSlackAlsoByWhatIsLeft) {
   for (const std::string_view name : {"edf", "least-slack", "lagoon"}) {
     Use(name);
     ScheduledJob& none = Add(kRealTime);
+    none.total = microseconds(100);  // under `lagoon` due at 200
     ScheduledJob& soon = Add(kRealTime);
     ScheduledJob& long_one = Add(kRealTime);
     soon.deadline = TimePoint{} + microseconds(100);
     soon.remaining = microseconds(10);
     long_one.deadline = TimePoint{} + microseconds(150);
     long_one.remaining = microseconds(90);
-    Reorder(soon, long_one);
+    Reorder(none, soon, long_one);
     EXPECT_EQ(Pick(), name == "least-slack" ? long_one.id : soon.id) << name;
     EXPECT_NE(Pick(), none.id);
+  }
+}
+
+// Due after twice their own time: a short one passes a long one, but not for ever.
+TEST_F(Ranking, LagoonServesShortRealTimeJobsWithoutDeadlinesFirst) {
+  using std::chrono::milliseconds;
+  Use("lagoon");
+  ScheduledJob& long_one = Add(kRealTime);
+  long_one.total = milliseconds(10);  // due at 20
+  ScheduledJob& short_one = Add(kRealTime);
+  short_one.arrival = TimePoint{milliseconds(15)};
+  short_one.total = milliseconds(1);  // due at 17
+  ScheduledJob& later = Add(kRealTime);
+  later.arrival = TimePoint{milliseconds(19)};
+  later.total = milliseconds(1);  // due at 21
+  ScheduledJob& promised = Add(kRealTime);
+  promised.deadline = TimePoint{milliseconds(18)};
+  Reorder(long_one, short_one, later, promised);
+  for (ScheduledJob* next : {&short_one, &promised, &long_one, &later}) {
+    EXPECT_EQ(Pick(), next->id);
+    Remove(*next);
   }
 }
 
@@ -157,10 +179,12 @@ TEST_F(Ranking, LagoonRanksOnTheDeviceAsItPicks) {
     return decision.rank;
   };
   ScheduledJob& early = Add(kRealTime);
+  early.arrival = TimePoint{} + std::chrono::hours(2);
   ScheduledJob& late = Add(kRealTime);
+  late.arrival = TimePoint{} + std::chrono::hours(3);
   ScheduledJob& soon = Add(kRealTime);
-  soon.deadline = TimePoint{} + std::chrono::hours(1000);
-  Reorder(soon);
+  soon.deadline = TimePoint{} + std::chrono::hours(1);
+  Reorder(early, late, soon);
   const std::uint64_t urgent = rank_of(soon);
   const std::uint64_t first = rank_of(early);
   EXPECT_LT(urgent, first);

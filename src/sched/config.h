@@ -12,6 +12,7 @@ namespace lagoon {
 enum class By : std::uint8_t {
   kArrival,      // order of posting
   kDeadline,     // earliest first; jobs without one last
+  kDue,          // the same, but a job without a deadline is due after twice its total time
   kSlack,        // deadline less remaining time, smallest first
   kTotal,        // expected time of the whole job, shortest first
   kRemaining,    // expected time of its incomplete kernels, shortest first
