@@ -249,7 +249,7 @@ void MeasureHere(const ProfileOf& of, const ProfileSharesWords& words) {
     }
   }
   const NamedSurface surface{
-      ModelName(of.model), SurfaceDevice(info.name, info.description),
+      ModelName(of.model), SurfaceDevice(info.name, info.description, info.units),
       fmt::format("lagoon profile --shares, {}, median of {} runs, {} units, {}", Build(), of.runs,
                   info.units, Name(of.compile.precision)),
       OrDie(SurfaceOf(plan, std::move(latency_ms)))};

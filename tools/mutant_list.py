@@ -1446,6 +1446,8 @@ MUTANTS = [
      "std::clamp(slowdown, kLeastSlowdown, kMostSlowdown)", "slowdown", ["cluster"]),
     ("stored-surface-for-ever", "a machine that is slower than when it was profiled is not noticed", "src/cluster/interference/learned_latency.cc",
      "  scale_weight_ = kForgets * scale_weight_ + 1;\n", "  log_of_scale_ = 0;\n", ["cluster"]),
+    ("wrong-surface-for-ever", "a stored surface that is far off is believed", "src/cluster/interference/learned_latency.cc",
+     "if (scale_weight_ > kLeast && far_off)", "if (false)", ["cluster"]),
     ("load-of-now", "a model on a small share counts as busier than it is", "src/cluster/interference/learned_latency.cc",
      "if (rows_per_s > most_per_s_ && rows_per_s <= kMostMs)", "if (rows_per_s > 0 && rows_per_s <= kMostMs)", ["cluster"]),
     ("fleet-shares-overflow", "shares are rounded up to more than the device", f"{FLEET}/fleet_shares.cc",

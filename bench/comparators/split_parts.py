@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,10 @@ import time
 
 import numpy as np
 import onnxruntime
+
+
+class Refused(Exception):
+    """A model that cannot be measured, and why."""
 
 
 def open_session(path):
@@ -47,7 +52,7 @@ def made_up(session):
         elif one.type in ("tensor(int64)", "tensor(int32)"):
             inputs[one.name] = np.ones(dims, one.type[len("tensor("):-1])
         else:
-            sys.exit(f"model input '{one.name}' is of type {one.type}; split_parts.py makes float, int64 and int32")
+            raise Refused(f"input '{one.name}' is of type {one.type}; split_parts.py makes float, int64 and int32")
     return inputs
 
 
@@ -81,8 +86,8 @@ def split(lagoon, model, parts, folder):
     report = folder / "report.json"
     done = subprocess.run([lagoon, "split", model, "--parts", str(parts), "--onnx", folder, "--json", report],
                           capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{model} in {parts} parts: {done.stderr.strip()}")
+    if done.returncode != 0 or not report.is_file():
+        raise Refused(f"{model} in {parts} parts: {done.stderr.strip() or f'{lagoon} has written no report'}")
     files = json.loads((folder / "parts.json").read_text())["parts"]
     return [(folder / part["file"], part["inputs"]) for part in files], json.loads(report.read_text())["metrics"]
 
@@ -91,7 +96,7 @@ def measure(lagoon, model, numbers, rounds, metrics):
     path = pathlib.Path(model)
     file = path if path.is_file() else next(iter(sorted(path.glob("*/model.onnx"))), None)
     if file is None:
-        sys.exit(f"{model}: neither a file nor a folder with VERSION/model.onnx")
+        raise Refused(f"{model}: neither a file nor a folder with VERSION/model.onnx")
     name = path.stem if path.is_file() else path.name
     with tempfile.TemporaryDirectory(prefix="lagoon-split-") as folder:
         session = open_session(file)
@@ -118,6 +123,8 @@ def measure(lagoon, model, numbers, rounds, metrics):
     for parts, chain in chains.items():
         metrics[f"split_overhead_measured.{name}.p{parts}"] = chain.total_ms() / whole.total_ms() - 1
         metrics[f"split_sigma_ms_measured.{name}.p{parts}"] = chain.sigma_ms()
+    if len(numbers) < 2:
+        return
     overheads = [metrics[f"split_overhead_measured.{name}.p{parts}"] for parts in numbers]
     metrics[f"split_overheads_rise.{name}"] = int(overheads == sorted(overheads))
 
@@ -136,20 +143,29 @@ def main():
         numbers = []
     if not numbers or numbers[0] < 2 or words.rounds < 1:
         parser.error(f"--parts is '{words.parts}' and --rounds {words.rounds}; they take numbers from 2, and from 1")
-    metrics = {}
+    if shutil.which(words.lagoon) is None:
+        parser.error(f"there is no program '{words.lagoon}'")
+    if words.json and not os.access(pathlib.Path(words.json).resolve().parent, os.W_OK):
+        parser.error(f"--json: '{words.json}' cannot be written")
+    metrics, failures = {}, []
     for at, model in enumerate(words.models, 1):
         print(f"split_parts: {model} ({at} of {len(words.models)})", file=sys.stderr)
-        measure(words.lagoon, model, numbers, words.rounds, metrics)
+        try:
+            measure(words.lagoon, model, numbers, words.rounds, metrics)
+        except Refused as refused:
+            failures.append(str(refused))
+            print(f"split_parts: {refused}", file=sys.stderr)
     report = {"benchmark": "split-parts", "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
               "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "configuration": {"models": words.models, "parts": numbers, "rounds": words.rounds, "threads": 1,
                                 "onnxruntime": onnxruntime.__version__},
-              "metrics": metrics}
+              "metrics": metrics, "failures": failures}
     text = json.dumps(report, indent=1) + "\n"
     if words.json:
         pathlib.Path(words.json).write_text(text)
     else:
         print(text, end="")
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #include "bench/fleet/fleet.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -232,11 +234,11 @@ class FleetBench {
   void WriteMetrics() {
     report_.Metric("fleet_failed_requests", static_cast<double>(failed_));
     if (!errors_.empty()) {
-      report_.Metric("fleet_prediction_error_median", Percentile(errors_, 50));
+      report_.Metric("fleet_prediction_error_median", Median(errors_));
     }
     for (const auto& [name, of_runs] : runs_) {
       for (const auto& [of, values] : of_runs) {
-        report_.Metric(fmt::format("{}.{}", name, of), Percentile(values, 50));
+        report_.Metric(fmt::format("{}.{}", name, of), Median(values));
       }
     }
     for (const auto& [of, rates] : runs_["violation_rate"]) {
@@ -275,8 +277,16 @@ std::vector<std::string> FleetBenchPlacers() {
 }
 
 Status RunFleet(const FleetBenchOptions& options, Report& report) {
-  if (options.files.empty() || options.placers.empty()) {
-    return Fail(ErrorCode::kInvalidArgument, "a fleet is measured with a model and a placer");
+  if (options.files.empty() || options.placers.empty() || options.sides.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a fleet is measured with a model, a placer and a side");
+  }
+  for (const auto& [option, words] :
+       {std::pair{"--placers", options.placers}, std::pair{"--sides", options.sides}}) {
+    const std::set<std::string> unique(words.begin(), words.end());
+    if (unique.size() == words.size()) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: '{}' names one twice", option, fmt::join(words, ",")));
   }
   return FleetBench(options, report).Run();
 }

@@ -10,8 +10,10 @@
 
 namespace lagoon {
 
-std::string SurfaceDevice(const std::string& name, const std::string& description) {
-  return description.empty() ? name : fmt::format("{}, {}", name, description);
+std::string SurfaceDevice(const std::string& name, const std::string& description,
+                          std::uint32_t units) {
+  const std::string device = description.empty() ? name : fmt::format("{}, {}", name, description);
+  return fmt::format("{}, {} unit{}", device, units, units == 1 ? "" : "s");
 }
 
 std::string SurfacePath(const std::string& folder, const std::string& model) {
@@ -24,6 +26,9 @@ Result<std::optional<NamedSurface>> LoadSurface(const std::string& folder, const
   const std::string path = SurfacePath(folder, model);
   std::error_code ignored;
   if (path.empty() || !std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(path, ignored)) {  // a pipe would never end
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("surface '{}': is not a file", path));
+  }
   LAGOON_ASSIGN_OR_RETURN(NamedSurface surface, ReadSurfaceFile(path));
   for (const auto& [what, found, wanted] :
        {std::tuple{"model", surface.model, model}, std::tuple{"device", surface.device, device}}) {

@@ -2,6 +2,7 @@
 
 // The surface of a model that `lagoon profile --shares --save` keeps beside the profiles.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,7 +12,8 @@
 namespace lagoon {
 
 /// NamedSurface::device of a surface that is measured on this device (DeviceInfo).
-std::string SurfaceDevice(const std::string& name, const std::string& description);
+std::string SurfaceDevice(const std::string& name, const std::string& description,
+                          std::uint32_t units);
 
 /// Where the surface of `model` is kept in the folder of the profiles. Empty: the folder is, or the
 /// name cannot be a file's.

@@ -253,6 +253,25 @@ TEST_F(LagoonPartsTest, AModelWithPartsAnswers) {
   EXPECT_TRUE(Ask(testing::RequestFor("deep", {1, 4}, {0, 1, 2, 3})));
 }
 
+TEST_F(LagoonPartsTest, AModelThatIsLongIsCutAndSaysSo) {
+  AddDeep("");
+  repository_.AddModel("picks", PicksElements());
+  split_long_ = Nanoseconds(1);
+  Open("split");
+  for (const ModelStatus& status : core_->Models()) {
+    const bool cut = status.standalone_for.find("cut into ") != std::string::npos;
+    EXPECT_EQ(cut, status.name == "deep") << status.standalone_for;
+  }
+  EXPECT_TRUE(Ask(testing::RequestFor("deep", {1, 4}, {0, 1, 2, 3})));
+}
+
+TEST_F(LagoonPartsTest, AModelWithItsOwnNumberOfPartsKeepsIt) {
+  AddDeep(Parameter("lagoon.parts", "2"));
+  split_long_ = Nanoseconds(1);
+  Open("split");
+  EXPECT_THAT(core_->Models().front().standalone_for, HasSubstr("cut into 2 parts"));
+}
+
 TEST_F(LagoonPartsTest, AModelWithTooFewOpsIsNotServed) {
   AddDeep(Parameter("lagoon.parts", "4"), 2);
   Open();

@@ -18,6 +18,7 @@ constexpr double kOfExpected = 1e-4;  // weight of a time that is only expected
 constexpr double kSameTime = 0.03;    // times that differ by less have one model
 constexpr double kLeastMs = 1e-6, kMostMs = 1e9;  // of Surface
 constexpr double kMostFormulaMs = 1e6;            // of SurfaceFormula
+constexpr double kMostScale = 4;                  // by which a stored surface may be off
 constexpr double kOfStored = 5;                   // readings that a stored surface counts for
 constexpr double kCompanyRidge = 1;               // as one reading at full load
 constexpr double kAlone = 0.02;                   // a load below it counts as none
@@ -101,7 +102,7 @@ void LearnedLatency::Expect(double row_ms) {
 }
 
 void LearnedLatency::Measured(std::shared_ptr<const Surface> alone) {
-  if (stored_ == alone) return;
+  if (alone == stored_ || (alone != nullptr && alone == refuted_)) return;
   stored_ = std::move(alone);
   scale_weight_ = log_of_scale_ = 0;
 }
@@ -138,6 +139,8 @@ void LearnedLatency::LearnAlone(double rows, double share, double ms) {
   if (stored_ == nullptr) return;
   log_of_scale_ = kForgets * log_of_scale_ + std::log(ms * Scale() / AloneMs(rows, share));
   scale_weight_ = kForgets * scale_weight_ + 1;
+  const bool far_off = std::abs(log_of_scale_) > scale_weight_ * std::log(kMostScale);
+  if (scale_weight_ > kLeast && far_off) refuted_ = std::exchange(stored_, nullptr);
 }
 
 // Only once the times alone are known; the constant alone where a larger load seems to make batches

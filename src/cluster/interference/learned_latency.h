@@ -36,6 +36,7 @@ class LearnedLatency {
   /// row (NaN, 0 or less) change nothing.
   void Expect(double row_ms);
   /// The times without other models, as `lagoon profile --shares` measures them; null: not known.
+  /// Once batches have taken over four times as long, or less than a quarter, they count no more.
   void Measured(std::shared_ptr<const Surface> alone);
   /// The model can serve so many rows a second on what it has now. LoadAt() has the most so far.
   void CanServe(double rows_per_s);
@@ -68,8 +69,8 @@ class LearnedLatency {
   static constexpr SlowdownTerms kExpectedSlowdown{.constant = 0.03};
 
   double row_ms_ = 1;
-  std::shared_ptr<const Surface> stored_;
-  int observed_ = 0;                    // at most kLeast
+  std::shared_ptr<const Surface> stored_, refuted_;  // refuted_: was stored_ once
+  int observed_ = 0;                                 // at most kLeast
   std::array<double, 16> products_{};   // sums over batches: of the terms over the time, squared
   std::array<double, 4> sums_{};        // of the terms over the time
   double weight_ = 0, log_of_row_ = 0;  // sums: of batches, and of log(time share / rows)

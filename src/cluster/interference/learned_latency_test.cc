@@ -155,6 +155,21 @@ TEST(LearnedLatency, AStoredSurfaceIsScaledToWhatBatchesTake) {
   EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 12, 0.1);
 }
 
+TEST(LearnedLatency, AStoredSurfaceThatIsFarOffCountsNoMore) {
+  const auto stored = std::make_shared<const Surface>(
+      Surface::FromPoints({.rows = {1}, .shares = {1}, .latency_ms = {{1e6}}}).value());
+  LearnedLatency learned;
+  learned.Measured(stored);
+  for (int i = 0; i < 8; ++i) learned.Observe({1, 1, 10});
+  EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 10, 0.1);
+  learned.Measured(stored);  // the member tells of it again and again
+  EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 10, 0.1);
+  const auto other = std::make_shared<const Surface>(
+      Surface::FromPoints({.rows = {1}, .shares = {1}, .latency_ms = {{12}}}).value());
+  learned.Measured(other);
+  EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 12, 0.1);
+}
+
 TEST(LearnedLatency, ALoadIsThePartOfWhatTheModelCanServe) {
   LearnedLatency learned;
   EXPECT_EQ(learned.LoadAt(100), 0) << "not known yet";

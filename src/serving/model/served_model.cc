@@ -153,7 +153,8 @@ Status ServedModel::Measure(Device& device, const LoadOptions& load) {
 
 /// A stored surface that cannot be used is a warning: all is as without it.
 void ServedModel::ReadSurface(const DeviceInfo& device, const std::string& profiles) {
-  const auto stored = LoadSurface(profiles, name(), SurfaceDevice(device.name, device.description));
+  const std::string measured_on = SurfaceDevice(device.name, device.description, device.units);
+  const auto stored = LoadSurface(profiles, name(), measured_on);
   if (!stored) warnings_.push_back(stored.error().message);
   if (!stored || !*stored) return;
   surface_ = std::make_shared<const Surface>((*stored)->surface);
@@ -582,6 +583,8 @@ std::string ServedModel::StandaloneFor() const {
     words.push_back(fmt::format("{} {}", input.spec.name, ToString(input.spec.dims)));
   }
   if (parts_alone_) words.push_back(fmt::format("{} parts", parts_alone_->parts));
+  const std::size_t cut = plan()->part_ends.size();
+  if (cut > 1) words.push_back(fmt::format("cut into {} parts", cut));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 

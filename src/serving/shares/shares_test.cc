@@ -175,7 +175,7 @@ TEST_F(SharesTest, TheKneeOfAStoredSurfaceIsTheFirstShare) {
   options.share_surplus = false;
   options.profile.store = {folder, "test"};
   const DeviceInfo info = OpenDevice(options.device)->device->info();
-  const std::string device = SurfaceDevice(info.name, info.description);
+  const std::string device = SurfaceDevice(info.name, info.description, info.units);
   for (const auto& [model, of] : {std::pair("known", device), {"moved", "another"}, {"new", ""}}) {
     repository_.AddModel(model, SmallModel(), Parameter("lagoon.share", "auto"));
     if (of.empty()) continue;

@@ -83,6 +83,7 @@ class CoreTest : public ::testing::Test {
     options.device = Cpu(2);
     options.profile.runs = 1;
     options.max_wait = max_wait_;
+    options.split_long = split_long_;
     options.tenants = tenants_;
     options.engine = engine_ == nullptr ? "none" : "";
     options.engine_host = engine_;
@@ -158,6 +159,7 @@ class CoreTest : public ::testing::Test {
   std::shared_ptr<EngineHost> engine_;          // before Open(); null: there is none
   LateLog* late_ = nullptr;                     // before Open()
   Nanoseconds max_wait_{0};                     // before Open(); no limit, as machines may be slow
+  Nanoseconds split_long_{0};                   // before Open()
   TenantSource tenants_ = TenantSource::kNone;  // before Open()
   std::unique_ptr<Inference> core_;
 };
