@@ -113,7 +113,7 @@ def test_check_writes_nothing_and_fails_where_the_page_differs(folder, capsys):
     ("<!-- table nothing -->\n<!-- end -->", "no table 'nothing'; there are figure"),
     ("<!-- table figure reef-2 -->\n<!-- end -->", "no figure 'reef-2'"),
     ("<!-- table counts -->\nno end", "no line '<!-- end -->'"),
-    ("<!-- table sensitivity -->\n<!-- end -->", "sim-gv100-sensitivity.json"),
+    ("<!-- table sensitivity gv100 -->\n<!-- end -->", "sim-gv100-sensitivity.json"),
     ("<!-- table grid nothing -->\n<!-- end -->", "no grid 'nothing'; there are contention"),
     ("<!-- table figure -->\n<!-- end -->", "lacks something"),
 ])

@@ -16,7 +16,7 @@ struct FleetBenchOptions {
   std::string devices = "cpu:1,cpu:1";  // ParseFleet()
   std::vector<std::string> placers;     // FleetBenchPlacers()
   std::string scheduler = "reset";
-  std::vector<std::string> sides = {"none"};  // FleetBenchSides()
+  std::vector<std::string> sides = {"none"};  // of kFleetBenchSides
   double load = 0.6;       // part of what the devices can do, of all models together
   double rate_per_s = 0;   // of all models together, in place of `load`; 0: by the models' times
   double slo_ms = 0;       // in place of `slo_factor`; 0: by the models' times

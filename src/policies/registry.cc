@@ -195,7 +195,8 @@ constexpr Entry kSchedulers[] = {
      Make<OrderedPolicy>,
      {kAdmit, kDepth, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding, kLeaves,
       kVersions}},
-    {"As reef; real-time jobs by deadline, others by remaining time with fair shares",
+    {"As reef; real-time jobs by deadline (if they have none: twice their own time), others by "
+     "remaining time with fair shares",
      Lagoon("lagoon"),
      Make<LagoonPolicy>,
      {kAdmit, kDepth, kFairness, kLend, kMost, kPacked, kAhead, kBandwidth, kCandidates, kPadding,

@@ -57,8 +57,9 @@ Surface SurfaceOf(const Coefficients& coefficients, std::int64_t most_rows) {
       .rows = RowsUpTo(most_rows), .shares = {kShares.begin(), kShares.end()}, .latency_ms = {}};
   for (const std::int64_t rows : points.rows) {
     std::vector<double>& times = points.latency_ms.emplace_back();
-    for (const double share : kShares)
+    for (const double share : kShares) {
       times.push_back(MsOf(coefficients, static_cast<double>(rows), share));
+    }
   }
   return Made(std::move(points));
 }
