@@ -9,7 +9,7 @@ medians over the rounds, in which the whole model and the parts of each N take t
   split_overhead_measured.M.pN         time of all parts over that of the whole, less 1
   split_sigma_ms_measured.M.pN         standard deviation of the parts' times, each the median of its rounds
   split_overhead_predicted.M.pN, split_sigma_ms_predicted.M.pN     by the costs of `lagoon split --cost onnx`
-  split_overheads_rise.M               1: the measured overheads rise with the number of parts, as in the paper
+  split_overheads_rise.M               1: the measured overheads rise with the number of parts, as the paper's do for ResNet-50
 """
 
 import argparse
