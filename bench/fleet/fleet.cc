@@ -241,13 +241,14 @@ class FleetBench {
         report_.Metric(fmt::format("{}.{}", name, of), Median(values));
       }
     }
-    for (const auto& [of, rates] : runs_["violation_rate"]) {
+    const auto& violations = runs_["violation_rate"];
+    for (const auto& [of, rates] : violations) {
       if (options_.seeds > 1) {
         report_.Metric("violation_rate_low." + of, *std::ranges::min_element(rates));
         report_.Metric("violation_rate_high." + of, *std::ranges::max_element(rates));
       }
-      const auto none = runs_["violation_rate"].find(of.substr(0, of.find('.')));
-      if (none == runs_["violation_rate"].end() || none->first == of) continue;
+      const auto none = violations.find(of.substr(0, of.find('.')));
+      if (none == violations.end() || none->first == of) continue;
       int not_worse = 0;
       for (std::size_t i = 0; i < rates.size(); ++i) not_worse += rates[i] <= none->second[i];
       report_.Metric("seeds_not_worse." + of, not_worse);

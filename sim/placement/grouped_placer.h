@@ -13,9 +13,9 @@ namespace lagoon {
 
 /// Groups of GPUs that decide on their own, each with models of its own (InSS 5.2, the second way
 /// of scaling). GPUs are grouped as they come; a last group may be smaller. Models are dealt when
-/// models or GPUs come or go: the one that needs most time first, to the group that has least of it
-/// for each GPU. Time is rate times the time of a row in a batch of eight on a whole GPU. A model
-/// that its group cannot hold is refused.
+/// models or GPUs come or go. The model with the largest demand is dealt first, and each goes to
+/// the group whose models have the smallest demand per GPU so far. Demand is the rate times the
+/// time of a row in a batch of eight on a whole GPU. A model that its group cannot hold is refused.
 class GroupedPlacer final : public Placer {
  public:
   using Make = std::function<std::unique_ptr<Placer>()>;

@@ -46,8 +46,8 @@ struct CoreOptions {
   /// What no share needs goes to all shares that are tuned, in proportion; else it stays idle.
   bool share_surplus = true;
   ProfileOptions profile;
-  /// Models that take longer alone, and whose config has no lagoon.parts, run in parts (CutIfLong).
-  /// 0: none.
+  /// A model without lagoon.parts runs in parts if it takes longer alone than this (CutIfLong).
+  /// 0: none does.
   Nanoseconds split_long{0};
   /// A best-effort request that has waited for so long and has not begun is refused, kUnavailable:
   /// where real-time requests keep the device busy, no client waits without an end. 0: it waits on.

@@ -99,7 +99,7 @@ std::optional<Vector4> SolveFor(const Matrix4& products, const Vector4& sums, un
 
 void LearnedLatency::Expect(double row_ms) {
   if (row_ms > 0 && std::isfinite(row_ms)) row_ms_ = std::clamp(row_ms, kLeastMs, 1e6);
-  coefficients_ = Solve();
+  if (observed_ < kLeast) coefficients_ = {0, 0, 0, row_ms_};
 }
 
 void LearnedLatency::Measured(std::shared_ptr<const Surface> alone) {

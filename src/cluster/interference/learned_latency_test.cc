@@ -162,7 +162,7 @@ TEST(LearnedLatency, AStoredSurfaceThatIsFarOffCountsNoMore) {
   learned.Measured(stored);
   for (int i = 0; i < 8; ++i) learned.Observe({1, 1, 10});
   EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 10, 0.1);
-  learned.Measured(stored);  // the member tells of it again and again
+  learned.Measured(stored);  // a fleet passes the same surface each second
   EXPECT_NEAR(learned.Model(8)->AloneMs(1, 1), 10, 0.1);
   const auto other = std::make_shared<const Surface>(
       Surface::FromPoints({.rows = {1}, .shares = {1}, .latency_ms = {{12}}}).value());

@@ -18,8 +18,9 @@ namespace lagoon {
 /// parameter's value.
 Status ApplyParts(std::optional<std::uint32_t> parts, bool several, Plan& plan);
 
-/// For a model whose configuration does not say its parts: cuts a plan of more than `longest` that
-/// has none, as kAutoParts does. 0: none is cut. What cannot be cut stays whole.
+/// Cuts a plan that takes longer alone than `longest` into as many parts as are best, as kAutoParts
+/// does. It is for models without lagoon.parts. A plan that has parts keeps them, and one that
+/// cannot be cut stays whole. 0: nothing is cut.
 void CutIfLong(Nanoseconds longest, bool several, Plan& plan);
 
 }  // namespace lagoon

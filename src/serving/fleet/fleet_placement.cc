@@ -46,7 +46,7 @@ std::pair<std::uint32_t, std::int64_t> HasNow(const SharesReport& report, const 
   return {static_cast<std::uint32_t>(std::clamp(part, 1.0, 1.0 * granules)), rows};
 }
 
-/// `slowest` becomes the surface whose row takes longer on the whole device.
+/// Sets `slowest` to `surface` if a row takes longer by that on the whole device.
 void TakeSlower(const std::shared_ptr<const Surface>& surface,
                 std::shared_ptr<const Surface>& slowest) {
   if (surface == nullptr) return;
@@ -90,7 +90,7 @@ void FleetCore::Learn(Known& known, const Inference& core, const ModelStatus& st
   }
 }
 
-/// Learns the times of the batches that have run lately on this member, beside which others.
+/// Learns how long the batches took that have run lately on this member, and beside what load.
 void FleetCore::LearnTimes(std::size_t index) {
   const SharesReport& report = shares_[index];
   std::map<std::string, double> loads;  // by model, of all its versions
