@@ -184,6 +184,8 @@ TREE_GROUPS = {
                         ["--gtest_filter=RepositoryFolder*:*EditTest*"]),
     "revoked": ("lagoon_inspect_tests", "apps/inspect/lagoon_inspect_tests", ["--gtest_filter=*Revoked*Network*"]),
     "served-restart": ("lagoon_serving_tests", "src/serving/lagoon_serving_tests", ["--gtest_filter=RestartTest.*"]),
+    "convolutions": ("lagoon_program_tests", "src/program/lagoon_program_tests",
+                     ["--gtest_filter=ConvTranspose.*:Volume.*"]),
     "local": ("lagoon_local_tests", "src/local/lagoon_local_tests", ["--gtest_filter=SharedWeights*:RunTest.Shapes*"]),
     "grpc-server": ("lagoon_server_tests", "src/server/lagoon_server_tests", ["--gtest_filter=Grpc*"]),
     "inflate-queue": ("lagoon_server_tests", "src/server/lagoon_server_tests", ["--gtest_filter=InflateQueue*"]),
@@ -197,6 +199,8 @@ LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-ap
 FLEET = "src/serving/fleet"
 PLACE = "src/cluster/placement"
 BLOCK = "src/device/block.h"
+CONV_TRANSPOSE = "src/program/lower/lower_conv_transpose.cc"
+VOLUME = "src/program/lower/lower_volume.cc"
 TABLE = "src/device/cpu/launch_table.cc"
 TABLE_H = "src/device/cpu/launch_table.h"
 IN_FLIGHT = "src/device/host/in_flight.h"
@@ -516,13 +520,29 @@ MUTANTS = [
      "return slot.claimants == 0 && slot.Over();", "return slot.Over();", ["table", "conformance"]),
     # Claims and counts.
     ("claim-not-atomic", "two units may take one tile", BLOCK,
-     "const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);",
-     "const std::uint64_t before = unclaimed_[i].load(std::memory_order_acquire);\n"
-     "        unclaimed_[i].store(before & ~bit, std::memory_order_relaxed);", ["model"]),
+     "const std::uint64_t before = unclaimed_[word].fetch_and(~bit, std::memory_order_acquire);",
+     "const std::uint64_t before = unclaimed_[word].load(std::memory_order_acquire);\n"
+     "      unclaimed_[word].store(before & ~bit, std::memory_order_relaxed);", ["model"]),
     ("claim-not-verified", "a tile is taken though somebody was faster", BLOCK,
      "if ((before & bit) != 0) {", "if ((before | bit) != 0) {", ["model"]),
     ("claim-only-in-first-word", "kernels of more than 64 tiles never finish", BLOCK,
-     "return i * 64 + static_cast", "return static_cast", ["block"]),
+     "return static_cast<std::uint32_t>(word * 64) +", "return", ["block"]),
+    ("claim-forgets-the-tiles-before", "a unit finds none of the tiles before its own part in the same word", BLOCK,
+     "return below == 0 ? std::nullopt : ClaimIn(first, below);", "return std::nullopt;", ["block"]),
+    ("claim-from-the-first", "all units take neighbouring tiles", BLOCK,
+     "if (const auto tile = ClaimIn(first, ~below)) return tile;", "if (const auto tile = ClaimIn(first, ~std::uint64_t{0})) return tile;",
+     ["block"]),
+    # Transposed convolutions and volumes.
+    ("phases-in-one-order", "the taps of a phase are mirrored", CONV_TRANSPOSE,
+     "tap += (of_axis.taps - 1 - at / of_axis.stride) * tap_step;", "tap += at / of_axis.stride * tap_step;", ["convolutions"]),
+    ("phases-not-cut", "the output begins with what the padding cuts off", CONV_TRANSPOSE,
+     "starts.push_back(of_axis.skip);", "starts.push_back(0);", ["convolutions"]),
+    ("phases-bias-of-the-first", "the phases of a group have the bias of another", CONV_TRANSPOSE,
+     "for (std::int64_t i = 0; i < phases; ++i) to.insert(to.end(), group.begin(), group.end());",
+     "for (std::int64_t i = 0; i < phases; ++i) to.insert(to.end(), from.begin(), from.begin() + out);", ["convolutions"]),
+    ("volume-without-dilation", "the window along the depth has no gaps", VOLUME, "d.dilation * image", "image", ["convolutions"]),
+    ("volume-of-one-group", "groups read each other's channels", VOLUME,
+     "d.channels / d.groups, d.dilation", "1, d.dilation", ["convolutions"]),
     ("unclaim-not-atomic", "giving back a tile loses others", BLOCK,
      "unclaimed_[block / 64].fetch_or(std::uint64_t{1} << (block % 64), std::memory_order_release);",
      "unclaimed_[block / 64].store(std::uint64_t{1} << (block % 64), std::memory_order_release);",

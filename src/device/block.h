@@ -77,23 +77,28 @@ class BasicProgress {
     Reset();
   }
 
-  /// Takes the lowest unclaimed tile that the search finds; nothing if every tile looked claimed or
-  /// done. The search misses a tile that is given back behind it: the caller of Unclaim() must make
-  /// sure that Claim() is called again.
-  std::optional<std::uint32_t> Claim() {
-    for (std::uint32_t i = 0; i < unclaimed_.size(); ++i) {
-      std::uint64_t bits = unclaimed_[i].load(std::memory_order_relaxed);
-      while (bits != 0) {
-        const std::uint64_t bit = bits & (~bits + 1);
-        // acquire: pairs with Unclaim(). The next owner's writes come after the last owner's reads.
-        const std::uint64_t before = unclaimed_[i].fetch_and(~bit, std::memory_order_acquire);
-        if ((before & bit) != 0) {
-          return i * 64 + static_cast<std::uint32_t>(std::countr_zero(bit));
-        }
-        bits = before & ~bit;
-      }
+  /// Takes the first unclaimed tile that the search finds, from tile `from` on and then from 0;
+  /// nothing if every tile looked claimed or done. The search misses a tile that is given back
+  /// behind it: the caller of Unclaim() must make sure that Claim() is called again.
+  std::optional<std::uint32_t> Claim(std::uint32_t from = 0) {
+    const std::uint64_t below = (std::uint64_t{1} << (from % 64)) - 1;  // tiles before `from`
+    const std::size_t first = from / 64;
+    if (first >= unclaimed_.size()) return std::nullopt;  // no tiles
+    if (const auto tile = ClaimIn(first, ~below)) return tile;
+    for (std::size_t i = first + 1; i < unclaimed_.size(); ++i) {
+      if (const auto tile = ClaimIn(i, ~std::uint64_t{0})) return tile;
     }
-    return std::nullopt;
+    for (std::size_t i = 0; i < first; ++i) {
+      if (const auto tile = ClaimIn(i, ~std::uint64_t{0})) return tile;
+    }
+    return below == 0 ? std::nullopt : ClaimIn(first, below);
+  }
+
+  /// Where the search of a unit begins, one of `units` that work on the kernel: each has its own
+  /// part of the tiles. What a part of a kernel wrote is then mostly read by the same unit, whose
+  /// cache has it: on two cores up to a third of a model's time (batch 8, EPYC).
+  std::uint32_t FirstOf(std::uint32_t unit, std::uint32_t units) const {
+    return static_cast<std::uint32_t>(std::uint64_t{blocks_} * (unit % units) / units);
   }
 
   /// Gives a claimed tile back; the caller has written nothing that others see.
@@ -131,6 +136,22 @@ class BasicProgress {
   }
 
  private:
+  /// Takes the lowest unclaimed tile of a word, of those in `mask`.
+  std::optional<std::uint32_t> ClaimIn(std::size_t word, std::uint64_t mask) {
+    std::uint64_t bits = unclaimed_[word].load(std::memory_order_relaxed) & mask;
+    while (bits != 0) {
+      const std::uint64_t bit = bits & (~bits + 1);
+      // acquire: pairs with Unclaim(). The next owner's writes come after the last owner's reads.
+      const std::uint64_t before = unclaimed_[word].fetch_and(~bit, std::memory_order_acquire);
+      if ((before & bit) != 0) {
+        return static_cast<std::uint32_t>(word * 64) +
+               static_cast<std::uint32_t>(std::countr_zero(bit));
+      }
+      bits = before & ~bit & mask;
+    }
+    return std::nullopt;
+  }
+
   typename Atomics::template Atomic<std::uint32_t> done_{0};
   std::span<Word> words_;      // room for the largest number of blocks
   std::span<Word> unclaimed_;  // the first WordsFor(blocks_) of words_
@@ -223,6 +244,7 @@ bool DepsMet(std::span<const BasicDep<Atomics>> deps) {
 /// One unit's loop over the tiles of a started launch: checks guards and dependencies, claims,
 /// runs, commits or unclaims. `run(block)` is the body. `yield()` is called before each claim; true
 /// ends the loop. `claimed`: a tile that the caller claimed after the same checks; it runs first.
+/// `from`: of Claim().
 ///
 /// Guards are checked before dependencies, so that a revoked launch leaves even while it waits for
 /// one. Dependencies are read before the claim. They still hold after it, because done counts only
@@ -230,14 +252,14 @@ bool DepsMet(std::span<const BasicDep<Atomics>> deps) {
 template <typename Atomics, typename Run, typename Yield>
 Leave RunBlocks(BasicProgress<Atomics>& progress, std::span<const BasicDep<Atomics>> deps,
                 std::span<const BasicGuard<Atomics>> guards, Run&& run, Yield&& yield,
-                std::optional<std::uint32_t> claimed = std::nullopt) {
+                std::optional<std::uint32_t> claimed = std::nullopt, std::uint32_t from = 0) {
   for (bool first = true;; first = false) {
     std::uint32_t tile = claimed.value_or(0);
     if (!first || !claimed) {
       if (Revoked(guards, /*started=*/true)) return Leave::kRevoked;
       if (!DepsMet(deps)) return Leave::kBlocked;
       if (yield()) return Leave::kYielded;
-      const std::optional<std::uint32_t> taken = progress.Claim();
+      const std::optional<std::uint32_t> taken = progress.Claim(from);
       if (!taken) return Leave::kExhausted;
       tile = *taken;
     }

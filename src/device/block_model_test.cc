@@ -65,7 +65,7 @@ class Model {
     }
     frozen_ = explorer_.AddWord(0);
     for (std::size_t i = 0; i < kWorkers; ++i) {
-      explorer_.AddThread(i == 0 ? "a" : "b", [this] { Work(); });
+      explorer_.AddThread(i == 0 ? "a" : "b", [this, i] { Work(static_cast<std::uint32_t>(i)); });
     }
     explorer_.AddThread("host", [this] { Host(); });
     explorer_.SetInvariant([this](const Memory& memory) { return WhatIsWrong(memory); });
@@ -82,12 +82,12 @@ class Model {
 
  private:
   // A worker: takes any launch that has not retired, until all have.
-  void Work() {
+  void Work(std::uint32_t worker) {
     for (;;) {
       Explorer::Checkpoint(0);
       const std::uint64_t option = Enter();
       if (option == kLaunches * kKernels) return;
-      WorkOn(option / kKernels, option % kKernels);
+      WorkOn(option / kKernels, option % kKernels, worker);
     }
   }
 
@@ -107,7 +107,7 @@ class Model {
         });
   }
 
-  void WorkOn(std::size_t launch, std::size_t kernel) {
+  void WorkOn(std::size_t launch, std::size_t kernel, std::uint32_t worker) {
     const std::uint64_t label = 1 + 8 * (launch * kKernels + kernel);
     Explorer::Checkpoint(label);
     const ModelGuard guard{&guard_word_, static_cast<std::uint32_t>(launch),
@@ -115,10 +115,11 @@ class Model {
     const std::span<const ModelGuard> guards(&guard, 1);
     const std::span<const ModelDep> deps(&deps_[kernel], kernel == 0 ? 0 : 1);
     ModelProgress& progress = *progress_[kernel];
+    const std::uint32_t from = progress.FirstOf(worker, kWorkers);
 
     const bool started = Read(launches_[launch].started) != 0;
     if (!Revoked(guards, started) && DepsMet(deps)) {
-      if (const std::optional<std::uint32_t> tile = progress.Claim()) {
+      if (const std::optional<std::uint32_t> tile = progress.Claim(from)) {
         Write(launches_[launch].started, 1);
         const auto run = [&](std::uint32_t block) {
           Explorer::Checkpoint(label + 1 + block);
@@ -128,7 +129,7 @@ class Model {
           Explorer::Checkpoint(label + 4);
           return false;
         };
-        RunBlocks(progress, deps, guards, run, yield, tile);
+        RunBlocks(progress, deps, guards, run, yield, tile, from);
       }
     }
     Explorer::Checkpoint(label + 5);

@@ -51,6 +51,30 @@ TEST_P(ProgressOfBlocks, GivesOutAnUnclaimedTileAgain) {
   EXPECT_EQ(record.progress.done(), 0u);
 }
 
+TEST_P(ProgressOfBlocks, SearchesFromAnyTileOnAndThenFromTheFirst) {
+  Record record(GetParam());
+  for (std::uint32_t from = 0; from < GetParam(); ++from) {
+    for (std::uint32_t i = 0; i < GetParam(); ++i) {
+      ASSERT_EQ(record.progress.Claim(from), (from + i) % GetParam());
+    }
+    EXPECT_EQ(record.progress.Claim(from), std::nullopt);
+    record.progress.Reset();
+  }
+}
+
+TEST_P(ProgressOfBlocks, EachUnitHasItsOwnPart) {
+  const Record record(GetParam());
+  for (const std::uint32_t units : {1U, 2U, 3U, 8U}) {
+    EXPECT_EQ(record.progress.FirstOf(0, units), 0U);
+    for (std::uint32_t unit = 1; unit < units; ++unit) {
+      const std::uint32_t first = record.progress.FirstOf(unit, units);
+      EXPECT_LT(first, GetParam());
+      EXPECT_NEAR(first - record.progress.FirstOf(unit - 1, units), 1.0 * GetParam() / units, 1);
+    }
+    EXPECT_EQ(record.progress.FirstOf(units, units), 0U);  // of another share
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AroundWords, ProgressOfBlocks,
                          ::testing::Values(1, 2, 63, 64, 65, 128, 200));
 

@@ -22,10 +22,11 @@ LaunchTable::LaunchTable(const Limits& limits, const GuardWords& guards, const S
     : guards_(guards),
       shares_(shares),
       slots_(limits.launches, limits.streams),
+      workers_(limits.workers),
       events_(limits.events),
       told_(limits.launches),
       lent_(limits.units, kNoUnit) {
-  LAGOON_CHECK(limits.units <= kMostUnits);
+  LAGOON_CHECK(limits.units <= kMostUnits && limits.workers > 0);
   order_.reserve(limits.launches);
   naming_.reserve(limits.launches);
 }
@@ -80,14 +81,14 @@ std::optional<LaunchTable::Assignment> LaunchTable::Pick(std::uint32_t unit, std
     if (entry.level > level) continue;
     if (!shares_.Has(entry.share, unit)) {
       visitors = visitors || entry.beyond_share;
-    } else if (std::optional<Assignment> claimed = Claim(entry)) {
+    } else if (std::optional<Assignment> claimed = Claim(entry, unit)) {
       return claimed;
     }
   }
   if (!visitors) return std::nullopt;
   for (const Entry& entry : order_) {
     if (!entry.beyond_share || entry.level > level || shares_.Has(entry.share, unit)) continue;
-    if (std::optional<Assignment> claimed = Claim(entry)) return claimed;
+    if (std::optional<Assignment> claimed = Claim(entry, unit)) return claimed;
   }
   return std::nullopt;
 }
@@ -112,15 +113,17 @@ std::uint64_t LaunchTable::WantedByNewest(std::uint64_t tiles) const {
   return slots_[newest].help.alone ? 0 : tiles - 1;
 }
 
-std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry) {
+std::optional<LaunchTable::Assignment> LaunchTable::Claim(const Entry& entry, std::uint32_t unit) {
   Slot& slot = slots_[entry.slot];
   if (!MayRun(slot)) return std::nullopt;
-  const std::optional<std::uint32_t> tile = slot.progress->Claim();
+  const std::uint32_t from = slot.progress->FirstOf(unit, workers_);
+  const std::optional<std::uint32_t> tile = slot.progress->Claim(from);
   if (!tile) return std::nullopt;
   ++slot.claimants;
   if (!std::exchange(slot.started, true)) Report(slot, DeviceEvent::Kind::kPlaced, Now());
   return Assignment{.slot = entry.slot,
                     .tile = *tile,
+                    .from = from,
                     .rank = slot.rank,
                     .stream = slot.stream,
                     .share = slot.share,

@@ -25,7 +25,8 @@ class LaunchTable {
     std::uint32_t launches = 512;
     std::uint32_t streams = 1024;  // ordered streams
     std::size_t events = 4096;
-    std::uint32_t units = 0;  // that may be lent
+    std::uint32_t units = 0;    // that may be lent
+    std::uint32_t workers = 1;  // who share the tiles of a kernel
   };
   /// Of a worker: it takes launches of every HelpTerms::level.
   static constexpr std::uint8_t kAnyLevel = 255;
@@ -62,6 +63,7 @@ class LaunchTable {
   struct Assignment {
     std::uint32_t slot = 0;
     std::uint32_t tile = 0;
+    std::uint32_t from = 0;  // where this worker's part of the tiles begins
     Rank rank = 0;
     StreamId stream = kUnordered;
     ShareId share = kAllUnits;
@@ -178,7 +180,7 @@ class LaunchTable {
   static constexpr std::uint32_t kMostUnits = 4096;
 
   SubmitResult Insert(Slot* slot, Body body);
-  std::optional<Assignment> Claim(const Entry& entry);
+  std::optional<Assignment> Claim(const Entry& entry, std::uint32_t unit);
   std::uint32_t UnlinkStream(Slot& slot);
   void MakeEligible(std::uint32_t index);
 
@@ -195,7 +197,8 @@ class LaunchTable {
   const Shares& shares_;
   InFlightSlots<Slot> slots_;
   std::uint32_t watchers_ = 0;
-  std::uint32_t bound_ = 0;   // launches in flight that have a share
+  std::uint32_t bound_ = 0;  // launches in flight that have a share
+  const std::uint32_t workers_;
   std::vector<Entry> order_;  // eligible launches only, sorted
   EventRing events_;
   std::vector<ToldBlocks> told_;  // by slot

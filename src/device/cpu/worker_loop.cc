@@ -132,7 +132,7 @@ void WorkerPool::RunWork(Worker& worker) {
         const bool yields = ShouldYield(worker);  // first: it tells others of the last block
         return yields || (worker.until != nullptr && Over(*worker.until, worker.left_at));
       },
-      std::optional(work.tile));
+      std::optional(work.tile), work.from);
   worker.left_at = lagoon::Now();
 }
 

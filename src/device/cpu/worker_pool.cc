@@ -18,6 +18,7 @@ LaunchTable::Limits LimitsOf(const WorkerPool::Options& options) {
   LaunchTable::Limits limits;
   if (options.background) limits.launches = WorkerPool::kBackgroundLaunches;
   if (!options.background) limits.units = options.workers;
+  limits.workers = std::max<std::uint32_t>(options.workers, 1);
   LAGOON_CHECK(limits.events >= std::size_t{kEventsPerLaunch} * limits.launches);
   return limits;
 }
