@@ -140,8 +140,9 @@ struct Node {
   std::vector<ValueId> outputs;
   std::map<std::string, Attribute> attributes;
   Fused fused;
-  /// True for a Conv over one or two axes, a Gemm (transA 0), a MatMul or a BatchNormalization if x
-  /// is fp32 and the parameters are fp32 constants. Only packed nodes take part in fusion.
+  /// True for a Conv, a ConvTranspose of one group, a Gemm (transA 0), a MatMul or a
+  /// BatchNormalization if x is fp32 and the parameters are fp32 constants. Only packed nodes take
+  /// part in fusion.
   bool packed = false;
   /// Empty for ai.onnx. Only nodes that an import has not yet expanded (graph/expand) have another
   /// domain.

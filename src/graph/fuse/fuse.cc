@@ -62,6 +62,7 @@ Status Fuse(Graph& graph, const ImportOptions& options) {
 }  // namespace
 
 bool IsLinear(const Node& node) { return node.packed && node.op != "BatchNormalization"; }
+bool IsConvolution(const Node& node) { return node.op == "Conv" || node.op == "ConvTranspose"; }
 
 std::int64_t Channels(const GraphEditor& editor, const Node& node) {
   const Dims& weights = editor.value(node.inputs[1]).dims;

@@ -93,7 +93,9 @@ inline constexpr std::int64_t kMaxFusedKeys = std::int64_t{1} << 17;
 /// functions into a Conv, Gemm, MatMul, ChannelAffine, Slice, Add, Sub, Mul or Div.
 void FuseActivations(Graph& graph);
 
-bool IsLinear(const Node& node);  // a packed Conv, Gemm or MatMul, or an IntegerLinear
+/// A packed Conv, ConvTranspose, Gemm or MatMul, or an IntegerLinear.
+bool IsLinear(const Node& node);
+bool IsConvolution(const Node& node);  // Conv or ConvTranspose
 
 /// Output channels of a linear node, from the shape of its weights; also the length of its bias.
 std::int64_t Channels(const GraphEditor& editor, const Node& node);

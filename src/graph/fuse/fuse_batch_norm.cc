@@ -32,19 +32,23 @@ Result<Affine> ReadBatchNorm(Graph& graph, Node& node) {
   return affine;
 }
 
-// Weights with each output channel scaled. Conv: [M,C,H,W]. Gemm: [N,K] or, if not transposed,
-// [K,N] as in MatMul.
+// Weights with each output channel scaled. Conv: [M,C,H,W]; ConvTranspose: [C,M,H,W]. Gemm: [N,K]
+// or, if not transposed, [K,N] as in MatMul.
 ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<double>& scale) {
   const Constant& weights = *editor.value(node.inputs[1]).constant;
   const bool rows = node.op == "Conv" || node.Int("transB", 0) != 0;
-  const auto multiply = [scale, rows](std::span<const Constant> sources) {
+  // The number of neighbouring weights of one output channel.
+  std::int64_t inner = 1;
+  for (std::size_t axis = rows ? 1 : 2; axis < weights.dims.size(); ++axis) {
+    inner *= weights.dims[axis];
+  }
+  const auto multiply = [scale, inner](std::span<const Constant> sources) {
     const std::span<const float> from = sources[0].floats();
-    const std::size_t inner = rows ? from.size() / scale.size() : 1;
     std::vector<float> scaled;
     scaled.reserve(from.size());
     while (scaled.size() < from.size()) {
       for (const double factor : scale) {
-        for (const float weight : from.subspan(scaled.size(), inner)) {
+        for (const float weight : from.subspan(scaled.size(), static_cast<std::size_t>(inner))) {
           scaled.push_back(static_cast<float>(weight * factor));
         }
       }
@@ -52,7 +56,7 @@ ValueId ScaleChannels(GraphEditor& editor, const Node& node, const std::vector<d
     return BytesOf(scaled);
   };
   const std::string recipe =
-      fmt::format("scale {} {}", rows, ToString(IdentityOf(std::as_bytes(std::span(scale)))));
+      fmt::format("scale {} {}", inner, ToString(IdentityOf(std::as_bytes(std::span(scale)))));
   return editor.AddConstant(
       node, "_scaled",
       DerivedConstant(DataType::kFloat32, weights.dims, recipe, {weights}, multiply));
@@ -74,7 +78,7 @@ bool TakesScale(const GraphEditor& editor, const Node& node) {
   if (!IsLinear(node) || node.fused.residual != kNoValue) return false;
   if (node.op == "IntegerLinear") return false;  // its weights are integers
   if (node.fused.activation != ActivationKind::kNone) return false;
-  return node.op == "Conv" || editor.value(node.outputs[0]).dims.size() == 2;
+  return IsConvolution(node) || editor.value(node.outputs[0]).dims.size() == 2;
 }
 
 /// Multiplies the node behind `mul` by input `side` of this Mul, if that is a constant.

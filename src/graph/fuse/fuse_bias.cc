@@ -27,7 +27,7 @@ bool TryFuse(GraphEditor& editor, std::size_t add, std::size_t side) {
 }  // namespace
 
 std::size_t ChannelAxis(const Node& node, std::size_t rank) {
-  return node.op == "Conv" ? rank - 2 : 0;
+  return IsConvolution(node) ? rank - 2 : 0;
 }
 
 bool IsPerChannel(const Dims& constant, const Dims& dims, std::size_t channel_axis) {

@@ -8,6 +8,7 @@ namespace {
 
 bool TakesResidual(const Node& node) {
   if (!IsLinear(node) || node.fused.residual != kNoValue) return false;
+  if (node.op == "ConvTranspose") return false;  // its kernel writes pixels in another order
   // Grouped convolutions have bodies without a residual.
   return node.op != "Conv" || node.Int("group", 1) == 1;
 }

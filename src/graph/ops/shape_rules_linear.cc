@@ -147,8 +147,7 @@ Status InferConv(OpContext& context) {
   LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
   if (!context.has_input(2)) context.KeepInputs(2);
   const bool fp32 = context.input(0).type == DataType::kFloat32;
-  // Three spatial axes are supported by a plain body only.
-  if (fp32 && context.rank(0) <= 4 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
+  if (fp32 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
   context.SetOutput(std::move(out));
   return {};
 }
@@ -170,6 +169,8 @@ Status InferConvTranspose(OpContext& context) {
   out.insert(out.end(), window.out.begin(), window.out.end());
   LAGOON_RETURN_IF_ERROR(CheckVector(context, 2, "bias", out[1]));
   if (!context.has_input(2)) context.KeepInputs(2);
+  const bool fp32 = context.input(0).type == DataType::kFloat32;
+  if (fp32 && group == 1 && Packs(context, 1) && Packs(context, 2)) context.SetPacked();
   context.SetOutput(std::move(out));
   return {};
 }

@@ -132,7 +132,7 @@ TEST(ConvShape, RefusesWhatIsNotSupported) {
 TEST(ConvShape, IsPackedWhereTheWeightsAreConstantsOfFp32) {
   EXPECT_TRUE(Conv({1, 1, 3, 3}, {1, 1, 1, 1}, [](NodeRef) {}).Imported().packed);
   EXPECT_TRUE(Conv({1, 1, 3}, {1, 1, 1}, [](NodeRef) {}).Imported().packed);
-  EXPECT_FALSE(Conv({1, 1, 3, 3, 3}, {1, 1, 1, 1, 1}, [](NodeRef) {}).Imported().packed);
+  EXPECT_TRUE(Conv({1, 1, 3, 3, 3}, {1, 1, 1, 1, 1}, [](NodeRef) {}).Imported().packed);
   EXPECT_FALSE((OneNode{"Conv", {1, 1, 3, 3}, {"x"}}).Imported().packed);
   ModelBuilder half;
   half.Input("x", {1, 1, 3, 3}, onnx::TensorProto::FLOAT16).Output("y");

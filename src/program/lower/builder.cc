@@ -171,6 +171,11 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
     return floats;
   }
   const std::optional<Tensor> other = places(value)[layout == Layout::kPlain ? 1 : 0];
+  if (const ValueId flat = FlatOf(value); !other && flat != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor same, Use(flat, Layout::kPlain));
+    Define(value, same);
+    return Use(value, layout);
+  }
   if (const ValueId wide = WideOf(value); !other && wide != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor exact, Use(wide, layout));
     LAGOON_ASSIGN_OR_RETURN(const Tensor rounded,

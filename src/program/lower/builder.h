@@ -156,6 +156,15 @@ class ProgramBuilder {
     return found == wide_.end() ? kNoValue : found->second;
   }
 
+  /// Declares that `flat`, of the same type, is `value` reshaped: the same elements in row-major
+  /// order. Use(value) makes a view of it.
+  void DefineFlat(ValueId value, ValueId flat) { flat_[value] = flat; }
+  /// The value of DefineFlat(); kNoValue if there is none.
+  ValueId FlatOf(ValueId value) const {
+    const auto found = flat_.find(value);
+    return found == flat_.end() ? kNoValue : found->second;
+  }
+
   /// Which values can be bytes. Null: none.
   const ByteFlow* flow() const { return flow_.get(); }
   void SetFlow(std::shared_ptr<const ByteFlow> flow) { flow_ = std::move(flow); }
@@ -244,7 +253,7 @@ class ProgramBuilder {
   std::vector<std::uint32_t> reads_;  // by ValueId; empty: not known
   std::set<ValueId> replaces_;        // outputs of the graph that lie in the place of an input
   std::optional<Error> defined_wrongly_;
-  std::map<ValueId, ValueId> wide_;
+  std::map<ValueId, ValueId> wide_, flat_;
   std::shared_ptr<const ByteFlow> flow_;
   std::map<ValueId, std::vector<ByteTensor>> bytes_;
   LoweredProgram program_;

@@ -55,6 +55,18 @@ Status LowerPackedMatMul(ProgramBuilder& builder, const Node& node);  // and Gem
 Status LowerConv(ProgramBuilder& builder, const Node& node);
 /// On plain tensors; the weights may be computed.
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
+/// Lowers a node with one spatial axis as a node on images of one row.
+Status LowerAsImage(ProgramBuilder& builder, const Node& node, LowerFunction lower);
+/// lower_conv_transpose.cc.
+Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
+
+/// lower_volume.cc: Conv over three spatial axes with constant weights.
+Status LowerVolumeConv(ProgramBuilder& builder, const Node& node);
+/// An image [N,C,H,W] or a volume [N,C,D,H,W] with its channels last in memory. The tensor of a
+/// volume is that of the image [N,C,D*H,W], which is the same memory.
+Result<Tensor> UseChannelsLast(ProgramBuilder& builder, ValueId value);
+/// Declares that `tensor`, with the channels last in memory, holds `value`.
+void DefineChannelsLast(ProgramBuilder& builder, ValueId value, Tensor tensor);
 
 /// lower_empty.cc: lowers a node some of whose values may have no elements. Calls `otherwise` if
 /// its inputs all have elements and so has an output; empty parts of a Concat or Split are left out

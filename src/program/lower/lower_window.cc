@@ -119,28 +119,6 @@ Result<ValueId> AsImage(ProgramBuilder& builder, const Node& node, ValueId value
   return image;
 }
 
-/// Lowers a node with one spatial axis as a node on images of one row.
-Status LowerAsImage(ProgramBuilder& builder, const Node& node,
-                    Status (*lower)(ProgramBuilder&, const Node&)) {
-  Node image = WithImageWindow(node);
-  LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
-  if (node.fused.residual != kNoValue) {
-    LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));
-  }
-  if (image.inputs.size() > 1) {
-    const Constant* weights = builder.constant(node.inputs[1]);
-    LAGOON_CHECK(weights != nullptr);
-    image.inputs[1] = builder.AddValue(node.name + ".weights", WidenedConstant(*weights));
-  }
-  const DataType type = builder.type(node.outputs[0]);
-  image.outputs = {builder.AddValue(node.name, type, Widened(builder.dims(node.outputs[0])))};
-  LAGOON_RETURN_IF_ERROR(lower(builder, image));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
-                          builder.Use(image.outputs[0], builder.CheapestLayout(image.outputs)));
-  builder.Define(node.outputs[0], y);
-  return {};
-}
-
 bool IsConstantOrNone(const ProgramBuilder& builder, const Node& node, std::size_t i) {
   return i >= node.inputs.size() || node.inputs[i] == kNoValue ||
          builder.constant(node.inputs[i]) != nullptr;
@@ -165,104 +143,29 @@ Result<Tensor> EmitDirectConv(ProgramBuilder& builder, const Node& node, const T
   return y;
 }
 
-/// The weights of a transposed convolution [C, M/group, ...] as weights [M, C/group, ...],
-/// mirrored, of a convolution over its input with zeros between the pixels.
-Constant MirroredWeights(const Constant& w, std::int64_t groups) {
-  const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
-  const std::int64_t taps = ElementCount(Dims(w.dims.begin() + 2, w.dims.end()));
-  const auto mirror = [groups, in, out, taps](std::span<const Constant> sources) {
-    const std::span<const float> from = sources[0].floats();
-    std::vector<float> to(from.size());
-    for (std::int64_t g = 0; g < groups; ++g) {
-      for (std::int64_t i = 0; i < in; ++i) {
-        for (std::int64_t o = 0; o < out; ++o) {
-          for (std::int64_t t = 0; t < taps; ++t) {
-            to[static_cast<std::size_t>(((g * out + o) * in + i) * taps + taps - 1 - t)] =
-                from[static_cast<std::size_t>(((g * in + i) * out + o) * taps + t)];
-          }
-        }
-      }
-    }
-    return BytesOf(to);
-  };
-  Dims dims = w.dims;
-  dims[0] = groups * out;
-  dims[1] = in;
-  return DerivedConstant(DataType::kFloat32, std::move(dims), fmt::format("mirror {}", groups), {w},
-                         mirror);
-}
-
-/// The same for computed weights.
-Result<Tensor> MirrorWeights(ProgramBuilder& builder, const std::string& name, const Tensor& w,
-                             std::int64_t groups) {
-  std::vector<Ints> maps;
-  for (std::size_t axis = 0; axis < w.dims.size(); ++axis) {
-    Ints& map = maps.emplace_back();
-    for (std::int64_t i = 0; i < w.dims[axis]; ++i) {
-      map.push_back(axis < 2 ? i : w.dims[axis] - 1 - i);
-    }
-  }
-  const std::int64_t in = w.dims[0] / groups, out = w.dims[1];
-  const std::int64_t taps = ElementCount(w.dims) / (w.dims[0] * out);
-  Dims dims = w.dims;
-  dims[0] = groups * out;
-  dims[1] = in;
-  LAGOON_ASSIGN_OR_RETURN(Tensor mirrored, EmitTake(builder, name, w, std::move(maps)));
-  LAGOON_ASSIGN_OR_RETURN(mirrored, builder.Reshape(mirrored, {groups, in, out, taps}));
-  LAGOON_ASSIGN_OR_RETURN(
-      mirrored,
-      builder.Transpose(mirrored, std::array<std::int64_t, 4>{0, 2, 1, 3}, Layout::kPlain));
-  return builder.Reshape(mirrored, dims);
-}
-
-/// Limits the spread image of a transposed convolution, which may be far larger than input and
-/// output.
-Status CheckSpread(const Dims& x, const Dims& out, const Ints& kernel, const Ints& dilations) {
-  constexpr double kMaxElements = 1 << 28;
-  Dims dims(x.begin(), x.begin() + 2);
-  double elements = static_cast<double>(x[0]) * static_cast<double>(x[1]);
-  for (std::size_t i = 0; i < kernel.size(); ++i) {
-    dims.push_back(out[i + 2] + (kernel[i] - 1) * dilations[i]);
-    elements *= static_cast<double>(dims.back());
-  }
-  if (elements > kMaxElements) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("input {} spread for the window is {}, above 2^28 elements",
-                            ToString(x), ToString(dims)));
-  }
-  return CheckTable(dims);
-}
-
-/// x with zeros between its pixels and around them, as a transposed convolution needs it. `conv`:
-/// receives the node that convolves the result.
-Result<Tensor> Spread(ProgramBuilder& builder, const Node& node, const Dims& out, Node& conv) {
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
-  const std::size_t rank = x.dims.size() - 2;
-  const Ints kernel = node.Ints("kernel_shape", {}), strides = node.Ints("strides", {}),
-             dilations = node.Ints("dilations", {}), pads = node.Ints("pads", {});
-  LAGOON_RETURN_IF_ERROR(CheckSpread(x.dims, out, kernel, dilations));
-  std::vector<Ints> maps(2);
-  for (std::size_t axis = 0; axis < 2; ++axis) {
-    for (std::int64_t i = 0; i < x.dims[axis]; ++i) maps[axis].push_back(i);
-  }
-  for (std::size_t i = 0; i < rank; ++i) {
-    const std::int64_t extent = (kernel[i] - 1) * dilations[i];
-    Ints& map = maps.emplace_back();
-    for (std::int64_t at = 0; at < out[i + 2] + extent; ++at) {
-      const std::int64_t from = at - extent + pads[i];
-      const bool pixel = from >= 0 && from % strides[i] == 0 && from / strides[i] < x.dims[i + 2];
-      map.push_back(pixel ? from / strides[i] : -1);
-    }
-  }
-  conv.attributes["strides"] = Ints(rank, 1);
-  conv.attributes["pads"] = Ints(2 * rank, 0);
-  return EmitTake(builder, node.name + ".spread", x, std::move(maps));
-}
-
 }  // namespace
 
+Status LowerAsImage(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
+  Node image = WithImageWindow(node);
+  LAGOON_ASSIGN_OR_RETURN(image.inputs[0], AsImage(builder, node, node.inputs[0]));
+  if (node.fused.residual != kNoValue) {
+    LAGOON_ASSIGN_OR_RETURN(image.fused.residual, AsImage(builder, node, node.fused.residual));
+  }
+  if (image.inputs.size() > 1) {
+    const Constant* weights = builder.constant(node.inputs[1]);
+    LAGOON_CHECK(weights != nullptr);
+    image.inputs[1] = builder.AddValue(node.name + ".weights", WidenedConstant(*weights));
+  }
+  const DataType type = builder.type(node.outputs[0]);
+  image.outputs = {builder.AddValue(node.name, type, Widened(builder.dims(node.outputs[0])))};
+  LAGOON_RETURN_IF_ERROR(lower(builder, image));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y,
+                          builder.Use(image.outputs[0], builder.CheapestLayout(image.outputs)));
+  builder.Define(node.outputs[0], y);
+  return {};
+}
+
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node) {
-  if (node.fused.residual != kNoValue) return CheckNotFused(node);
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(const Tensor w, builder.Use(node.inputs[1], Layout::kPlain));
   Tensor bias;
@@ -272,6 +175,13 @@ Status LowerDirectConv(ProgramBuilder& builder, const Node& node) {
   }
   LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitDirectConv(builder, node, x, w, has_bias ? &bias : nullptr,
                                                    builder.dims(node.outputs[0])));
+  const auto add_residual = [&]() -> Status {
+    if (node.fused.residual == kNoValue) return {};
+    LAGOON_ASSIGN_OR_RETURN(const Tensor addend, builder.Use(node.fused.residual, Layout::kPlain));
+    LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kAdd, y, addend));
+    return {};
+  };
+  if (!node.fused.residual_last) LAGOON_RETURN_IF_ERROR(add_residual());
   const Epilogue epilogue = EpilogueOf(node.fused);
   if (epilogue.activation == Activation::kRelu) {
     LAGOON_ASSIGN_OR_RETURN(y, EmitUnary(builder, node.name, UnaryOp::kRelu, y));
@@ -282,6 +192,7 @@ Status LowerDirectConv(ProgramBuilder& builder, const Node& node) {
     LAGOON_ASSIGN_OR_RETURN(
         y, EmitUnary(builder, node.name, epilogue.unary, y, epilogue.alpha, epilogue.beta));
   }
+  if (node.fused.residual_last) LAGOON_RETURN_IF_ERROR(add_residual());
   builder.Define(node.outputs[0], y);
   return {};
 }
@@ -301,105 +212,12 @@ Status LowerPool(ProgramBuilder& builder, const Node& node) {
 Status LowerConv(ProgramBuilder& builder, const Node& node) {
   const std::size_t rank = builder.dims(node.inputs[0]).size();
   const bool packed = IsConstantOrNone(builder, node, 1) && IsConstantOrNone(builder, node, 2);
+  if (packed && rank == 5) return LowerVolumeConv(builder, node);
   if (!packed || rank > 4) return LowerDirectConv(builder, node);
   return rank == 3 ? LowerAsImage(builder, node, LowerImageConv) : LowerImageConv(builder, node);
 }
 
 namespace {
-
-/// Whether every output pixel of a transposed convolution has one input pixel: the window is as
-/// large as the stride.
-bool IsTiled(const ProgramBuilder& builder, const Node& node) {
-  const Dims &x = builder.dims(node.inputs[0]), &y = builder.dims(node.outputs[0]);
-  const bool constant = builder.constant(node.inputs[1]) != nullptr &&
-                        IsConstantOrNone(builder, node, 1) && IsConstantOrNone(builder, node, 2);
-  if (!constant || x.size() != 4 || node.Int("group", 1) != 1) return false;
-  if (node.fused.residual != kNoValue) return false;
-  const Ints kernel = node.Ints("kernel_shape", {});
-  return kernel == node.Ints("strides", {}) && node.Ints("pads", {}) == Ints(4, 0) &&
-         node.Ints("dilations", {}) == Ints(2, 1) && y[2] == x[2] * kernel[0] &&
-         y[3] == x[3] * kernel[1];
-}
-
-/// The weights of a transposed convolution [C, M, height, width] as those of a convolution of
-/// single pixels [(height, width, M), C, 1, 1].
-Constant TiledWeights(const Constant& w) {
-  const auto in = static_cast<std::size_t>(w.dims[0]), out = static_cast<std::size_t>(w.dims[1]);
-  const auto taps = static_cast<std::size_t>(w.dims[2] * w.dims[3]);
-  const auto order = [in, out, taps](std::span<const Constant> sources) {
-    const std::span<const float> from = sources[0].floats();
-    std::vector<float> to(from.size());
-    for (std::size_t i = 0; i < in; ++i) {
-      for (std::size_t o = 0; o < out; ++o) {
-        for (std::size_t t = 0; t < taps; ++t) {
-          to[(t * out + o) * in + i] = from[(i * out + o) * taps + t];
-        }
-      }
-    }
-    return BytesOf(to);
-  };
-  return DerivedConstant(DataType::kFloat32, {w.dims[1] * w.dims[2] * w.dims[3], w.dims[0], 1, 1},
-                         "tile", {w}, order);
-}
-
-Constant RepeatedBias(const Constant& bias, std::int64_t times) {
-  const auto repeat = [times](std::span<const Constant> sources) {
-    const std::span<const float> from = sources[0].floats();
-    std::vector<float> to;
-    for (std::int64_t i = 0; i < times; ++i) to.insert(to.end(), from.begin(), from.end());
-    return BytesOf(to);
-  };
-  return DerivedConstant(DataType::kFloat32, {times * bias.dims[0]},
-                         fmt::format("repeat {}", times), {bias}, repeat);
-}
-
-/// A transposed convolution as a convolution of single pixels, whose channels become tiles.
-Status LowerTiles(ProgramBuilder& builder, const Node& node) {
-  const Dims x = builder.dims(node.inputs[0]), y = builder.dims(node.outputs[0]);
-  const Ints kernel = node.Ints("kernel_shape", {});
-  const std::int64_t taps = kernel[0] * kernel[1];
-  Node conv = node;
-  conv.inputs[1] =
-      builder.AddValue(node.name + ".tiles", TiledWeights(*builder.constant(node.inputs[1])));
-  if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
-    conv.inputs[2] = builder.AddValue(node.name + ".bias",
-                                      RepeatedBias(*builder.constant(node.inputs[2]), taps));
-  }
-  conv.attributes["kernel_shape"] = conv.attributes["strides"] = Ints(2, 1);
-  conv.outputs[0] =
-      builder.AddValue(node.name, DataType::kFloat32, {x[0], taps * y[1], x[2], x[3]});
-  LAGOON_RETURN_IF_ERROR(LowerConv(builder, conv));
-  // Pixels of the input, each with the rows of its tile, become rows of the output.
-  LAGOON_ASSIGN_OR_RETURN(Tensor tiles, builder.Use(conv.outputs[0], Layout::kChannelsLast));
-  tiles.dims = {x[0] * x[2], x[3], kernel[0], kernel[1] * y[1]};
-  tiles.layout = Layout::kPlain;
-  LAGOON_ASSIGN_OR_RETURN(
-      Tensor rows,
-      builder.Transpose(tiles, std::array<std::int64_t, 4>{0, 2, 1, 3}, Layout::kPlain));
-  rows.dims = y;
-  rows.layout = Layout::kChannelsLast;
-  builder.Define(node.outputs[0], rows);
-  return {};
-}
-
-Status LowerConvTranspose(ProgramBuilder& builder, const Node& node) {
-  if (IsTiled(builder, node)) return LowerTiles(builder, node);
-  const Dims dims = builder.dims(node.outputs[0]);
-  const std::int64_t groups = node.Int("group", 1);
-  Node conv = node;
-  LAGOON_ASSIGN_OR_RETURN(const Tensor spread, Spread(builder, node, dims, conv));
-  conv.inputs[0] = builder.AddValue(node.name + ".spread", DataType::kFloat32, spread.dims);
-  builder.Define(conv.inputs[0], spread);
-  if (const Constant* constant = builder.constant(node.inputs[1])) {
-    conv.inputs[1] = builder.AddValue(node.name + ".mirrored", MirroredWeights(*constant, groups));
-  } else {
-    LAGOON_ASSIGN_OR_RETURN(const Tensor w, builder.Use(node.inputs[1], Layout::kPlain));
-    LAGOON_ASSIGN_OR_RETURN(const Tensor mirrored, MirrorWeights(builder, node.name, w, groups));
-    conv.inputs[1] = builder.AddValue(node.name + ".mirrored", DataType::kFloat32, mirrored.dims);
-    builder.Define(conv.inputs[1], mirrored);
-  }
-  return LowerConv(builder, conv);
-}
 
 Status LowerGlobalLpPool(ProgramBuilder& builder, const Node& node) {
   const std::int64_t p = node.Int("p", 2);
@@ -423,7 +241,7 @@ Status LowerMaxPool(ProgramBuilder& builder, const Node& node) {
 
 constexpr Lowering kWindowLowerings[] = {
     {"Conv", LowerConv, Lowering::kFloat, true},
-    {"ConvTranspose", LowerConvTranspose, Lowering::kFloat},
+    {"ConvTranspose", LowerConvTranspose, Lowering::kFloat, true},
     {"MaxPool", LowerMaxPool},
     {"AveragePool", LowerPool, Lowering::kFloat},
     {"LpPool", LowerPool, Lowering::kFloat},
