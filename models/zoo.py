@@ -5,25 +5,30 @@ No weights are downloaded. They are seeded, and calibrated so that activations l
 trained networks (generators/calibration.py). Each model is then checked with ONNX Runtime: it
 must compute what the torch module does, and 16 inputs must give at least 4 different answers.
 
-Usage: zoo.py [NAME... | --small | --ten | --all] [--out DIR] [--force] [--lagoon FILE] [--list]
+Usage: zoo.py [NAME... | --small | --ten | --all] [--qdq] [--out DIR] [--force] [--lagoon FILE] [--list]
 """
 
 import argparse
 import hashlib
+import importlib
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
+from corpus import CorpusError
 from generators import ModelError
 from generators.catalogue import CATALOGUE, DEFAULT, REALTIME, SMALL, TEN
 from generators.images import make_images  # noqa: F401 (for the tests)
 
 HERE = pathlib.Path(__file__).resolve().parent
 STAMP = "zoo.json"  # in the model's folder: the key of make_key(), and the hashes of the model's files
+QDQ = ".qdq"  # behind the name of a model: its int8 version (ONNX's QuantizeLinear, DequantizeLinear)
+QUANTISER_INPUTS = 8
 CHECK_SEED = 1000  # added to the seed of the weights, for other inputs than the calibration's
 PACKAGES = ("torch", "torchvision", "numpy", "transformers")
 
@@ -88,25 +93,77 @@ def generate(name, out, key):
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    files = {file: {"bytes": (folder / file).stat().st_size, "sha256": hash_file(folder / file)}
-             for file in ("1/model.onnx", "config.pbtxt")}
-    stamp = {"key": key, "set": entry.set, "answers": answers, "error": error, "files": files}
+    return write_stamp(folder, {"key": key, "set": entry.set, "answers": answers, "error": error})
+
+
+def write_stamp(folder, stamp):
+    stamp["files"] = {file: {"bytes": (folder / file).stat().st_size, "sha256": hash_file(folder / file)}
+                      for file in ("1/model.onnx", "config.pbtxt")}
     (folder / STAMP).write_text(json.dumps(stamp, indent=2) + "\n")
     return stamp
+
+
+def count_answers(network, path, seed):
+    """The number of different answers of a file. They may differ from the module's."""
+    from generators.exporting import CHECKED_INPUTS, MIN_ANSWERS, open_session
+    session = open_session(path)
+    inputs = network.sample(CHECKED_INPUTS, seed)
+    rows = ({name: array[index:index + 1] for name, array in inputs.items()} for index in range(CHECKED_INPUTS))
+    answers = {network.answer(session.run(list(network.outputs), row)) for row in rows}
+    if len(answers) < MIN_ANSWERS:
+        raise ModelError(f"{CHECKED_INPUTS} inputs give {len(answers)} different answers, "
+                         f"at least {MIN_ANSWERS} are needed")
+    return len(answers)
+
+
+def quantise(name, out, key):
+    """Writes the QDQ version of a model that is there."""
+    import numpy as np
+    from corpus import packages
+    from generators.quantise import run
+    entry = CATALOGUE[name]
+    network = importlib.import_module(f"generators.{entry.family}").build(name, entry.seed)
+    source, folder = out / name, out / f"{name}{QDQ}"
+    path = folder / "1" / "model.onnx"
+    partial = folder / "1" / "model.onnx.partial"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (folder / STAMP).unlink(missing_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            inputs = pathlib.Path(place) / "inputs.npz"
+            np.savez(inputs, **network.sample(QUANTISER_INPUTS, entry.seed))
+            run("generators.quantise", [(source / "1" / "model.onnx").absolute(), partial.absolute(), inputs],
+                packages.quantiser(HERE / "corpus" / "files" / "packages"))
+        answers = count_answers(network, partial, entry.seed + CHECK_SEED)
+        config = (source / "config.pbtxt").read_text()
+        (folder / "config.pbtxt").write_text(config.replace(f'name: "{name}"', f'name: "{name}{QDQ}"', 1))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return write_stamp(folder, {"key": key, "set": entry.set, "answers": answers})
 
 
 def make(name, arguments, label):
     """Generates a model unless it is up to date. Raises on any failure."""
     key = make_key(name)
-    if not arguments.force and up_to_date(arguments.out / name, key):
+    make_one(name, key, generate, arguments, label)
+    if arguments.qdq:
+        source = HERE / "generators" / "quantise.py"
+        qdq_key = hashlib.sha256(key.encode() + source.read_bytes()).hexdigest()
+        make_one(f"{name}{QDQ}", qdq_key, quantise, arguments, f"{label}{QDQ}")
+
+
+def make_one(folder, key, write, arguments, label):
+    if not arguments.force and up_to_date(arguments.out / folder, key):
         print(f"{label}: up to date", flush=True)
         return
     print(f"{label}: generating ...", flush=True)
     start = time.monotonic()
-    stamp = generate(name, arguments.out, key)
+    stamp = write(folder.removesuffix(QDQ), arguments.out, key)
     model = stamp["files"]["1/model.onnx"]
+    error = f", error {stamp['error']:.1e}" if "error" in stamp else ""
     print(f"{label}: {model['bytes'] / 1e6:.1f} MB in {time.monotonic() - start:.0f} s, "
-          f"{stamp['answers']} answers to 16 inputs, error {stamp['error']:.1e}, "
+          f"{stamp['answers']} answers to 16 inputs{error}, "
           f"sha256 {model['sha256'][:16]}", flush=True)
 
 
@@ -131,6 +188,9 @@ def parse_arguments():
                        help=f"models that nobody tuned, to compare engines: {', '.join(TEN)}")
     which.add_argument("--all", action="store_true",
                        help=f"all {len(CATALOGUE)} models, {megabytes(CATALOGUE) / 1000:.1f} GB")
+    parser.add_argument("--qdq", action="store_true",
+                        help=f"also make each model in int8, NAME{QDQ}: quantised by ONNX Runtime's tool, with "
+                        f"{QUANTISER_INPUTS} inputs as calibration")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "zoo", metavar="DIR",
                         help="folder for the repository (default: models/zoo)")
     parser.add_argument("--force", action="store_true", help="also make models that are up to date")
@@ -176,7 +236,7 @@ def main():
             make(name, arguments, label)
             if arguments.lagoon:
                 compile_with(arguments.lagoon, arguments.out / name)
-        except ModelError as error:
+        except (ModelError, CorpusError) as error:
             print(f"{label}: FAILED: {error}", file=sys.stderr, flush=True)
             failed.append(name)
         except Exception:  # torch, its exporter and ONNX Runtime have no common base class

@@ -77,6 +77,19 @@ def test_zoo_generates_once_and_again_when_a_file_is_damaged(tmp_path):
     assert model.read_bytes() == content  # the same seed gives the same bytes
 
 
+def test_the_int8_version_of_a_model_lies_beside_it(tmp_path):
+    first = run_zoo("squeezenet1_1", "--qdq", "--out", tmp_path)
+    assert first.returncode == 0, first.stderr
+    folder = tmp_path / "squeezenet1_1.qdq"
+    stamp = json.loads((folder / "zoo.json").read_text())
+    assert stamp["answers"] >= 4 and stamp["set"] == "zoo"
+    assert 'name: "squeezenet1_1.qdq"' in (folder / "config.pbtxt").read_text()
+    ops = [node.op_type for node in onnx.load(str(folder / "1" / "model.onnx")).graph.node]
+    assert ops.count("QuantizeLinear") > 20 and ops.count("DequantizeLinear") > 40
+    again = run_zoo("squeezenet1_1", "--qdq", "--out", tmp_path)
+    assert again.stdout.count("up to date") == 2
+
+
 def test_zoo_refuses_an_unknown_name(tmp_path):
     result = run_zoo("resnet19", "--out", tmp_path)
     assert result.returncode == 2

@@ -10,9 +10,7 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import time
 
 MODELS = pathlib.Path(__file__).resolve().parents[1]
@@ -20,6 +18,8 @@ sys.path.insert(0, str(MODELS))
 
 from corpus import CorpusError, packages  # pylint: disable=wrong-import-position
 from corpus.catalogue import read  # pylint: disable=wrong-import-position
+from generators import ModelError  # pylint: disable=wrong-import-position
+from generators.quantise import run  # pylint: disable=wrong-import-position
 
 FILES = MODELS / "corpus" / "files"
 COMMON = ("exporting.py", "inputs.py", "catalogue.py")  # what each made file depends on
@@ -40,7 +40,7 @@ def sources(model):
     if model.kind == "trained":
         return []
     if model.kind == "quantised":
-        return [here / "quantising.py"]
+        return [here / "quantising.py", MODELS / "generators" / "quantise.py"]
     extra = ["once.py"] if model.source["family"] in ("decoders", "translators") else []
     return [here / name for name in (*COMMON, f"{model.source['family']}.py", *extra)]
 
@@ -58,18 +58,12 @@ def key_of(model, models):
 
 
 def quantise(model, path, out):
-    environment = {**os.environ, "PYTHONPATH":
-                   f"{packages.quantiser(out / 'packages')}{os.pathsep}{MODELS}"}
     source = out / f"{model.base}.onnx"
-    # The tool leaves files in the folder in which it runs.
-    with tempfile.TemporaryDirectory() as folder:
-        result = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "corpus.quantising", model.id,
-             source.absolute(), path.absolute()],
-            env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        said = result.stderr.strip().splitlines() or ["no message"]
-        raise CorpusError(f"'{model.id}': ONNX Runtime's quantiser failed: {said[-1]}")
+    try:
+        run("corpus.quantising", [model.id, source.absolute(), path.absolute()],
+            packages.quantiser(out / "packages"))
+    except ModelError as error:
+        raise CorpusError(f"'{model.id}': {error}") from None
 
 
 def make(model, path, out):
