@@ -117,11 +117,13 @@ double LearnedLatency::LoadAt(double rows_per_s) const {
   return std::min(rows_per_s / most_per_s_, 1.0);
 }
 
-bool LearnedLatency::Observe(const ServedBatches& served) {
-  const bool taken = served.rows >= 1 && served.rows <= 1e6 && served.share >= 1e-4 &&
-                     served.share <= 1 && served.ms >= kLeastMs && served.ms <= kMostMs &&
-                     served.beside >= 0 && served.beside <= kMostLoad;  // no NaN
+bool LearnedLatency::Observe(const ServedBatches& batches) {
+  const bool taken = batches.rows >= 1 && batches.rows <= 1e6 && batches.share >= 1e-4 &&
+                     batches.share <= 1 && batches.ms >= kLeastMs && batches.ms <= kMostMs &&
+                     batches.beside >= 0 && batches.beside <= 1e6;  // no NaN
   if (!taken) return false;
+  ServedBatches served = batches;
+  served.beside = std::min(served.beside, kMostLoad);
   LearnAlone(served.rows, served.share, served.ms / SlowdownAt(served.beside));
   if (served.beside > kAlone) LearnCompany(served);
   return true;

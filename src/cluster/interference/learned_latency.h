@@ -40,8 +40,9 @@ class LearnedLatency {
   void Measured(std::shared_ptr<const Surface> alone);
   /// The model can serve so many rows a second on what it has now. LoadAt() has the most so far.
   void CanServe(double rows_per_s);
-  /// False: a value is not in its range, and nothing was learned.
-  bool Observe(const ServedBatches& served);
+  /// False: a value is not in its range, and nothing was learned. More than 64 models beside
+  /// it count as 64.
+  bool Observe(const ServedBatches& batches);
 
   /// Whether Model() has measured times, and not only what is expected.
   bool learned() const { return stored_ != nullptr || observed_ >= kLeast; }

@@ -106,6 +106,17 @@ TEST(LearnedLatency, TellsTheCostOfCompanyFromTheTimeAlone) {
   EXPECT_NEAR(learned.ExpectedMs({4, 0.5, 0, 2}), 1.65 * Ms(4, 0.5), 0.05 * Ms(4, 0.5));
 }
 
+TEST(LearnedLatency, AHundredBusyNeighboursCountAsSixtyFour) {
+  LearnedLatency learned, at_most;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(learned.Observe({4, 1, i % 2 == 0 ? 10.0 : 20.0, i % 2 * 100.0}));
+    EXPECT_TRUE(at_most.Observe({4, 1, i % 2 == 0 ? 10.0 : 20.0, i % 2 * 64.0}));
+  }
+  EXPECT_GT(learned.Model(8)->Slowdown({.cache = 64}, true), 1.5);
+  EXPECT_EQ(learned.Model(8)->Slowdown({.cache = 64}, true),
+            at_most.Model(8)->Slowdown({.cache = 64}, true));
+}
+
 TEST(LearnedLatency, WithoutCompanySoFarItIsExpectedToCostThreePercent) {
   LearnedLatency learned;
   for (int i = 0; i < 100; ++i) learned.Observe({4, 1, 10});

@@ -25,7 +25,7 @@ enum class ShareKind : std::uint8_t {
 
 /// Where ModelShare::demand is from.
 enum class DemandFrom : std::uint8_t {
-  kFixed,    // lagoon.share, or an operator
+  kFixed,    // lagoon.share, an operator, or the placer of a fleet
   kSurface,  // the knee of the model's stored surface
   kDefault,  // nothing is known of the model yet (kUnknownDemand)
   kLoad,     // what the model did

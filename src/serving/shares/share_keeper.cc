@@ -44,7 +44,7 @@ std::string WhyMoved(const ShareTuner::Move& move, const ShareLoad& load, BatchN
     case ShareTuner::Cause::kMembers:
       return move.from ? "the models that have shares changed" : "it is the first share";
     case ShareTuner::Cause::kFixed:
-      return "it was set by an operator";
+      return "an operator or the placer of its fleet set it";
     case ShareTuner::Cause::kDemand:
       return WhyNeeded(load);
     case ShareTuner::Cause::kNotice:

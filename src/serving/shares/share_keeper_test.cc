@@ -233,7 +233,7 @@ TEST_F(ShareKeeperTest, ResizingFixesAShareAtOnce) {
   ASSERT_TRUE(Resize(0, {.units = 45, .part = {}}, At(1)));
   EXPECT_EQ(Of(0).units.count, 45u);
   EXPECT_TRUE(Of(0).fixed);
-  EXPECT_EQ(Of(0).last->why, "it was set by an operator");
+  EXPECT_EQ(Of(0).last->why, "an operator or the placer of its fleet set it");
   ASSERT_TRUE(Resize(1, {.units = {}, .part = 0.2}, At(1)));
   EXPECT_EQ(Of(1).units.count, 20u);
   ASSERT_TRUE(Resize(0, {.units = {}, .part = {}, .automatic = true}, At(2)));

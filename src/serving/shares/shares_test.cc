@@ -160,7 +160,7 @@ TEST_F(SharesTest, ATraceGetsEveryDecision) {
   EXPECT_EQ(notes[1].from, 0.5);
   EXPECT_EQ(notes[1].to, 1);
   EXPECT_EQ(notes[1].units, (UnitRange{0, 2}));
-  EXPECT_EQ(notes[1].why, "it was set by an operator");
+  EXPECT_EQ(notes[1].why, "an operator or the placer of its fleet set it");
   EXPECT_GE(notes[1].at, notes[0].at);
 }
 
