@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "program/lower/builder.h"
@@ -141,6 +143,34 @@ TEST(Volume, ConvolutionsAreThoseOfAPlainLoop) {
   ExpectAsPlain({.out_channels = 1, .pad = {3, 1, 0}});
 }
 
+TEST(Volume, WindowsAlongTheDepthAreThoseOfAPlainLoop) {
+  ExpectAsPlain({.kernel = {3, 1, 1}, .stride = {2, 1, 1}, .pad = {1, 0, 0}});
+  ExpectAsPlain({.groups = 2, .kernel = {2, 1, 1}, .dilation = {2, 1, 1}, .pad = {2, 0, 0}});
+  ExpectAsPlain({.kernel = {3, 1, 1}, .stride = {1, 2, 1}, .pad = {1, 0, 0}});
+  ExpectAsPlain({.kernel = {3, 1, 1}, .pad = {1, 0, 1}});
+}
+
+/// Of whose windows most lie in the padding.
+TEST(Volume, ThinVolumesAreThoseOfAPlainLoop) {
+  for (const std::int64_t depth : {1, 2, 3}) {
+    for (const std::int64_t pad : {1, 2, 4}) {
+      for (const std::int64_t stride : {1, 2, 3}) {
+        for (const std::int64_t dilation : {1, 2}) {
+          const Volumes v{.size = {depth, 3, 3},
+                          .kernel = {3, 3, 3},
+                          .stride = {stride, 1, 1},
+                          .dilation = {dilation, 1, 1},
+                          .pad = {pad, 1, 1}};
+          if (depth + 2 * pad < 2 * dilation + 1) continue;
+          SCOPED_TRACE(::testing::Message() << depth << ", pad " << pad << ", stride " << stride
+                                            << ", dilation " << dilation);
+          ExpectAsPlain(v);
+        }
+      }
+    }
+  }
+}
+
 TEST(Volume, GroupsReadTheirOwnChannels) {
   ExpectAsPlain({.groups = 2, .pad = {1, 1, 1}});
   ExpectAsPlain({.in_channels = 6, .groups = 6, .stride = {1, 2, 1}, .pad = {1, 1, 1}});
@@ -152,6 +182,89 @@ TEST(Volume, TransposedConvolutionsAreThoseOfAPlainLoop) {
   ExpectAsPlain({.kernel = {3, 4, 2}, .stride = {2, 2, 1}, .pad = {1, 1, 0}, .transposed = true});
   ExpectAsPlain({.groups = 2, .stride = {2, 2, 2}, .pad = {1, 1, 1}, .transposed = true});
   ExpectAsPlain({.kernel = {2, 2, 2}, .dilation = {2, 1, 2}, .transposed = true});
+}
+
+enum class Pool : std::uint8_t { kMax, kAverage, kAverageWithPadding };
+
+Floats Pooled(const Volumes& v, Pool pool, const Floats& x) {
+  const std::int64_t in_pixels = Count(v.size), out_pixels = Count(v.Out());
+  Floats y;
+  for (std::int64_t plane = 0; plane < v.kBatch * v.in_channels; ++plane) {
+    Floats sum(static_cast<std::size_t>(out_pixels)), most(sum.size(), -1e30F), count(sum.size());
+    ForEachTap(v, [&](std::int64_t to, std::int64_t from, std::int64_t) {
+      const float value = x[static_cast<std::size_t>(plane * in_pixels + from)];
+      const auto at = static_cast<std::size_t>(to);
+      sum[at] += value;
+      most[at] = std::max(most[at], value);
+      ++count[at];
+    });
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      const float all = pool == Pool::kAverage ? count[i] : static_cast<float>(Count(v.kernel));
+      y.push_back(pool == Pool::kMax ? most[i] : sum[i] / all);
+    }
+  }
+  return y;
+}
+
+TEST(Volume, PoolsAreThoseOfAPlainLoop) {
+  const std::vector<Volumes> cases{
+      {.kernel = {2, 2, 2}, .stride = {2, 2, 2}},
+      {.kernel = {3, 3, 2}, .stride = {2, 1, 1}, .pad = {1, 1, 0}},
+      {.kernel = {1, 2, 2}, .stride = {1, 2, 1}},
+      {.kernel = {3, 1, 1}, .pad = {1, 0, 0}},
+      {.size = {1, 1, 1}, .kernel = {2, 2, 2}, .pad = {1, 1, 1}},
+  };
+  for (const Volumes& v : cases) {
+    for (const Pool pool : {Pool::kMax, Pool::kAverage, Pool::kAverageWithPadding}) {
+      ModelBuilder m;
+      m.Input("x", {v.kBatch, v.in_channels, v.size[0], v.size[1], v.size[2]}).Output("y");
+      const Floats x = Numbers(v.kBatch * v.in_channels * Count(v.size), 1);
+      testing::NodeRef node = m.Add(pool == Pool::kMax ? "MaxPool" : "AveragePool", {"x"}, {"y"});
+      node.Ints("kernel_shape", ListOf(v.kernel)).Ints("strides", ListOf(v.stride));
+      node.Ints("pads", {v.pad[0], v.pad[1], v.pad[2], v.pad[0], v.pad[1], v.pad[2]});
+      if (pool == Pool::kAverageWithPadding) node.Int("count_include_pad", 1);
+      ExpectNear(FromBytes<float>(RunModel(m, {ToBytes(x)})[0]), Pooled(v, pool, x));
+    }
+  }
+}
+
+/// What U-Nets do: a join with an earlier volume, a scale for each channel, a function.
+TEST(Volume, JoinsAndElementwiseNodesMoveNothing) {
+  const Volumes v{.out_channels = 4, .pad = {1, 1, 1}}, joined{.in_channels = 8, .out_channels = 4};
+  const Floats x = Numbers(v.kBatch * v.in_channels * Count(v.size), 1);
+  const Floats w = Numbers(ElementCount(v.WeightDims()), 2);
+  const Floats w2 = Numbers(ElementCount(joined.WeightDims()), 3);
+  const Floats scale{1, 0.5F, -1, 2, 0.25F, 1, 1, -2};
+  ModelBuilder m;
+  m.Input("x", {v.kBatch, v.in_channels, v.size[0], v.size[1], v.size[2]}).Output("y");
+  m.Floats("w", v.WeightDims(), w).Floats("w2", joined.WeightDims(), w2);
+  m.Floats("scale", {1, 8, 1, 1, 1}, scale);
+  AddNode(m, v, "x", "w", "a");
+  m.Add("Concat", {"a", "x"}, {"b"}).Int("axis", 1);
+  m.Add("Mul", {"b", "scale"}, {"c"});
+  m.Add("Abs", {"c"}, {"d"});
+  AddNode(m, joined, "d", "w2", "y");
+
+  const Floats a = Expected(v, x, w);
+  const auto volume = static_cast<std::size_t>(4 * Count(v.size));
+  Floats d;
+  for (std::size_t image = 0; image < 2; ++image) {
+    for (const Floats* from : {&a, &x}) {
+      d.insert(d.end(), from->begin() + static_cast<std::ptrdiff_t>(image * volume),
+               from->begin() + static_cast<std::ptrdiff_t>((image + 1) * volume));
+    }
+  }
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    d[i] = std::abs(d[i] * scale[i / static_cast<std::size_t>(Count(v.size)) % 8]);
+  }
+  const Result<Graph> graph = m.Load();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  ExpectNear(FromBytes<float>(RunModel(m, {ToBytes(x)})[0]), Expected(joined, d, w2));
+  const Result<LoweredProgram> program = Lower(*graph, "joins");
+  const auto moves = std::ranges::count_if(program->ops, [](const LoweredOp& op) {
+    return std::string_view(op.kernel.name) == "transpose";
+  });
+  EXPECT_EQ(moves, 2);  // of the input, and to the output
 }
 
 /// Two layers with batch-norm and Relu, and the residual around them.

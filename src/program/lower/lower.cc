@@ -146,6 +146,8 @@ const Lowering* FindLowering(std::string_view op) {
 }
 
 Status LowerWithElements(ProgramBuilder& builder, const Node& node) {
+  LAGOON_ASSIGN_OR_RETURN(const std::optional<Node> flat, OnFlatVolumes(builder, node));
+  if (flat) return LowerWithElements(builder, *flat);
   const Lowering* found = FindLowering(node.op);
   if (found == nullptr) return Fail(ErrorCode::kUnimplemented, "the op has no kernel");
   if (!found->fuses) LAGOON_RETURN_IF_ERROR(CheckNotFused(node));

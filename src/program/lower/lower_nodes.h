@@ -3,6 +3,7 @@
 // How nodes are lowered: each file lower_*.cc has the lowerings of a family of ops and, at its end,
 // the family's table. Lower() (lower.cc) joins the tables. Here is also what the files share.
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -62,6 +63,11 @@ Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
 
 /// lower_volume.cc: Conv over three spatial axes with constant weights.
 Status LowerVolumeConv(ProgramBuilder& builder, const Node& node);
+/// MaxPool and AveragePool over three axes; `lower` computes them over two.
+Status LowerVolumePool(ProgramBuilder& builder, const Node& node, LowerFunction lower);
+/// The same node on the images [N,C,D*H,W] of its volumes, if it treats all pixels alike and one of
+/// its inputs lies in such images.
+Result<std::optional<Node>> OnFlatVolumes(ProgramBuilder& builder, const Node& node);
 /// An image [N,C,H,W] or a volume [N,C,D,H,W] with its channels last in memory. The tensor of a
 /// volume is that of the image [N,C,D*H,W], which is the same memory.
 Result<Tensor> UseChannelsLast(ProgramBuilder& builder, ValueId value);

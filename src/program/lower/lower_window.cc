@@ -203,7 +203,11 @@ Status LowerPool(ProgramBuilder& builder, const Node& node) {
   const bool indices = node.outputs.size() > 1 && node.outputs[1] != kNoValue;
   const std::size_t rank = builder.dims(node.inputs[0]).size();
   const bool fp32 = builder.type(node.inputs[0]) == DataType::kFloat32;
-  if (indices || !fp32 || node.op == "LpPool" || rank > 4) return LowerWindowPool(builder, node);
+  if (indices || !fp32 || node.op == "LpPool") return LowerWindowPool(builder, node);
+  if (rank == 5 && node.Ints("kernel_shape", {}).size() == 3) {
+    return LowerVolumePool(builder, node, LowerImagePool);
+  }
+  if (rank > 4) return LowerWindowPool(builder, node);
   return rank == 3 ? LowerAsImage(builder, node, LowerImagePool) : LowerImagePool(builder, node);
 }
 
