@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "kernels/ops.h"
 #include "kernels/testing/target.h"
@@ -378,7 +381,7 @@ TEST(Scan, ColumnsOfLongAxesAreTiles) {
 }
 
 TEST(TopK, ManyRanksAreManyBlocks) {
-  constexpr std::size_t kCount = 3000, kK = 1300;
+  constexpr std::size_t kCount = 20'000, kK = 9000;
   I32 x(kCount), values(kK);
   I64 indices(kK);
   for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<std::int32_t>(i);  // ascending
@@ -403,6 +406,68 @@ TEST(TopK, NotANumberIsTheGreatest) {
   EXPECT_EQ(testing::FromBytes<std::int64_t>(largest.Run()[1]), (I64{1, 3, 2, 4, 0}));
   testing::TypedRun least(*MakeTopK({axis, 5, false}), {x}, {20, 40});
   EXPECT_EQ(testing::FromBytes<std::int64_t>(least.Run()[1]), (I64{0, 4, 2, 1, 3}));
+}
+
+/// Compares with a stable sort: with a heap for few ranks and a sort for many, columns and rows.
+template <typename T>
+void ExpectSorted(DataType type, const std::vector<T>& x, std::size_t inner, std::size_t k,
+                  bool largest) {
+  const std::size_t axis = x.size() / inner;
+  std::vector<T> values(k * inner);
+  I64 indices(k * inner);
+  for (std::size_t column = 0; column < inner; ++column) {
+    I64 order(axis);
+    std::iota(order.begin(), order.end(), 0);
+    const auto at = [&](std::int64_t i) { return x[static_cast<std::size_t>(i) * inner + column]; };
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return largest ? at(a) > at(b) : at(a) < at(b);
+    });
+    for (std::size_t rank = 0; rank < k; ++rank) {
+      values[rank * inner + column] = at(order[rank]);
+      indices[rank * inner + column] = order[rank];
+    }
+  }
+  const AxisSpec spec{1, axis, inner, type};
+  testing::TypedRun run(*MakeTopK({spec, k, largest}), {ToBytes(x)},
+                        {values.size() * sizeof(T), indices.size() * sizeof(std::int64_t)});
+  run.ExpectTiles();
+  EXPECT_EQ(testing::FromBytes<T>(run.Run()[0]), values) << k;
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(run.Run()[1]), indices) << k;
+}
+
+template <typename T>
+void ExpectAllSorted(DataType type, T scale) {
+  std::vector<T> x;
+  for (int i = 0; i < 6000; ++i) {
+    const auto number = static_cast<T>(i * 7919 % 1009 - (std::is_signed_v<T> ? 500 : 0));
+    x.push_back(static_cast<T>(number * scale));
+  }
+  for (const bool largest : {true, false}) {
+    for (const std::size_t inner : {1U, 3U}) {
+      for (const std::size_t k : {std::size_t{5}, x.size() / inner / 2, x.size() / inner}) {
+        ExpectSorted(type, x, inner, k, largest);
+      }
+    }
+  }
+}
+
+TEST(TopK, SortsEveryTypeAsAStableSort) {
+  ExpectAllSorted<float>(DataType::kFloat32, 0.37F);
+  ExpectAllSorted<double>(DataType::kFloat64, 1e300);
+  ExpectAllSorted<std::int8_t>(DataType::kInt8, 1);
+  ExpectAllSorted<std::uint8_t>(DataType::kUInt8, 1);
+  ExpectAllSorted<std::int16_t>(DataType::kInt16, 60);
+  ExpectAllSorted<std::int32_t>(DataType::kInt32, 2'000'003);
+  ExpectAllSorted<std::int64_t>(DataType::kInt64, std::int64_t{1} << 50);
+  ExpectAllSorted<std::uint64_t>(DataType::kUInt64, std::uint64_t{1} << 53);
+}
+
+TEST(TopK, ZerosOfBothSignsAreEqual) {
+  const AxisSpec axis{1, 4, 1, DataType::kFloat32};
+  testing::TypedRun run(*MakeTopK({axis, 4, true}), {ToBytes(F32{0.0F, -0.0F, 1, -0.0F})},
+                        {16, 32});
+  EXPECT_EQ(testing::FromBytes<std::int64_t>(run.Run()[1]), (I64{2, 0, 1, 3}));
+  EXPECT_TRUE(std::signbit(testing::FromBytes<float>(run.Run()[0])[2]));
 }
 
 TEST(TopK, RefusesMoreRanksThanScratchMemoryIsFor) {

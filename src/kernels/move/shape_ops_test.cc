@@ -115,6 +115,10 @@ TEST(Take, RepeatsMirrorsAndCuts) {
   CheckTake({3, 4}, {{2, 1, 0, 1, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}, 0);
   CheckTake({3, 10'007}, {{2, 0}, Padded(10'007, 0, 0)}, 0);  // a run of prime length
   CheckTake({2, 3, 2, 3, 2, 3, 2, 3}, std::vector<Shape>(8, Shape{1, 0}), 0);
+  // Rows that repeat, in one block and over several.
+  CheckTake({2, 3, 4}, {{0, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 1, 1, 2, 2, 3, 3}}, 0);
+  CheckTake({2, 30'000}, {{0, 0, 1, 1, -1, -1, 1, 1}, Padded(30'000, 3, 2)}, 7);
+  CheckTake({2, 3, 9}, {{1, 1, 0, 0}, {2, 1, 0}, {3, 4, 5, 6, 1, 2, 0, -1, 8}}, 7);
 }
 
 TEST(Take, RefusesMapsThatLeaveTheTensor) {

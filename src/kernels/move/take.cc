@@ -25,11 +25,13 @@ struct TakeArgs {
   std::size_t begin[kMaxAxes] = {};  // where each axis begins in the table
   std::size_t axes = 1;
   std::size_t run = 4, element = 4;  // bytes
+  /// The longest range of a row's entries that also lie one behind the other in x.
+  std::size_t near_begin = 0, near_end = 0;
   std::uint64_t fill = 0;
   std::size_t rows = 1, pieces = 1, blocks = 1;
 };
 
-constexpr double kNsPerEntry = 3;
+constexpr double kNsPerEntry = 1;
 constexpr double kNsPerRow = 20;
 
 void Fill(std::byte* y, std::size_t bytes, std::uint64_t fill, std::size_t element) {
@@ -93,8 +95,8 @@ void TakeRuns(const TakeArgs& args, std::int64_t start, Range entries, std::byte
   }
 }
 
-void TakePiece(const TakeArgs& args, std::int64_t start, Range entries, std::byte* y) {
-  if (start < 0) return Fill(y, entries.size() * args.run, args.fill, args.element);
+/// Entries that need a look at the table each.
+void TakeEntries(const TakeArgs& args, std::int64_t start, Range entries, std::byte* y) {
   if (args.run != args.element) return TakeRuns(args, start, entries, y);
   switch (args.element) {
     case 1:
@@ -108,6 +110,17 @@ void TakePiece(const TakeArgs& args, std::int64_t start, Range entries, std::byt
   }
 }
 
+void TakePiece(const TakeArgs& args, std::int64_t start, Range entries, std::byte* y) {
+  if (start < 0) return Fill(y, entries.size() * args.run, args.fill, args.element);
+  const Range near{std::clamp(args.near_begin, entries.begin, entries.end),
+                   std::clamp(args.near_end, entries.begin, entries.end)};
+  if (near.begin >= near.end) return TakeEntries(args, start, entries, y);
+  TakeEntries(args, start, {entries.begin, near.begin}, y);
+  const std::byte* const from = args.x + start + args.table[args.begin[args.axes - 1] + near.begin];
+  std::memcpy(y + (near.begin - entries.begin) * args.run, from, near.size() * args.run);
+  TakeEntries(args, start, {near.end, entries.end}, y + (near.end - entries.begin) * args.run);
+}
+
 bool TakeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const TakeArgs*>(raw);
@@ -115,9 +128,17 @@ bool TakeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const Range tasks = Share(args.rows * args.pieces, args.blocks, block);
   std::size_t row = tasks.begin / args.pieces, piece = tasks.begin % args.pieces;
   RowWalk walk(args, row);
+  std::int64_t before = -1;  // where the row before this one began, if this block wrote all of it
   for (std::size_t task = tasks.begin; task < tasks.end; ++task) {
     const Range part = Share(entries, args.pieces, piece);
-    TakePiece(args, walk.Start(), part, args.y + (row * entries + part.begin) * args.run);
+    const std::int64_t start = walk.Start();
+    std::byte* const y = args.y + (row * entries + part.begin) * args.run;
+    if (start >= 0 && start == before) {
+      std::memcpy(y, y - entries * args.run, entries * args.run);  // as of an enlarged image
+    } else {
+      TakePiece(args, start, part, y);
+    }
+    if (args.pieces == 1) before = start;
     if (++piece < args.pieces) continue;
     piece = 0;
     ++row;
@@ -167,6 +188,21 @@ void AddAxis(const std::vector<std::int64_t>& map, std::size_t stride, TakeArgs&
   }
 }
 
+/// Sets near_begin and near_end.
+void FindNear(const std::vector<std::int64_t>& table, TakeArgs& args) {
+  const std::size_t entries = args.dims[args.axes - 1];
+  const std::int64_t* const offsets = table.data() + args.begin[args.axes - 1];
+  for (std::size_t begin = 0, end; begin < entries; begin = end) {
+    end = begin + 1;
+    if (offsets[begin] < 0) continue;
+    const auto run = static_cast<std::int64_t>(args.run);
+    while (end < entries && offsets[end] == offsets[end - 1] + run) ++end;
+    if (end - begin <= args.near_end - args.near_begin) continue;
+    args.near_begin = begin;
+    args.near_end = end;
+  }
+}
+
 std::vector<std::int64_t> Identity(std::size_t count) {
   std::vector<std::int64_t> map(count);
   for (std::size_t i = 0; i < count; ++i) map[i] = static_cast<std::int64_t>(i);
@@ -207,6 +243,7 @@ Result<TakeKernel> MakeTake(const TakeSpec& spec) {
   args.fill = spec.fill;
   args.element = spec.element_bytes;
   Layout(spec, args, take.table);
+  FindNear(take.table, args);
   const std::size_t bytes = count * spec.element_bytes;
   const std::size_t entries = args.dims[args.axes - 1];
   args.rows = bytes / args.run / entries;
