@@ -150,7 +150,7 @@ TEST(Volume, WindowsAlongTheDepthAreThoseOfAPlainLoop) {
   ExpectAsPlain({.kernel = {3, 1, 1}, .pad = {1, 0, 1}});
 }
 
-/// Of whose windows most lie in the padding.
+/// Most pixels of their windows lie in the padding.
 TEST(Volume, ThinVolumesAreThoseOfAPlainLoop) {
   for (const std::int64_t depth : {1, 2, 3}) {
     for (const std::int64_t pad : {1, 2, 4}) {

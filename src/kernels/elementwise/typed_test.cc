@@ -408,7 +408,8 @@ TEST(TopK, NotANumberIsTheGreatest) {
   EXPECT_EQ(testing::FromBytes<std::int64_t>(least.Run()[1]), (I64{0, 4, 2, 1, 3}));
 }
 
-/// Compares with a stable sort: with a heap for few ranks and a sort for many, columns and rows.
+/// Compares the kernel, which keeps few ranks in a heap and sorts a line for many, with a stable
+/// sort.
 template <typename T>
 void ExpectSorted(DataType type, const std::vector<T>& x, std::size_t inner, std::size_t k,
                   bool largest) {

@@ -128,7 +128,8 @@ bool TakeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const Range tasks = Share(args.rows * args.pieces, args.blocks, block);
   std::size_t row = tasks.begin / args.pieces, piece = tasks.begin % args.pieces;
   RowWalk walk(args, row);
-  std::int64_t before = -1;  // where the row before this one began, if this block wrote all of it
+  // Where the row before this one begins in x. Negative: this block has not written all of it.
+  std::int64_t before = -1;
   for (std::size_t task = tasks.begin; task < tasks.end; ++task) {
     const Range part = Share(entries, args.pieces, piece);
     const std::int64_t start = walk.Start();

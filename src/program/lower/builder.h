@@ -157,7 +157,7 @@ class ProgramBuilder {
   }
 
   /// Declares that `flat`, of the same type, is `value` reshaped: the same elements in row-major
-  /// order. Use(value) makes a view of it.
+  /// order. Use(value) gives a view of `flat`.
   void DefineFlat(ValueId value, ValueId flat) { flat_[value] = flat; }
   /// The value of DefineFlat(); kNoValue if there is none.
   ValueId FlatOf(ValueId value) const {

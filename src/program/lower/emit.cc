@@ -137,6 +137,24 @@ Result<Tensor> EmitTake(ProgramBuilder& builder, const std::string& name, const 
   return y;
 }
 
+Result<Tensor> EmitPadding(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                           std::span<const std::int64_t> begins,
+                           std::span<const std::int64_t> ends) {
+  Dims padded = x.dims;
+  for (std::size_t axis = 0; axis < padded.size(); ++axis)
+    padded[axis] += begins[axis] + ends[axis];
+  if (padded == x.dims) return x;
+  LAGOON_CHECK(x.layout == Layout::kPlain);
+  LAGOON_RETURN_IF_ERROR(CheckTable(padded));
+  std::vector<std::vector<std::int64_t>> maps(padded.size());
+  for (std::size_t axis = 0; axis < padded.size(); ++axis) {
+    for (std::int64_t at = -begins[axis]; at < x.dims[axis] + ends[axis]; ++at) {
+      maps[axis].push_back(at < x.dims[axis] ? at : -1);
+    }
+  }
+  return EmitTake(builder, name, x, std::move(maps));
+}
+
 Result<Tensor> EmitExpand(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                           const Dims& dims) {
   if (x.dims == dims) return x;

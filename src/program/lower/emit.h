@@ -52,6 +52,12 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
 Result<Tensor> EmitTake(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                         std::vector<std::vector<std::int64_t>> maps, std::uint64_t fill = 0);
 
+/// x, which must be plain, with zeros along its axes: begins[i] before axis i and ends[i] behind
+/// it. x itself if there are none.
+Result<Tensor> EmitPadding(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                           std::span<const std::int64_t> begins,
+                           std::span<const std::int64_t> ends);
+
 /// x, which must be plain, broadcast to `dims`.
 Result<Tensor> EmitExpand(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                           const Dims& dims);

@@ -183,13 +183,6 @@ Status LowerAsProduct(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
-/// Reshapes [M], or one number, to broadcast along the channels of an image of `rank` axes.
-Result<Tensor> AlongChannels(ProgramBuilder& builder, const Tensor& x, std::size_t rank) {
-  Dims dims(rank - 1, 1);
-  dims[0] = ElementCount(x.dims);
-  return builder.Reshape(x, dims);
-}
-
 Status LowerConvInteger(ProgramBuilder& builder, const Node& node) {
   if (!IsExactInFloat(builder.dims(node.inputs[1]))) return LowerAsProduct(builder, node);
   LAGOON_ASSIGN_OR_RETURN(const ValueId x, CenteredFloat(builder, node, 0, 2, false));

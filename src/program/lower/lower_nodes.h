@@ -58,6 +58,12 @@ Status LowerConv(ProgramBuilder& builder, const Node& node);
 Status LowerDirectConv(ProgramBuilder& builder, const Node& node);
 /// Lowers a node with one spatial axis as a node on images of one row.
 Status LowerAsImage(ProgramBuilder& builder, const Node& node, LowerFunction lower);
+/// lower_conv_product.cc: a convolution without its bias, of the plain x [N,C,...] and w, which may
+/// be computed, in the types that EmitMatMul() multiplies.
+Result<Tensor> EmitConvProduct(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                               const Tensor& w);
+/// [M], or one number, in the dims that broadcast it along the channels of `rank` axes.
+Result<Tensor> AlongChannels(ProgramBuilder& builder, const Tensor& x, std::size_t rank);
 /// lower_conv_transpose.cc.
 Status LowerConvTranspose(ProgramBuilder& builder, const Node& node);
 

@@ -89,9 +89,7 @@ std::size_t CountFrom(const Dims& dims, std::size_t first) {
 /// [C] as [C,1,...], so that it broadcasts along axis 1 of `rank` axes.
 Result<Tensor> PerChannel(ProgramBuilder& builder, ValueId value, std::size_t rank) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor plain, builder.Use(value, Layout::kPlain));
-  Dims dims(rank - 1, 1);
-  dims[0] = plain.dims[0];
-  return builder.Reshape(plain, dims);
+  return AlongChannels(builder, plain, rank);
 }
 
 /// Normalizes rows too long for one block, in steps. x is [N, groups, rest].

@@ -40,22 +40,6 @@ struct Depths {
   std::int64_t groups, taps, stride, dilation, pad_begin, pad_end;
 };
 
-/// x [N,D,pixels,C] with `pad_begin` and `pad_end` images of zeros around each volume.
-Result<Tensor> Padded(ProgramBuilder& builder, const std::string& name, const Depths& d,
-                      const Tensor& x) {
-  if (d.pad_begin == 0 && d.pad_end == 0) return x;
-  const Dims padded{d.images, d.pad_begin + d.in + d.pad_end, d.pixels, d.channels};
-  LAGOON_RETURN_IF_ERROR(CheckTable(padded));
-  std::vector<Ints> maps(padded.size());
-  for (std::size_t axis = 0; axis < maps.size(); ++axis) {
-    for (std::int64_t at = 0; at < padded[axis]; ++at) {
-      const std::int64_t from = axis == 1 ? at - d.pad_begin : at;
-      maps[axis].push_back(from < x.dims[axis] ? from : -1);
-    }
-  }
-  return EmitTake(builder, name + ".pad", x, std::move(maps));
-}
-
 /// The images [N * D', (group, tap, C / groups), H, W] that the convolution reads. A padded tensor
 /// [N,D,pixels,C] goes in.
 Result<Tensor> DepthTaps(ProgramBuilder& builder, const std::string& name, const Depths& d,
@@ -223,7 +207,9 @@ Status LowerVolumeConv(ProgramBuilder& builder, const Node& node) {
   const std::int64_t first = DropPaddingTaps(depths);
   images.dims = {x[0], x[2], depths.pixels, x[1]};
   images.layout = Layout::kPlain;
-  LAGOON_ASSIGN_OR_RETURN(images, Padded(builder, node.name, depths, images));
+  LAGOON_ASSIGN_OR_RETURN(
+      images, EmitPadding(builder, node.name + ".pad", images, Ints{0, depths.pad_begin, 0, 0},
+                          Ints{0, depths.pad_end, 0, 0}));
   LAGOON_ASSIGN_OR_RETURN(images, DepthTaps(builder, node.name, depths, images));
   conv.inputs[1] = builder.AddValue(
       node.name + ".weights", DepthWeights(*builder.constant(node.inputs[1]), first, depths.taps));

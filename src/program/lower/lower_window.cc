@@ -124,84 +124,8 @@ bool IsConstantOrNone(const ProgramBuilder& builder, const Node& node, std::size
          builder.constant(node.inputs[i]) != nullptr;
 }
 
-/// A window of a convolution over any number of axes, whose input has the padding in its memory.
-struct PlainWindow {
-  Ints kernel, strides, dilations;
-  Dims in, out;  // spatial dims
-};
-
-/// x with zeros around each plane.
-Result<Tensor> WithPadding(ProgramBuilder& builder, const std::string& name, const Tensor& x,
-                           const Ints& pads) {
-  if (std::ranges::all_of(pads, [](std::int64_t pad) { return pad == 0; })) return x;
-  std::vector<Ints> maps(x.dims.size());
-  for (std::size_t axis = 0; axis < x.dims.size(); ++axis) {
-    const bool spatial = axis >= 2;
-    const std::int64_t begin = spatial ? pads[axis - 2] : 0;
-    const std::int64_t end = spatial ? pads[axis - 2 + pads.size() / 2] : 0;
-    for (std::int64_t at = -begin; at < x.dims[axis] + end; ++at) {
-      maps[axis].push_back(at < x.dims[axis] ? at : -1);
-    }
-  }
-  return EmitTake(builder, name + ".pad", x, std::move(maps));
-}
-
-/// What each output pixel reads, as columns of a matrix: [N, groups, C / groups * taps, pixels].
-Result<Tensor> Columns(ProgramBuilder& builder, const std::string& name, const Tensor& x,
-                       const PlainWindow& window, std::int64_t groups) {
-  StridedCopySpec spec;
-  spec.element_bytes = SizeOf(x.type);
-  const std::size_t axes = window.kernel.size();
-  Ints steps(axes, 1);  // elements between neighbours along a spatial axis of x
-  for (std::size_t axis = axes; axis-- > 1;) steps[axis - 1] = steps[axis] * window.in[axis];
-  const std::int64_t plane = steps[0] * window.in[0];
-  spec.out = {x.dims[0], x.dims[1]};
-  spec.strides = {x.dims[1] * plane, plane};
-  std::int64_t depth = x.dims[1] / groups, pixels = 1;
-  for (std::size_t axis = 0; axis < axes; ++axis) {
-    spec.out.push_back(window.kernel[axis]);
-    spec.strides.push_back(window.dilations[axis] * steps[axis]);
-    depth *= window.kernel[axis];
-  }
-  for (std::size_t axis = 0; axis < axes; ++axis) {
-    spec.out.push_back(window.out[axis]);
-    spec.strides.push_back(window.strides[axis] * steps[axis]);
-    pixels *= window.out[axis];
-  }
-  const Tensor y = builder.NewTensor(name + ".columns", {x.dims[0], groups, depth, pixels},
-                                     Layout::kPlain, x.type);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(name + ".columns",
-                                      [&](auto& make) { return make.StridedCopy(spec); },
-                                      {builder.All(x)}, {builder.All(y)}));
-  return y;
-}
-
-/// A convolution with computed weights as a product of matrices.
-Result<Tensor> EmitProduct(ProgramBuilder& builder, const Node& node, const Tensor& x,
-                           const Tensor& w, const Tensor* bias, const Dims& dims) {
-  const std::int64_t groups = node.Int("group", 1);
-  LAGOON_ASSIGN_OR_RETURN(const Tensor padded,
-                          WithPadding(builder, node.name, x, node.Ints("pads", {})));
-  const PlainWindow window{.kernel = node.Ints("kernel_shape", {}),
-                           .strides = node.Ints("strides", {}),
-                           .dilations = node.Ints("dilations", {}),
-                           .in = Dims(padded.dims.begin() + 2, padded.dims.end()),
-                           .out = Dims(dims.begin() + 2, dims.end())};
-  LAGOON_ASSIGN_OR_RETURN(const Tensor columns,
-                          Columns(builder, node.name, padded, window, groups));
-  LAGOON_ASSIGN_OR_RETURN(const Tensor rows,
-                          builder.Reshape(w, {groups, w.dims[0] / groups, columns.dims[2]}));
-  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitMatMul(builder, node.name, rows, columns));
-  LAGOON_ASSIGN_OR_RETURN(y, builder.Reshape(y, dims));
-  if (bias == nullptr) return y;
-  Dims per_channel(dims.size() - 1, 1);
-  per_channel[0] = dims[1];
-  LAGOON_ASSIGN_OR_RETURN(const Tensor addend, builder.Reshape(*bias, per_channel));
-  return EmitBinary(builder, node.name, BinaryOp::kAdd, y, addend);
-}
-
-/// Whether a product is worth the memory of its columns: several outputs share them, and they are
-/// not huge.
+/// Whether a product is worth the memory of its columns: several outputs share them, and neither
+/// they nor the padded input are huge.
 bool SuitsProduct(const Node& node, const Tensor& x, const Tensor& w, const Dims& dims) {
   constexpr std::int64_t kLeastRows = 4;
   constexpr double kMaxElements = 1 << 28;
@@ -215,6 +139,15 @@ bool SuitsProduct(const Node& node, const Tensor& x, const Tensor& w, const Dims
     columns *= static_cast<double>(w.dims[axis]) * static_cast<double>(dims[axis]);
   }
   return padded <= kMaxElements && columns <= kMaxElements;
+}
+
+/// The product with the bias.
+Result<Tensor> EmitProduct(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                           const Tensor& w, const Tensor* bias, const Dims& dims) {
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConvProduct(builder, node, x, w));
+  if (bias == nullptr) return y;
+  LAGOON_ASSIGN_OR_RETURN(const Tensor addend, AlongChannels(builder, *bias, dims.size()));
+  return EmitBinary(builder, node.name, BinaryOp::kAdd, y, addend);
 }
 
 /// Emits a convolution whose weights are a plain tensor.
