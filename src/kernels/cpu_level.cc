@@ -102,11 +102,18 @@ std::vector<CpuLevel> FindLevels() {
 ByteProducts FindByteProducts(std::span<const CpuLevel> levels) {
   ByteProducts products;
 #ifdef LAGOON_HAS_BF16_LEVELS
-  constexpr unsigned kAvx512Vnni = 1u << 11, kAvxVnni = 1u << 4;
+  constexpr unsigned kAvx512Vnni = 1u << 11, kAvxVnni = 1u << 4, kAmxInt8 = 1u << 25;
   const auto has = [&](CpuLevel level) {
     return std::find(levels.begin(), levels.end(), level) != levels.end();
   };
   products.avx512 = has(CpuLevel::kAvx512) && HasBits(CpuLeaf(7, 0).ecx, kAvx512Vnni);
+#ifdef LAGOON_EMULATED_BF16
+  constexpr bool kEmulated = true;
+#else
+  constexpr bool kEmulated = false;
+#endif
+  const bool tiles = kEmulated || HasBits(CpuLeaf(7, 0).edx, kAmxInt8);
+  products.tiles = tiles && products.avx512 && has(CpuLevel::kAmx);
   products.avx = has(CpuLevel::kAvx2) && HasBits(CpuLeaf(7, 1).eax, kAvxVnni);
 #else
   static_cast<void>(levels);
@@ -176,8 +183,11 @@ const Result<CpuLevel>& ProcessCpuLevel() {
 
 ByteProducts ProcessByteProducts() {
   static const ByteProducts products = [] {
-    const bool lowered = !LevelWord().empty() && ActiveCpuLevel() < CpuLevel::kAvx512Bf16;
-    return lowered ? ByteProducts() : FindByteProducts(MachineCpuLevels());
+    const bool named = !LevelWord().empty();
+    if (named && ActiveCpuLevel() < CpuLevel::kAvx512Bf16) return ByteProducts();
+    ByteProducts all = FindByteProducts(MachineCpuLevels());
+    all.tiles = all.tiles && ActiveCpuLevel() == CpuLevel::kAmx;
+    return all;
   }();
   return products;
 }

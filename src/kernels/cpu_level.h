@@ -46,9 +46,10 @@ const Result<CpuLevel>& ProcessCpuLevel();
 /// error and ends the process with status 1.
 CpuLevel ActiveCpuLevel();
 
-/// Whether this process multiplies bytes by vector instructions (VNNI), which machines have beside
-/// their level.
+/// Whether this process multiplies bytes by instructions for it (VNNI, AMX-INT8), which machines
+/// have beside their level.
 struct ByteProducts {
+  bool tiles = false;   // AMX-INT8
   bool avx512 = false;  // AVX512-VNNI
   bool avx = false;     // AVX-VNNI
 };

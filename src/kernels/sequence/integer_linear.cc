@@ -49,7 +49,7 @@ constexpr std::size_t kByteChunkQuads = 1024;  // between two guard checks
 
 /// What the products of bytes need beside the results of a tile.
 struct ByteScratch {
-  std::int32_t sums[kByteRows * kBytePanel];
+  std::int32_t sums[kMaxByteRows * kBytePanel];
   std::int32_t bias[kTileColumns];  // by panel and place
   float scale[kTileColumns];
 };
@@ -283,12 +283,14 @@ HWY_INLINE void SetColumns(const IntegerLinearArgs& args, const LinearTile& tile
 
 /// The products of some rows of the tile and one panel, scaled. False if the block left.
 HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile, size_t row,
-                          size_t first, ByteScratch& scratch, float* y, BlockContext* ctx) {
+                          size_t first, EnteredByteUnit& unit, ByteScratch& scratch, float* y,
+                          BlockContext* ctx) {
   const size_t quads = args.depth / kByteQuad;
-  const std::uint8_t* pixels[kByteRows];
+  const std::uint8_t* pixels[kMaxByteRows];
   ByteTile product{};
   product.pixels = pixels;
-  product.rows = std::min(kByteRows, tile.rows - row);
+  product.pitch = args.depth;
+  product.rows = std::min(args.unit->rows, tile.rows - row);
   for (size_t r = 0; r < product.rows; ++r) {
     pixels[r] = reinterpret_cast<const std::uint8_t*>(args.x) + (tile.row + row + r) * args.depth;
   }
@@ -304,7 +306,7 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
     product.weights = reinterpret_cast<const std::int8_t*>(args.weights) +
                       (panel * quads + quad) * kByteQuadBytes;
     product.resume = quad > 0;
-    args.unit->multiply(product);
+    unit.Multiply(product);
   }
   ByteStore store{};
   store.sums = scratch.sums;
@@ -323,9 +325,10 @@ HWY_INLINE bool ByteLinearTask(const IntegerLinearArgs& args, const LinearTile& 
                                BlockContext* ctx) {
   auto& scratch = *reinterpret_cast<ByteScratch*>(y + kTileRows * kTileColumns);
   SetColumns(args, tile, scratch);
-  for (size_t row = 0; row < tile.rows; row += kByteRows) {
+  EnteredByteUnit unit(*args.unit);
+  for (size_t row = 0; row < tile.rows; row += args.unit->rows) {
     for (size_t first = 0; first < tile.columns; first += kBytePanel) {
-      if (!BytePanel(args, tile, row, first, scratch, y, ctx)) return false;
+      if (!BytePanel(args, tile, row, first, unit, scratch, y, ctx)) return false;
     }
   }
   if (ctx != nullptr && ctx->ShouldLeave()) return false;
@@ -385,6 +388,14 @@ constexpr double kNsPerTile = 200;
 
 std::size_t Strip() { return LAGOON_DISPATCH(PickIntegerStrip)(); }
 
+/// The rows of x are read where they are.
+const ByteUnit& UnitFor(const IntegerLinearSpec& spec) {
+  std::span<const ByteUnit* const> units = ByteUnits();
+  const bool whole_steps = spec.depth % (kByteTileQuads * kByteQuad) == 0;
+  while (!whole_steps && units.front()->even) units = units.subspan(1);
+  return PickByteUnit(units, spec.rows);
+}
+
 void SetTiles(double finish_ns, IntegerLinearArgs& args) {
   const std::size_t row_tiles = CeilDivide(args.rows, kTileRows);
   args.tile_rows = CeilDivide(args.rows, row_tiles);
@@ -394,7 +405,7 @@ void SetTiles(double finish_ns, IntegerLinearArgs& args) {
   const double elements = static_cast<double>(args.rows) * static_cast<double>(args.columns);
   double ns_per_product = vectors ? kNsPerProduct : kNsPerPlainProduct;
   if (args.unit != nullptr) {
-    ns_per_product = args.unit->quad_ns / (kByteRows * kByteQuadBytes);
+    ns_per_product = args.unit->quad_ns / static_cast<double>(args.unit->rows * kByteQuadBytes);
     finish_ns += kNsPerByteResult;
   }
   const double ns_per_element = static_cast<double>(args.depth) * ns_per_product + finish_ns;
@@ -429,7 +440,8 @@ Result<Kernel> MakeIntegerLinear(const IntegerLinearSpec& spec) {
   args.is_signed = spec.x_type == DataType::kInt8;
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
   LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
-  if (spec.byte_weights) args.unit = &FastestByteUnit();
+  if (spec.byte_weights) args.unit = &UnitFor(spec);
+
   SetTiles(FinishNs(spec.epilogue), args);
   using Args = IntegerLinearArgs;
   Kernel kernel;

@@ -174,7 +174,7 @@ std::string TextOf(const ConstantData& bytes) {
 
 /// The factory of a linear node's kernel.
 struct LinearKernels {
-  Result<Kernel> (*make)(const ByteConvSpec& spec, const ByteUnit& unit);
+  Result<Kernel> (*make)(const ByteConvSpec& spec, std::span<const ByteUnit* const> units);
   std::size_t (*bytes)(const ByteConvSpec& spec);
   void (*pack)(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed);
 };
@@ -312,7 +312,7 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
   SetResult(*result, numbers->largest, spec);
   const Layout layout = node.op == "Conv" ? Layout::kChannelsLast : Layout::kPlain;
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor x, UseBytes(builder, node.inputs[0], layout));
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelsOf(*linear).make(spec, FastestByteUnit()));
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelsOf(*linear).make(spec, ByteUnits()));
   const BufferId weights = AddWeights(builder, node, spec, *linear, *std::move(numbers));
   const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), layout,
                                      spec.floats ? DataType::kFloat32 : DataType::kUInt8);

@@ -1,24 +1,21 @@
-// The only file with intrinsics, because Highway 1.0 supports neither AMX nor AVX512-BF16.
+// In intrinsics, because Highway 1.0 supports neither AMX nor AVX512-BF16.
 
 #include "kernels/conv/bf16/bf16_unit.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
 
+#include "kernels/simd/tiles_x86.h"
 #include "kernels/simd/unroll.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <immintrin.h>
 #define LAGOON_HAS_BF16_UNITS 1
-#endif
-#ifdef LAGOON_EMULATED_BF16
-#include "kernels/conv/bf16/emulated_bf16.h"
 #endif
 
 namespace lagoon {
@@ -27,7 +24,6 @@ namespace lagoon {
 namespace {
 
 #define LAGOON_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-#define LAGOON_AMX_BF16 __attribute__((target("avx512f,amx-tile,amx-bf16")))
 
 /// Weights of one step of half a panel.
 constexpr std::size_t kHalfElements = std::size_t{kBf16Step} * kBf16Vector;
@@ -113,37 +109,12 @@ void NothingFor(std::uint32_t) {}
 
 // ---- AMX
 
-/// The operand of LDTILECFG, palette 1.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileConfig) == 64);
-
-// Tile registers: sums 0 1 / 2 3, input 4 / 5, weights 6 7. The upper half of the rows is in 0, 1
-// and 4.
-LAGOON_AMX_BF16 void EnterTiles(std::uint32_t rows) {
-  const std::uint32_t upper = rows < 16 ? rows : 16;
-  TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) {
-    const bool weights = tile >= 6, lower = tile == 2 || tile == 3 || tile == 5;
-    const std::uint32_t count = weights ? 16 : lower ? rows - upper : upper;
-    config.rows[tile] = static_cast<std::uint8_t>(count);
-    config.row_bytes[tile] = count == 0 ? 0 : 64;
-  }
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  _tile_loadconfig(&config);
-}
-
-LAGOON_AMX_BF16 void LeaveTiles() { _tile_release(); }
+void EnterTiles(std::uint32_t rows) { tiles::Enter(rows); }
+void LeaveTiles() { tiles::Leave(); }
 
 template <bool kLower, int kHalves>
-LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
-  // The intrinsics of some compilers are not declared to access memory.
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+LAGOON_TILES void MultiplyTiles(const Bf16Tile& tile) {
+  tiles::Fence();
   constexpr long kPitch = kHalves * static_cast<long>(kVectorBytes);
   float* const sums = tile.sums;
   float* const lower_sums = sums + 16 * kHalves * kBf16Vector;
@@ -182,7 +153,7 @@ LAGOON_AMX_BF16 void MultiplyTiles(const Bf16Tile& tile) {
   if constexpr (kHalves == 2) _tile_stored(1, sums + kBf16Vector, kPitch);
   if constexpr (kLower) _tile_stored(2, lower_sums, kPitch);
   if constexpr (kLower && kHalves == 2) _tile_stored(3, lower_sums + kBf16Vector, kPitch);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  tiles::Fence();
 }
 
 template <int kHalves>

@@ -1,7 +1,7 @@
 #pragma once
 
-// For tests on a machine that has only AVX-512: functions that emulate the AMX-BF16 and AVX512-BF16
-// instructions of bf16_unit.cc. A check fails where the CPU would fault or would read what was
+// For tests on a machine that has only AVX-512: functions that emulate the instructions of AMX-BF16,
+// AMX-INT8 and AVX512-BF16 that the units of kernels/conv use. A check fails where the CPU would fault or would read what was
 // never written. Sums are rounded after every product, in another order than on the CPU.
 
 #include <immintrin.h>
@@ -54,7 +54,7 @@ LAGOON_EMULATED __m512 Multiply(__m512 sums, Register a, Register b) {
 
 inline constexpr int kTiles = 8, kTileRows = 16, kTileBytes = 64;
 
-/// The operand of LDTILECFG. The tests pass the bytes of the struct in bf16_unit.cc.
+/// The operand of LDTILECFG. The callers pass the bytes of tiles::Config.
 struct Config {
   std::uint8_t palette = 0, start_row = 0;
   std::uint8_t reserved[14] = {};
@@ -112,8 +112,14 @@ inline void Store(int tile, void* to, long pitch) {
   }
 }
 
-/// c += a * b; the pairs of bf16 lie along the columns of a and of b.
-LAGOON_EMULATED void MultiplyTiles(int c, int a, int b) {
+inline void Clear(int tile) {
+  CheckConfigured(tile);
+  std::memset(ThisThreads().bytes[tile], 0, sizeof(ThisThreads().bytes[tile]));
+  ThisThreads().written[tile] = true;
+}
+
+/// Checks that c += a * b is a product; the pairs or quads lie along the columns of a and of b.
+inline Tiles& CheckedFactors(int c, int a, int b) {
   Tiles& tiles = ThisThreads();
   const Config& config = tiles.config;
   for (const int tile : {a, b, c}) {
@@ -123,6 +129,12 @@ LAGOON_EMULATED void MultiplyTiles(int c, int a, int b) {
   LAGOON_CHECK(a != b && b != c && a != c);
   LAGOON_CHECK(config.rows[a] == config.rows[c] && config.row_bytes[a] == 4 * config.rows[b]);
   LAGOON_CHECK(config.row_bytes[b] == config.row_bytes[c]);
+  return tiles;
+}
+
+LAGOON_EMULATED void MultiplyTiles(int c, int a, int b) {
+  Tiles& tiles = CheckedFactors(c, a, b);
+  const Config& config = tiles.config;
   for (int row = 0; row < config.rows[c]; ++row) {
     __m512 sums = _mm512_loadu_ps(tiles.bytes[c][row]);
     for (int pair = 0; pair < config.rows[b]; ++pair) {
@@ -134,16 +146,36 @@ LAGOON_EMULATED void MultiplyTiles(int c, int a, int b) {
   }
 }
 
+/// Of unsigned bytes in a and signed ones in b, with sums of 32 bits.
+inline void MultiplyByteTiles(int c, int a, int b) {
+  Tiles& tiles = CheckedFactors(c, a, b);
+  const Config& config = tiles.config;
+  for (int row = 0; row < config.rows[c]; ++row) {
+    std::int32_t sums[kTileBytes / 4];
+    std::memcpy(sums, tiles.bytes[c][row], sizeof(sums));
+    for (int i = 0; i < config.rows[b] * config.row_bytes[c]; ++i) {
+      const int quad = i / config.row_bytes[c], at = i % config.row_bytes[c];
+      sums[at / 4] += tiles.bytes[a][row][quad * 4 + at % 4] *
+                      static_cast<std::int8_t>(tiles.bytes[b][quad][at]);
+    }
+    std::memcpy(tiles.bytes[c][row], sums, sizeof(sums));
+  }
+}
+
 }  // namespace lagoon::emulated
 
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
+#undef _tile_dpbusd
+#undef _tile_zero
 #define _tile_loadconfig(from) ::lagoon::emulated::Configure(from)
 #define _tile_release() ::lagoon::emulated::Release()
 #define _tile_loadd(tile, from, pitch) ::lagoon::emulated::Load(tile, from, pitch)
 #define _tile_stored(tile, to, pitch) ::lagoon::emulated::Store(tile, to, pitch)
 #define _tile_dpbf16ps(c, a, b) ::lagoon::emulated::MultiplyTiles(c, a, b)
+#define _tile_dpbusd(c, a, b) ::lagoon::emulated::MultiplyByteTiles(c, a, b)
+#define _tile_zero(tile) ::lagoon::emulated::Clear(tile)
 #define _mm512_cvtne2ps_pbh(high, low) ::lagoon::emulated::Convert(high, low)
 #define _mm512_dpbf16_ps(sums, a, b) ::lagoon::emulated::Multiply(sums, a, b)
 #define __m512bh ::lagoon::emulated::Register

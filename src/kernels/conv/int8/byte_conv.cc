@@ -74,6 +74,12 @@ Status CheckSpec(const ByteConvSpec& spec) {
   return {};
 }
 
+/// The parts of a grouped convolution lie in pieces, which only units of scattered rows read.
+const ByteUnit& UnitFor(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
+  while (spec.groups > 1 && units.size() > 1 && units.front()->even) units = units.subspan(1);
+  return PickByteUnit(units, OutputPixels(spec.window));
+}
+
 ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   ByteConvArgs a{};
   a.unit = &unit;
@@ -81,19 +87,28 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.channels = spec.in_channels;
   a.out_channels = spec.out_channels;
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
-  a.groups = static_cast<std::uint32_t>(CeilDivide(a.pixels, kByteRows));
+  a.groups = static_cast<std::uint32_t>(CeilDivide(a.pixels, unit.rows));
   a.part_channels = a.channels / spec.groups;
   a.part_columns = a.out_channels / spec.groups;
   a.part_panels = static_cast<std::uint32_t>(CeilDivide(a.part_columns, kBytePanel));
   a.panels = spec.groups * a.part_panels;
   a.flat = IsFlatWindow(spec.window);
   const bool few = a.channels < kFewestDirectChannels && !a.flat && spec.groups == 1;
-  a.copied = a.channels % kByteQuad != 0 || few;
+  // Rows at even distance that end with a whole step lie so already.
+  constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
+  const bool lies_evenly = a.flat && a.channels % kStep == 0;
+  a.copied = unit.even ? !lies_evenly : a.channels % kByteQuad != 0 || few;
   const std::size_t taps = WindowTaps(spec.window);
   a.taps = static_cast<std::uint32_t>(a.copied ? 1 : taps);
   a.quads = static_cast<std::uint32_t>(a.copied ? CeilDivide(DepthOf(spec), kByteQuad)
                                                 : a.part_channels / kByteQuad);
-  a.chunk_quads = static_cast<std::uint32_t>(std::max(1.0, kCheckNs / unit.quad_ns));
+  const std::size_t steps_bytes = CeilDivide(std::size_t{a.quads} * kByteQuad, kStep) * kStep;
+  a.pitch = static_cast<std::uint32_t>(!a.copied   ? a.channels
+                                       : unit.even ? steps_bytes
+                                                   : a.quads * kByteQuad);
+  const std::uint32_t quads_at_once = unit.even ? kByteTileQuads : 1;
+  const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
+  a.chunk_quads = std::max<std::uint32_t>(1, checked / quads_at_once) * quads_at_once;
   a.floats = spec.floats;
   a.limits = spec.limits;
   a.low = spec.low;
@@ -112,14 +127,15 @@ struct GroupNs {
   double panel, shared;
 
   explicit GroupNs(const ByteConvArgs& a)
-      : panel(a.taps * a.quads * a.unit->quad_ns + kByteRows * a.unit->row_ns),
-        shared(static_cast<double>(kByteRows) *
+      : panel(a.taps * a.quads * a.unit->quad_ns +
+              static_cast<double>(a.unit->rows) * a.unit->row_ns),
+        shared(static_cast<double>(a.unit->rows) *
                (a.copied ? a.quads * kByteQuad * kCopyByteNs + a.window.kernel_h * kCopyRowNs
                          : a.taps * kPointerNs)) {}
 };
 
 std::size_t ResultBytes(const ByteConvArgs& a) {
-  const std::size_t pixels = CeilDivide(a.groups, a.group_tiles) * kByteRows;
+  const std::size_t pixels = CeilDivide(a.groups, a.group_tiles) * a.unit->rows;
   const std::size_t columns = CeilDivide(a.panels, a.panel_tiles) * kBytePanel;
   return pixels * std::min<std::size_t>(columns, a.out_channels) * (a.floats ? sizeof(float) : 1);
 }
@@ -150,10 +166,10 @@ std::size_t Aligned(std::size_t bytes) { return CeilDivide(bytes, 64) * 64; }
 std::size_t PlaceScratch(ByteConvArgs& a) {
   const std::size_t zeros = a.copied ? 0 : Aligned(a.channels);
   a.pointers_offset = zeros;
-  a.sums_offset = zeros + Aligned(a.taps * kByteRows * sizeof(void*));
-  a.copies_offset = a.sums_offset + Aligned(kByteRows * kBytePanel * sizeof(std::int32_t));
+  a.sums_offset = zeros + Aligned(a.taps * a.unit->rows * sizeof(void*));
+  a.copies_offset = a.sums_offset + Aligned(a.unit->rows * kBytePanel * sizeof(std::int32_t));
   a.result_offset =
-      a.copies_offset + (a.copied ? Aligned(kByteRows * a.quads * kByteQuad + kByteCopyAtOnce) : 0);
+      a.copies_offset + (a.copied ? Aligned(a.unit->rows * a.pitch + kByteCopyAtOnce) : 0);
   return a.result_offset + Aligned(ResultBytes(a));
 }
 
@@ -185,9 +201,9 @@ void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter,
 
 }  // namespace
 
-Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit) {
+Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
-  ByteConvArgs args = ShapeOf(spec, unit);
+  ByteConvArgs args = ShapeOf(spec, UnitFor(spec, units));
   Cut(args);
   Kernel kernel;
   kernel.name = kByteConv;

@@ -41,7 +41,9 @@ inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int
 
 /// Inputs: x [batch,height,width,in_channels] (UINT8), packed weights. Output: y (UINT8 or fp32).
 /// kInvalidArgument names the field that is zero or too large.
-Result<Kernel> MakeByteConv(const ByteConvSpec& spec, const ByteUnit& unit = FastestByteUnit());
+/// Computes on the first of `units` that suits the shape.
+Result<Kernel> MakeByteConv(const ByteConvSpec& spec,
+                            std::span<const ByteUnit* const> units = ByteUnits());
 
 /// The packed weights, the same for every unit.
 std::size_t PackedByteConvBytes(const ByteConvSpec& spec);

@@ -6,6 +6,7 @@
 //   tile   what one block computes: some panels of some groups
 //   tap    a stretch of the depth that lies in one piece for each pixel
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,7 +27,8 @@ struct PackedByteConv {
     bias = panels * CeilDivide(depth, kByteQuad) * kByteQuadBytes;
     scale = bias + panels * kBytePanel * sizeof(std::int32_t);
     wide = scale + panels * kBytePanel * sizeof(float);
-    size = wide + panels;
+    // Units of tiles read behind the last panel.
+    size = std::max(wide + panels, bias + (kByteTileQuads - 1) * kByteQuadBytes);
   }
 };
 
@@ -46,6 +48,7 @@ struct ByteConvArgs {
   std::uint32_t part_channels, part_columns, part_panels;  // of x, of y, and panels of a part
   std::uint32_t group_tiles, panel_tiles;
   std::uint32_t taps, quads;  // of a tap
+  std::uint32_t pitch;        // bytes from row to row of the products, if they are even
   std::uint32_t chunk_quads;  // between two guard checks
   bool copied;                // the depth of a pixel is copied to scratch memory, as one tap
   bool flat;                  // pixel i of y reads pixel i of x and nothing else

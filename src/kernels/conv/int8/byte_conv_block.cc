@@ -55,13 +55,15 @@ class ByteBlock {
   ByteBlock(const ByteConvArgs& args, std::uint32_t block, BlockContext& ctx)
       : args_(args),
         ctx_(ctx),
+        unit_(*args.unit),
         tile_(ByteTileOf(args, block)),
-        first_(tile_.groups.begin * kByteRows),
-        count_(std::min<std::size_t>(tile_.groups.end * kByteRows, args.pixels) - first_),
+        first_(tile_.groups.begin * args.unit->rows),
+        count_(std::min<std::size_t>(tile_.groups.end * args.unit->rows, args.pixels) - first_),
         first_column_(ByteColumnOf(args, tile_.panels.begin)),
         columns_(ByteColumnOf(args, tile_.panels.end - 1) + ColumnsOf(args, tile_.panels.end - 1) -
                  first_column_),
         element_(args.floats ? sizeof(float) : 1),
+        depth_(WindowTaps(args.window) * args.channels),
         x_end_(args.x + InputPixels(args.window) * args.channels),
         scratch_(ctx.scratch().data()),
         pointers_(reinterpret_cast<const std::uint8_t**>(scratch_ + args.pointers_offset)) {}
@@ -71,8 +73,9 @@ class ByteBlock {
     // What padding reads.
     if (!args_.copied) std::memset(scratch_, args_.x_zero, args_.pointers_offset);
     PixelPlace at(args_.window, first_);
-    for (std::size_t pixel = 0; pixel < count_; pixel += kByteRows) {
-      const std::size_t rows = std::min(kByteRows, count_ - pixel);
+    const std::size_t most = args_.unit->rows;
+    for (std::size_t pixel = 0; pixel < count_; pixel += most) {
+      const std::size_t rows = std::min(most, count_ - pixel);
       for (std::size_t row = 0; row < rows; ++row) {
         Point(at, first_ + pixel + row, row);
         at.Next(args_.window);
@@ -115,10 +118,12 @@ class ByteBlock {
 
   const ByteConvArgs& args_;
   BlockContext& ctx_;
+  EnteredByteUnit unit_;
   const ByteConvTile tile_;
   const std::size_t first_, count_;  // pixels
   const std::size_t first_column_, columns_;
   const std::size_t element_;  // bytes of an element of y
+  const std::size_t depth_;    // bytes of a pixel's window
   const std::uint8_t* const x_end_;
   std::byte* const scratch_;
   const std::uint8_t** const pointers_;
@@ -130,9 +135,10 @@ void ByteBlock::Point(const PixelPlace& at, std::size_t pixel, std::size_t row) 
     return;
   }
   if (!args_.copied) return PointToTaps(at, row);
-  auto* const to = reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) +
-                   row * args_.quads * kByteQuad;
+  auto* const to =
+      reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) + row * args_.pitch;
   if (!TryCopyInside(at, to)) Copy(at, to);
+  std::memset(to + depth_, 0, args_.pitch - depth_);
   pointers_[row] = to;
 }
 
@@ -149,7 +155,7 @@ void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
     const bool row_inside = y >= 0 && y < static_cast<std::ptrdiff_t>(w.height);
     std::ptrdiff_t x = at.column;
     const std::uint8_t* from = row_inside && inside ? PixelAt(at.image, y, x) : zeros;
-    for (std::uint32_t s = 0; s < w.kernel_w; ++s, to += kByteRows, x += w.dilation_w) {
+    for (std::uint32_t s = 0; s < w.kernel_w; ++s, to += args_.unit->rows, x += w.dilation_w) {
       if (!row_inside) {
         *to = zeros;
       } else if (inside) {
@@ -187,11 +193,9 @@ bool ByteBlock::TryCopyInside(const PixelPlace& at, std::uint8_t* to) const {
   return true;
 }
 
-// Fills the last quad with anything: its weights are zeros.
 void ByteBlock::Copy(const PixelPlace& at, std::uint8_t* to) const {
   const ImageWindow& w = args_.window;
   const std::size_t channels = args_.channels;
-  std::uint8_t* const end = to + args_.quads * kByteQuad;
   const std::size_t pieces = w.dilation_w == 1 ? 1 : w.kernel_w;
   const auto width = static_cast<std::ptrdiff_t>(w.kernel_w / pieces);  // pixels of a piece
   for (std::uint32_t r = 0; r < w.kernel_h; ++r) {
@@ -212,7 +216,6 @@ void ByteBlock::Copy(const PixelPlace& at, std::uint8_t* to) const {
       to += before + there + after;
     }
   }
-  std::fill(to, end, std::uint8_t{0});
 }
 
 bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
@@ -230,11 +233,12 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
     const std::size_t whole_taps = args_.chunk_quads / args_.quads;
     tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.taps - tap);
     tile.quads = std::min<std::size_t>(args_.quads - quad, args_.chunk_quads);
-    tile.pixels = pointers_ + tap * kByteRows;
+    tile.pixels = pointers_ + tap * args_.unit->rows;
+    tile.pitch = args_.pitch;
     tile.offset = first_channel + quad * kByteQuad;
     tile.weights = weights + at * kByteQuadBytes;
     tile.resume = at > 0;
-    args_.unit->multiply(tile);
+    unit_.Multiply(tile);
   }
   return true;
 }

@@ -145,7 +145,8 @@ std::size_t AlignedTo64(std::size_t bytes) { return CeilDivide(bytes, 64) * 64; 
 
 }  // namespace
 
-Result<Kernel> MakeByteDepthwise(const ByteConvSpec& spec, const ByteUnit& unit) {
+Result<Kernel> MakeByteDepthwise(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
+  const ByteUnit& unit = *units.front();
   LAGOON_RETURN_IF_ERROR(CheckImages(kByteDepthwise, spec.window, {"in_channels", spec.in_channels},
                                      {"out_channels", spec.out_channels}));
   LAGOON_RETURN_IF_ERROR(CheckPositive(

@@ -81,13 +81,21 @@ void Depthwise(const ByteDepthwise& d) {
   }
 }
 
-constexpr ByteUnit kPortable = {"portable", 1500,        60,           250,       400,
-                                &Multiply,  &StoreBytes, &StoreFloats, &Depthwise};
+constexpr ByteUnit kPortable = {.name = "portable",
+                                .quad_ns = 1500,
+                                .row_ns = 60,
+                                .depthwise_quad_ns = 250,
+                                .group_ns = 400,
+                                .multiply = &Multiply,
+                                .store_bytes = &StoreBytes,
+                                .store_floats = &StoreFloats,
+                                .depthwise = &Depthwise};
 
 std::vector<const ByteUnit*> FindUnits() {
   std::vector<const ByteUnit*> units;
 #ifdef LAGOON_HAS_BYTE_UNITS
   const ByteProducts products = ProcessByteProducts();
+  if (products.tiles) units.push_back(&kAmxInt8Unit);
   if (products.avx512) units.push_back(&kVnni512Unit);
   if (products.avx) units.push_back(&kVnni256Unit);
   if (ActiveCpuLevel() >= CpuLevel::kAvx2) units.push_back(&kBytes256Unit);
@@ -104,6 +112,13 @@ std::span<const ByteUnit* const> ByteUnits() {
   return units;
 }
 
-const ByteUnit& FastestByteUnit() { return *ByteUnits().front(); }
+const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows) {
+  // With few rows the weights are read as fast by vectors, which need no copy of the rows.
+  constexpr std::size_t kFewestEvenRows = 8;
+  while (units.size() > 1 && units.front()->even && rows < kFewestEvenRows) {
+    units = units.subspan(1);
+  }
+  return *units.front();
+}
 
 }  // namespace lagoon

@@ -3,8 +3,8 @@
 // The CPU instructions that multiply unsigned bytes by signed bytes with sums in 32 bits, and the
 // micro-kernels that use them. Sums are exact, so all units give the same bits.
 //
-// A micro-kernel computes up to kByteRows rows of one panel of kBytePanel columns. Four neighbours
-// of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(),
+// A micro-kernel computes up to ByteUnit::rows rows of one panel of kBytePanel columns. Four
+// neighbours of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(),
 // which the saturating packs of the CPU undo.
 
 #include <cstddef>
@@ -14,10 +14,12 @@
 
 namespace lagoon {
 
-inline constexpr std::size_t kByteRows = 12;                           // most rows of a micro-tile
+inline constexpr std::size_t kByteRows = 12;                           // of vectors' micro-tiles
+inline constexpr std::size_t kMaxByteRows = 32;                        // of any unit's micro-tile
 inline constexpr std::size_t kBytePanel = 32;                          // columns of a panel
 inline constexpr std::size_t kByteQuad = 4;                            // neighbours of the depth
 inline constexpr std::size_t kByteQuadBytes = kBytePanel * kByteQuad;  // a quad of a panel
+inline constexpr std::size_t kByteTileQuads = 16;  // that AMX multiplies at once
 
 /// The column of a panel in place `i`.
 constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16 * 4 + i % 4; }
@@ -25,12 +27,13 @@ constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16
 /// One call of a micro-kernel: sums[row][place] = the products of all quads of all taps. With
 /// `resume` they are added to the contents of `sums`.
 struct ByteTile {
-  /// [tap][kByteRows]: where a row begins for a tap.
+  /// [tap][ByteUnit::rows]: where a row begins for a tap.
   const std::uint8_t* const* pixels;
+  std::size_t pitch;   // bytes from row to row, if ByteUnit::even
   std::size_t offset;  // bytes from there to the first quad
   std::size_t taps, quads;
   const std::int8_t* weights;  // [tap][quad][place][4]
-  std::size_t rows;            // 1 to kByteRows
+  std::size_t rows;            // 1 to ByteUnit::rows
   bool wide;                   // the products of two neighbours may need more than 16 bits
   bool resume;
   std::int32_t* sums;  // [row][place]
@@ -73,10 +76,19 @@ struct ByteDepthwise {
 /// One kind of instructions. Static lifetime; any thread.
 struct ByteUnit {
   const char* name;
+  std::size_t rows = kByteRows;  // most rows of a micro-tile
+  /// Whether the micro-kernel reads one tap whose rows lie at even distance, in steps of
+  /// kByteTileQuads quads. Behind the last quad the rows then hold zeros, and the weights anything.
+  bool even = false;
   /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad
   /// of a group of a depthwise convolution, and of a group that is stored.
   double quad_ns, row_ns, depthwise_quad_ns, group_ns;
+  /// Null if there is nothing to do. Call before the first product and whenever the number of rows changes.
+  void (*enter)(std::size_t rows) = nullptr;
   void (*multiply)(const ByteTile& tile);
+  /// Call after the last product. The thread then holds no state of the unit, which the operating
+  /// system would otherwise save at every context switch.
+  void (*leave)() = nullptr;
   void (*store_bytes)(const ByteStore& store);
   void (*store_floats)(const ByteStore& store);
   void (*depthwise)(const ByteDepthwise& pixels);
@@ -85,7 +97,30 @@ struct ByteUnit {
 /// The units that this process may use, the fastest first. Not empty: the last one is portable.
 std::span<const ByteUnit* const> ByteUnits();
 
-/// The fastest of them.
-const ByteUnit& FastestByteUnit();
+/// The first of `units` that is worth its while for a product of so many rows.
+const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows);
+
+/// Between enter() and leave() of a unit.
+class EnteredByteUnit {
+ public:
+  explicit EnteredByteUnit(const ByteUnit& unit) : unit_(unit) {}
+  ~EnteredByteUnit() {
+    if (rows_ != 0) unit_.leave();
+  }
+  EnteredByteUnit(const EnteredByteUnit&) = delete;
+  EnteredByteUnit& operator=(const EnteredByteUnit&) = delete;
+
+  void Multiply(const ByteTile& tile) {
+    if (unit_.enter != nullptr && tile.rows != rows_) {
+      unit_.enter(tile.rows);
+      rows_ = tile.rows;
+    }
+    unit_.multiply(tile);
+  }
+
+ private:
+  const ByteUnit& unit_;
+  std::size_t rows_ = 0;  // that were passed to enter()
+};
 
 }  // namespace lagoon

@@ -233,24 +233,24 @@ LAGOON_BYTES256 void Depthwise256(const ByteDepthwise& d) {
 }  // namespace
 }  // namespace byte_unit
 
-const ByteUnit kVnni256Unit = {"AVX-VNNI",
-                               8,
-                               1.2,
-                               8,
-                               12,
-                               &byte_unit::MultiplyAll<byte_unit::Vnni256>,
-                               &byte_unit::StoreBytes256,
-                               &byte_unit::StoreFloats256,
-                               &byte_unit::Depthwise256};
-const ByteUnit kBytes256Unit = {"AVX2",
-                                16,
-                                1.5,
-                                8,
-                                12,
-                                &byte_unit::MultiplyBytes256,
-                                &byte_unit::StoreBytes256,
-                                &byte_unit::StoreFloats256,
-                                &byte_unit::Depthwise256};
+const ByteUnit kVnni256Unit = {.name = "AVX-VNNI",
+                               .quad_ns = 8,
+                               .row_ns = 1.2,
+                               .depthwise_quad_ns = 8,
+                               .group_ns = 12,
+                               .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni256>,
+                               .store_bytes = &byte_unit::StoreBytes256,
+                               .store_floats = &byte_unit::StoreFloats256,
+                               .depthwise = &byte_unit::Depthwise256};
+const ByteUnit kBytes256Unit = {.name = "AVX2",
+                                .quad_ns = 16,
+                                .row_ns = 1.5,
+                                .depthwise_quad_ns = 8,
+                                .group_ns = 12,
+                                .multiply = &byte_unit::MultiplyBytes256,
+                                .store_bytes = &byte_unit::StoreBytes256,
+                                .store_floats = &byte_unit::StoreFloats256,
+                                .depthwise = &byte_unit::Depthwise256};
 
 }  // namespace lagoon
 #endif

@@ -156,15 +156,29 @@ LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
 }  // namespace
 }  // namespace byte_unit
 
-const ByteUnit kVnni512Unit = {"AVX512-VNNI",
-                               7.2,
-                               0.6,
-                               2.5,
-                               4,
-                               &byte_unit::MultiplyAll<byte_unit::Vnni512>,
-                               &byte_unit::StoreBytes512,
-                               &byte_unit::StoreFloats512,
-                               &byte_unit::Depthwise512};
+const ByteUnit kVnni512Unit = {.name = "AVX512-VNNI",
+                               .quad_ns = 7.2,
+                               .row_ns = 0.6,
+                               .depthwise_quad_ns = 2.5,
+                               .group_ns = 4,
+                               .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni512>,
+                               .store_bytes = &byte_unit::StoreBytes512,
+                               .store_floats = &byte_unit::StoreFloats512,
+                               .depthwise = &byte_unit::Depthwise512};
+// AMX multiplies; AVX-512 does the rest.
+const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
+                               .rows = kMaxByteRows,
+                               .even = true,
+                               .quad_ns = 3,
+                               .row_ns = 0.6,
+                               .depthwise_quad_ns = 2.5,
+                               .group_ns = 4,
+                               .enter = &byte_unit::EnterInt8Tiles,
+                               .multiply = &byte_unit::MultiplyInt8Tiles,
+                               .leave = &byte_unit::LeaveInt8Tiles,
+                               .store_bytes = &byte_unit::StoreBytes512,
+                               .store_floats = &byte_unit::StoreFloats512,
+                               .depthwise = &byte_unit::Depthwise512};
 
 }  // namespace lagoon
 #endif

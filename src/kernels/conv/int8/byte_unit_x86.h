@@ -12,9 +12,14 @@
 
 namespace lagoon {
 
-extern const ByteUnit kVnni512Unit, kVnni256Unit, kBytes256Unit;
+extern const ByteUnit kAmxInt8Unit, kVnni512Unit, kVnni256Unit, kBytes256Unit;
 
 namespace byte_unit {
+
+// Of kAmxInt8Unit.
+void EnterInt8Tiles(std::size_t rows);
+void MultiplyInt8Tiles(const ByteTile& tile);
+void LeaveInt8Tiles();
 
 /// Calls `Micro::Rows<n>(tile, first)` for all rows, in groups of `kMost` and a rest.
 template <typename Micro, int kRows>

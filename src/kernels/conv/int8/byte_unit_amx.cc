@@ -1,0 +1,61 @@
+#include "kernels/conv/int8/byte_unit_x86.h"
+#include "kernels/simd/tiles_x86.h"
+
+#ifdef LAGOON_HAS_BYTE_UNITS
+namespace lagoon::byte_unit {
+namespace {
+
+template <bool kLower>
+LAGOON_TILES void Multiply(const ByteTile& tile) {
+  tiles::Fence();
+  constexpr long kSumsPitch = kBytePanel * sizeof(std::int32_t);
+  constexpr auto kWeightsPitch = static_cast<long>(kByteQuadBytes);
+  constexpr std::size_t kHalf = kBytePanel / 2;
+  std::int32_t* const sums = tile.sums;
+  std::int32_t* const lower = sums + tiles::kRows * kBytePanel;
+  if (tile.resume) {
+    _tile_loadd(0, sums, kSumsPitch);
+    _tile_loadd(1, sums + kHalf, kSumsPitch);
+    if constexpr (kLower) _tile_loadd(2, lower, kSumsPitch);
+    if constexpr (kLower) _tile_loadd(3, lower + kHalf, kSumsPitch);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    if constexpr (kLower) _tile_zero(2);
+    if constexpr (kLower) _tile_zero(3);
+  }
+  const std::uint8_t* x = tile.pixels[0] + tile.offset;
+  const auto pitch = static_cast<long>(tile.pitch);
+  const std::int8_t* w = tile.weights;
+  for (std::size_t quad = 0; quad < tile.quads; quad += kByteTileQuads) {
+    _tile_loadd(4, x, pitch);
+    _tile_loadd(6, w, kWeightsPitch);
+    _tile_dpbusd(0, 4, 6);
+    _tile_loadd(7, w + kHalf * kByteQuad, kWeightsPitch);
+    _tile_dpbusd(1, 4, 7);
+    if constexpr (kLower) {
+      _tile_loadd(5, x + tiles::kRows * pitch, pitch);
+      _tile_dpbusd(2, 5, 6);
+      _tile_dpbusd(3, 5, 7);
+    }
+    x += kByteTileQuads * kByteQuad;
+    w += kByteTileQuads * kByteQuadBytes;
+  }
+  _tile_stored(0, sums, kSumsPitch);
+  _tile_stored(1, sums + kHalf, kSumsPitch);
+  if constexpr (kLower) _tile_stored(2, lower, kSumsPitch);
+  if constexpr (kLower) _tile_stored(3, lower + kHalf, kSumsPitch);
+  tiles::Fence();
+}
+
+}  // namespace
+
+void EnterInt8Tiles(std::size_t rows) { tiles::Enter(static_cast<std::uint32_t>(rows)); }
+void LeaveInt8Tiles() { tiles::Leave(); }
+
+void MultiplyInt8Tiles(const ByteTile& tile) {
+  return tile.rows > tiles::kRows ? Multiply<true>(tile) : Multiply<false>(tile);
+}
+
+}  // namespace lagoon::byte_unit
+#endif
