@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/kernel.h"
 
@@ -15,5 +16,10 @@ struct ByteAddScales {
 
 /// y = a + b, each `count` UINT8. Inputs: a, b, one ByteAddScales.
 Result<Kernel> MakeByteAdd(std::size_t count);
+
+/// y = a + b, for the bodies of kernels.
+using ByteAddFunction = void (*)(const std::uint8_t* a, const std::uint8_t* b,
+                                 const ByteAddScales& scales, std::size_t count, std::uint8_t* y);
+ByteAddFunction FindByteAdd();
 
 }  // namespace lagoon

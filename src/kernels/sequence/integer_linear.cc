@@ -296,6 +296,7 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
   }
   const size_t panel = (tile.column + first) / kBytePanel;
   product.taps = 1;
+  product.bias = scratch.bias + first;
   product.sums = scratch.sums;
   product.wide =
       args.weights[PackedByteConv(args.depth, args.columns).wide + panel] != std::byte{0};
@@ -312,7 +313,6 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
   store.sums = scratch.sums;
   store.rows = product.rows;
   store.columns = std::min(kBytePanel, tile.columns - first);
-  store.bias = scratch.bias + first;
   store.scale = scratch.scale + first;
   store.y = y + row * kTileColumns + first;
   store.pitch = kTileColumns;

@@ -225,10 +225,13 @@ bool ByteFlow::IsReadAsImage(ValueId value) const {
          });
 }
 
-const Node* ByteFlow::OnlyFake(ValueId value) const {
+const Node* ByteFlow::OnlyReader(ValueId value) const {
   const auto found = readers_.find(value);
-  if (found == readers_.end() || found->second.size() != 1) return nullptr;
-  const Node* const reader = found->second.front();
+  return found == readers_.end() || found->second.size() != 1 ? nullptr : found->second.front();
+}
+
+const Node* ByteFlow::OnlyFake(ValueId value) const {
+  const Node* const reader = OnlyReader(value);
   return reader != nullptr && reader->op == "FakeQuantize" ? reader : nullptr;
 }
 
@@ -289,7 +292,10 @@ void ByteFlow::FindWanted(const Graph& graph, const Node& node) {
       node.inputs, [&](ValueId id) { return id != kNoValue && GridAt(id).has_value(); });
   const bool rounded = FusedGridOf(node) || OnlyFake(node.outputs[0]) != nullptr;
   const bool sum = node.op == "Add" && all && rounded;
-  const bool moves = MovesBytes(node) && WantsBytes(node.outputs[0]);
+  const Node* const fake = node.op == "Concat" ? OnlyFake(node.outputs[0]) : nullptr;
+  const bool wanted =
+      WantsBytes(node.outputs[0]) || (fake != nullptr && WantsBytes(fake->outputs[0]));
+  const bool moves = MovesBytes(node) && wanted;
   if (sum || (moves && all && node.op == "Concat")) {
     wanted_.insert(node.inputs.begin(), node.inputs.end());
   } else if (moves && node.op != "Concat") {

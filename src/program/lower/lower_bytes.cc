@@ -54,23 +54,29 @@ struct ByteResult {
   }
 };
 
-/// The sum of two terms in one layout, rounded to the grid of `result`.
-Result<ByteTensor> EmitSum(ProgramBuilder& builder, const std::string& name,
-                           std::span<const ByteTensor> terms, const ByteResult& result) {
-  const ByteTensor &a = terms[0], &b = terms[1];
+/// The scales of a + b, rounded to the grid of `result`.
+Tensor SumScales(ProgramBuilder& builder, const std::string& name, const ByteGrid& a,
+                 const ByteGrid& b, const ByteResult& result) {
   const ByteGrid& grid = *result.grid;
   const auto [low, high] = result.Levels();
   const auto zero = static_cast<float>(grid.zero);
-  const std::vector<float> scales{a.grid.scale,
-                                  static_cast<float>(a.grid.zero),
-                                  b.grid.scale,
-                                  static_cast<float>(b.grid.zero),
+  const std::vector<float> scales{a.scale,
+                                  static_cast<float>(a.zero),
+                                  b.scale,
+                                  static_cast<float>(b.zero),
                                   grid.scale,
                                   zero,
                                   std::nearbyint(low) + zero,
                                   std::nearbyint(high) + zero};
   const auto count = static_cast<std::int64_t>(scales.size());
-  const Tensor by = ConstantTensor(builder, name + ".scales", DataType::kFloat32, {count}, scales);
+  return ConstantTensor(builder, name + ".scales", DataType::kFloat32, {count}, scales);
+}
+
+/// The sum of two terms in one layout.
+Result<ByteTensor> EmitSum(ProgramBuilder& builder, const std::string& name,
+                           std::span<const ByteTensor> terms, const ByteResult& result) {
+  const ByteTensor &a = terms[0], &b = terms[1];
+  const Tensor by = SumScales(builder, name, a.grid, b.grid, result);
   const Tensor y =
       builder.NewTensor(name + ".bytes", a.tensor.dims, a.tensor.layout, DataType::kUInt8);
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel,
@@ -78,7 +84,7 @@ Result<ByteTensor> EmitSum(ProgramBuilder& builder, const std::string& name,
   LAGOON_RETURN_IF_ERROR(builder.Emit(
       name, std::move(kernel), {builder.All(a.tensor), builder.All(b.tensor), builder.All(by)},
       {builder.All(y)}));
-  return ByteTensor{y, grid};
+  return ByteTensor{y, *result.grid};
 }
 
 bool HasGrid(const ProgramBuilder& builder, ValueId value) {
@@ -107,6 +113,63 @@ std::optional<ByteResult> ResultOf(const ProgramBuilder& builder, const Node& no
   result.grid = builder.flow()->GridAt(fake->outputs[0]);
   if (result.grid) result.value = fake->outputs[0];
   return result;
+}
+
+/// Of a Relu or Clip whose only reader rounds to a grid.
+std::optional<ByteResult> LimitedResultOf(const ProgramBuilder& builder, const Node& node) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Node* const fake = builder.flow()->OnlyFake(node.outputs[0]);
+  if (fake == nullptr) return std::nullopt;
+  const bool clip = node.op == "Clip";
+  const ByteResult result{.grid = builder.flow()->GridAt(fake->outputs[0]),
+                          .limits = true,
+                          .low = clip ? node.Float("min", -kInfinity) : 0,
+                          .high = clip ? node.Float("max", kInfinity) : kInfinity,
+                          .value = fake->outputs[0]};
+  if (!result.grid || !(result.low <= result.high)) return std::nullopt;
+  return result;
+}
+
+/// What is added to the bytes of a linear node in its kernel, and what becomes of the sum.
+struct ByteResidual {
+  ValueId other;
+  ByteResult sum;
+};
+
+/// Of a node with the result `bytes`. Nothing if its bytes are not only read by a sum with a grid,
+/// or if the other term comes later.
+std::optional<ByteResidual> ResidualOf(const ProgramBuilder& builder, const Node& node,
+                                       const ByteResult& bytes) {
+  const ByteFlow& flow = *builder.flow();
+  const Node* const reader = flow.OnlyReader(bytes.value);
+  if (!bytes.grid || reader == nullptr) return std::nullopt;
+  std::optional<ByteResult> sum;
+  if (const ValueId residual = node.fused.residual; residual != kNoValue) {
+    if (reader->op == "FakeQuantize") {
+      sum = ByteResult{.grid = flow.GridAt(reader->outputs[0]), .value = reader->outputs[0]};
+    } else if (reader->op == "Relu" || reader->op == "Clip") {
+      sum = LimitedResultOf(builder, *reader);
+    }
+    if (!sum || !sum->grid) return std::nullopt;
+    return ByteResidual{residual, *sum};
+  }
+  if (reader->op != "Add" || reader->inputs.size() != 2) return std::nullopt;
+  const ValueId other = reader->inputs[reader->inputs[0] == bytes.value ? 1 : 0];
+  if (builder.TermsOf(other).size() != 1 ||
+      builder.dims(other) != builder.dims(reader->outputs[0]) ||
+      builder.dims(bytes.value) != builder.dims(other)) {
+    return std::nullopt;
+  }
+  sum = ResultOf(builder, *reader);
+  if (!sum || !sum->grid) return std::nullopt;
+  return ByteResidual{other, *sum};
+}
+
+/// Whether the kernel of an earlier node has computed the value, or what it is rounded to.
+bool IsDone(const ProgramBuilder& builder, ValueId value) {
+  const Node* const fake = builder.flow()->OnlyFake(value);
+  return !builder.TermsOf(value).empty() ||
+         (fake != nullptr && !builder.TermsOf(fake->outputs[0]).empty());
 }
 
 /// The parameters of the kernel that do not depend on the weights themselves.
@@ -232,10 +295,10 @@ void SetResult(const ByteResult& result, float largest_scale, ByteConvSpec& spec
   spec.high = result.high;
   if (spec.floats) return;
   spec.y_zero = result.grid->zero;
-  // Bytes have limits of their own, which hold for scales up to 1 without further work.
-  if (!result.limits && largest_scale <= 1) return;
   std::tie(spec.low, spec.high) = result.Levels();
-  spec.limits = true;
+  // Bytes have limits of their own, which hold for scales up to 1 without further work.
+  const std::pair bounds = ByteResult{.grid = result.grid}.Levels();
+  spec.limits = largest_scale > 1 || result.Levels() != bounds;
 }
 
 /// Whether the dims around the node are those that its weights ask for.
@@ -310,17 +373,30 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(ByteConvSpec spec, SpecOf(builder, node, *linear));
   spec.x_zero = linear->x.zero;
   SetResult(*result, numbers->largest, spec);
+  std::optional<ByteResidual> residual;
+  if (!linear->depthwise) residual = ResidualOf(builder, node, *result);
+  spec.residual = residual.has_value();
   const Layout layout = node.op == "Conv" ? Layout::kChannelsLast : Layout::kPlain;
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor x, UseBytes(builder, node.inputs[0], layout));
   LAGOON_ASSIGN_OR_RETURN(Kernel kernel, KernelsOf(*linear).make(spec, ByteUnits()));
   const BufferId weights = AddWeights(builder, node, spec, *linear, *std::move(numbers));
   const Tensor y = builder.NewTensor(node.name, builder.dims(node.outputs[0]), layout,
                                      spec.floats ? DataType::kFloat32 : DataType::kUInt8);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, std::move(kernel),
-                                      {builder.All(x.tensor), builder.All(weights)},
-                                      {builder.All(y)}));
+  std::vector<Operand> inputs{builder.All(x.tensor), builder.All(weights)};
+  if (residual) {
+    LAGOON_ASSIGN_OR_RETURN(const ByteTensor other, UseBytes(builder, residual->other, layout));
+    const Tensor scales = SumScales(builder, node.name, *result->grid, other.grid, residual->sum);
+    inputs.push_back(builder.All(other.tensor));
+    inputs.push_back(builder.All(scales));
+  }
+  LAGOON_RETURN_IF_ERROR(
+      builder.Emit(node.name, std::move(kernel), std::move(inputs), {builder.All(y)}));
   if (spec.floats) {
     builder.Define(node.outputs[0], y);
+    return true;
+  }
+  if (residual) {
+    builder.DefineBytes(residual->sum.value, {{y, *residual->sum.grid}});
     return true;
   }
   std::vector<ByteTensor> terms{{y, *result->grid}};
@@ -356,6 +432,7 @@ Result<bool> TryLowerByteSum(ProgramBuilder& builder, const Node& node) {
   if (builder.flow() == nullptr || node.op != "Add" || node.inputs.size() != 2) return false;
   const std::optional<ByteResult> result = ResultOf(builder, node);
   if (!result || !result->grid) return false;
+  if (!builder.TermsOf(result->value).empty()) return true;  // a term's kernel has added the other
   bool some = false;
   for (const ValueId input : node.inputs) {
     if (!HasGrid(builder, input) || builder.dims(input) != builder.dims(node.outputs[0])) {
@@ -376,19 +453,13 @@ Result<bool> TryLowerByteSum(ProgramBuilder& builder, const Node& node) {
 
 Result<bool> TryLowerByteLimit(ProgramBuilder& builder, const Node& node) {
   if (builder.flow() == nullptr || node.inputs.size() != 1) return false;
+  if (IsDone(builder, node.outputs[0])) return true;
   const std::span<const ByteTensor> terms = builder.TermsOf(node.inputs[0]);
-  const Node* const fake = builder.flow()->OnlyFake(node.outputs[0]);
-  if (terms.size() != 2 || fake == nullptr) return false;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const bool clip = node.op == "Clip";
-  const ByteResult result{.grid = builder.flow()->GridAt(fake->outputs[0]),
-                          .limits = true,
-                          .low = clip ? node.Float("min", -kInfinity) : 0,
-                          .high = clip ? node.Float("max", kInfinity) : kInfinity,
-                          .value = fake->outputs[0]};
-  if (!result.grid || !(result.low <= result.high)) return false;
-  LAGOON_ASSIGN_OR_RETURN(const ByteTensor sum, EmitSum(builder, node.name, terms, result));
-  builder.DefineBytes(result.value, {sum});
+  if (terms.size() != 2) return false;
+  const std::optional<ByteResult> result = LimitedResultOf(builder, node);
+  if (!result) return false;
+  LAGOON_ASSIGN_OR_RETURN(const ByteTensor sum, EmitSum(builder, node.name, terms, *result));
+  builder.DefineBytes(result->value, {sum});
   return true;
 }
 
@@ -409,23 +480,40 @@ Result<bool> LowerByteMaxPool(ProgramBuilder& builder, const Node& node) {
   return true;
 }
 
+/// The grid of what the node moves, and the value that has it: that of its input, or that to which
+/// the only reader of a Concat rounds. Nothing if the node must move floats.
+std::optional<std::pair<ByteGrid, ValueId>> MovedGrid(const ProgramBuilder& builder,
+                                                      const Node& node, std::size_t inputs) {
+  const Node* const fake =
+      node.op == "Concat" ? builder.flow()->OnlyFake(node.outputs[0]) : nullptr;
+  bool equal = true;
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const std::span<const ByteTensor> terms = builder.TermsOf(node.inputs[i]);
+    if (terms.size() != 1) return std::nullopt;
+    equal = equal && terms[0].grid == builder.TermsOf(node.inputs[0])[0].grid;
+  }
+  if (equal) return std::pair(builder.TermsOf(node.inputs[0])[0].grid, node.outputs[0]);
+  if (fake == nullptr || !HasGrid(builder, fake->outputs[0])) return std::nullopt;
+  return std::pair(*builder.flow()->GridAt(fake->outputs[0]), fake->outputs[0]);
+}
+
 }  // namespace
 
 Result<bool> TryLowerByteMove(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
   if (builder.flow() == nullptr || !MovesBytes(node)) return false;
   Node bytes = node;
   const std::size_t count = node.op == "Concat" ? node.inputs.size() : 1;
-  std::optional<ByteGrid> grid;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::span<const ByteTensor> terms = builder.TermsOf(node.inputs[i]);
-    if (terms.size() != 1 || (grid && terms[0].grid != *grid)) return false;
-    grid = terms[0].grid;
-  }
+  const auto moved = MovedGrid(builder, node, count);
+  if (!moved) return false;
+  const auto& [grid, value] = *moved;
   if (node.op == "MaxPool" && builder.dims(node.inputs[0]).size() == 4) {
     return LowerByteMaxPool(builder, node);
   }
   for (std::size_t i = 0; i < count; ++i) {
-    const Tensor tensor = builder.TermsOf(node.inputs[i])[0].tensor;
+    const ByteTensor from = builder.TermsOf(node.inputs[i])[0];
+    const std::string name = fmt::format("{}.{}", node.name, i);
+    LAGOON_ASSIGN_OR_RETURN(const ByteTensor x, OnGrid(builder, name, from, grid));
+    const Tensor& tensor = x.tensor;
     bytes.inputs[i] = builder.AddValue(node.name + ".x", DataType::kUInt8, tensor.dims);
     builder.Define(bytes.inputs[i], tensor);
   }
@@ -439,7 +527,7 @@ Result<bool> TryLowerByteMove(ProgramBuilder& builder, const Node& node, LowerFu
     if (node.outputs[i] == kNoValue) continue;
     const std::array<ValueId, 1> one{bytes.outputs[i]};
     LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Use(one[0], builder.CheapestLayout(one)));
-    builder.DefineBytes(node.outputs[i], {{y, *grid}});
+    builder.DefineBytes(i == 0 ? value : node.outputs[i], {{y, grid}});
   }
   return true;
 }

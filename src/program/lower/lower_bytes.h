@@ -21,6 +21,9 @@ Result<Tensor> EmitFloats(ProgramBuilder& builder, const std::string& name,
 /// x (fp32) rounded to a grid.
 Result<ByteTensor> EmitBytes(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                              const ByteGrid& grid);
+/// lower_table.cc: x rounded to another grid.
+Result<ByteTensor> OnGrid(ProgramBuilder& builder, const std::string& name, const ByteTensor& x,
+                          const ByteGrid& grid);
 /// A value on a grid as bytes in `layout`.
 Result<ByteTensor> UseBytes(ProgramBuilder& builder, ValueId value, Layout layout);
 

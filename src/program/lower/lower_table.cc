@@ -57,7 +57,26 @@ Result<Tensor> EmitTable(ProgramBuilder& builder, const ByteFunction& function, 
   return bytes.tensor;
 }
 
+Result<ByteTensor> EmitLookUp(ProgramBuilder& builder, const std::string& name, const Tensor& x,
+                              const Tensor& table, const ByteGrid& grid) {
+  LAGOON_ASSIGN_OR_RETURN(Kernel kernel,
+                          MakeByteTable(static_cast<std::size_t>(ElementCount(x.dims))));
+  const Tensor y = builder.NewTensor(name + ".bytes", x.dims, x.layout, DataType::kUInt8);
+  LAGOON_RETURN_IF_ERROR(builder.Emit(name, std::move(kernel), {builder.All(x), builder.All(table)},
+                                      {builder.All(y)}));
+  return ByteTensor{y, grid};
+}
+
 }  // namespace
+
+Result<ByteTensor> OnGrid(ProgramBuilder& builder, const std::string& name, const ByteTensor& x,
+                          const ByteGrid& grid) {
+  if (x.grid == grid) return x;
+  const ValueId floats = AddBytesAsFloats(builder, name + ".table", x.grid, 1);
+  LAGOON_ASSIGN_OR_RETURN(const Tensor from, builder.Use(floats, Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(const ByteTensor table, EmitBytes(builder, name + ".table", from, grid));
+  return EmitLookUp(builder, name, x.tensor, table.tensor, grid);
+}
 
 Result<bool> TryLowerByteTable(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
   const ValueId y = node.outputs[0];
@@ -66,14 +85,9 @@ Result<bool> TryLowerByteTable(ProgramBuilder& builder, const Node& node, LowerF
   const std::array<ValueId, 1> of{function->of};
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor x, UseBytes(builder, of[0], builder.CheapestLayout(of)));
   LAGOON_ASSIGN_OR_RETURN(const Tensor table, EmitTable(builder, *function, y, lower));
-  LAGOON_ASSIGN_OR_RETURN(Kernel kernel,
-                          MakeByteTable(static_cast<std::size_t>(ElementCount(x.tensor.dims))));
-  const Tensor bytes =
-      builder.NewTensor(node.name + ".bytes", x.tensor.dims, x.tensor.layout, DataType::kUInt8);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(node.name, std::move(kernel),
-                                      {builder.All(x.tensor), builder.All(table)},
-                                      {builder.All(bytes)}));
-  builder.DefineBytes(y, {{bytes, *builder.flow()->GridAt(y)}});
+  LAGOON_ASSIGN_OR_RETURN(const ByteTensor bytes, EmitLookUp(builder, node.name, x.tensor, table,
+                                                             *builder.flow()->GridAt(y)));
+  builder.DefineBytes(y, {bytes});
   return true;
 }
 

@@ -112,12 +112,6 @@ inline void Store(int tile, void* to, long pitch) {
   }
 }
 
-inline void Clear(int tile) {
-  CheckConfigured(tile);
-  std::memset(ThisThreads().bytes[tile], 0, sizeof(ThisThreads().bytes[tile]));
-  ThisThreads().written[tile] = true;
-}
-
 /// Checks that c += a * b is a product; the pairs or quads lie along the columns of a and of b.
 inline Tiles& CheckedFactors(int c, int a, int b) {
   Tiles& tiles = ThisThreads();
@@ -168,14 +162,12 @@ inline void MultiplyByteTiles(int c, int a, int b) {
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #undef _tile_dpbusd
-#undef _tile_zero
 #define _tile_loadconfig(from) ::lagoon::emulated::Configure(from)
 #define _tile_release() ::lagoon::emulated::Release()
 #define _tile_loadd(tile, from, pitch) ::lagoon::emulated::Load(tile, from, pitch)
 #define _tile_stored(tile, to, pitch) ::lagoon::emulated::Store(tile, to, pitch)
 #define _tile_dpbf16ps(c, a, b) ::lagoon::emulated::MultiplyTiles(c, a, b)
 #define _tile_dpbusd(c, a, b) ::lagoon::emulated::MultiplyByteTiles(c, a, b)
-#define _tile_zero(tile) ::lagoon::emulated::Clear(tile)
 #define _mm512_cvtne2ps_pbh(high, low) ::lagoon::emulated::Convert(high, low)
 #define _mm512_dpbf16_ps(sums, a, b) ::lagoon::emulated::Multiply(sums, a, b)
 #define __m512bh ::lagoon::emulated::Register

@@ -68,6 +68,9 @@ Status CheckSpec(const ByteConvSpec& spec) {
     return Invalid(kByteConv, fmt::format("a sum has {} products, more than {}", DepthOf(spec),
                                           kMaxByteDepth));
   }
+  if (spec.residual && spec.floats) {
+    return Invalid(kByteConv, "a residual is added to bytes, and the result is floats");
+  }
   if (spec.limits && !(spec.low <= spec.high)) {
     return Invalid(kByteConv, fmt::format("the limits [{}, {}] are none", spec.low, spec.high));
   }
@@ -110,6 +113,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
   a.chunk_quads = std::max<std::uint32_t>(1, checked / quads_at_once) * quads_at_once;
   a.floats = spec.floats;
+  if (spec.residual) a.add = FindByteAdd();
   a.limits = spec.limits;
   a.low = spec.low;
   a.high = spec.high;
@@ -168,8 +172,7 @@ std::size_t PlaceScratch(ByteConvArgs& a) {
   a.pointers_offset = zeros;
   a.sums_offset = zeros + Aligned(a.taps * a.unit->rows * sizeof(void*));
   a.copies_offset = a.sums_offset + Aligned(a.unit->rows * kBytePanel * sizeof(std::int32_t));
-  a.result_offset =
-      a.copies_offset + (a.copied ? Aligned(a.unit->rows * a.pitch + kByteCopyAtOnce) : 0);
+  a.result_offset = a.copies_offset + (a.copied ? Aligned(a.unit->rows * a.pitch) : 0);
   return a.result_offset + Aligned(ResultBytes(a));
 }
 
@@ -212,12 +215,19 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* 
   kernel.blocks = args.group_tiles * args.panel_tiles;
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(ByteConvArgs, x), offsetof(ByteConvArgs, weights)};
+  if (spec.residual) {
+    kernel.inputs.push_back(offsetof(ByteConvArgs, residual));
+    kernel.inputs.push_back(offsetof(ByteConvArgs, scales));
+  }
   kernel.outputs = {offsetof(ByteConvArgs, y)};
   const double results = static_cast<double>(args.pixels) * spec.out_channels;
   const auto depth = static_cast<double>(DepthOf(spec));
   kernel.flops = 2 * results * depth;
   kernel.bytes_moved = static_cast<double>(InputPixels(spec.window)) * spec.in_channels +
-                       depth * spec.out_channels + results * (spec.floats ? 4 : 1);
+                       depth * spec.out_channels +
+                       results * (spec.floats     ? 4
+                                  : spec.residual ? 2
+                                                  : 1);
   return kernel;
 }
 

@@ -25,6 +25,9 @@ struct ByteConvSpec {
   bool floats = false;  // y is fp32
   bool limits = false;  // y before rounding and y_zero lies in [low, high]
   float low = 0, high = 0;
+  /// y = the bytes of the sums + a residual, as MakeByteAdd() adds; y_zero, low and high are those of
+  /// the bytes before.
+  bool residual = false;
 };
 
 /// The parameters of every output channel. `weights`: [out_channels][in_channels / groups]
@@ -39,7 +42,8 @@ struct ByteConvWeights {
 inline constexpr std::size_t kMaxByteDepth = 1 << 15;
 inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int64_t{1} << 22);
 
-/// Inputs: x [batch,height,width,in_channels] (UINT8), packed weights. Output: y (UINT8 or fp32).
+/// Inputs: x [batch,height,width,in_channels] (UINT8), packed weights, and with `residual` the
+/// residual (UINT8, as y) and one ByteAddScales. Output: y (UINT8 or fp32).
 /// kInvalidArgument names the field that is zero or too large.
 /// Computes on the first of `units` that suits the shape.
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec,

@@ -12,6 +12,7 @@
 
 #include "device/block.h"
 #include "kernels/conv/int8/byte_unit.h"
+#include "kernels/elementwise/byte_add.h"
 #include "kernels/image_window.h"
 #include "kernels/tiling.h"
 
@@ -32,14 +33,14 @@ struct PackedByteConv {
   }
 };
 
-/// Rows of a window that are no longer are copied at once, with what lies behind them.
-inline constexpr std::size_t kByteCopyAtOnce = 32;
-
 struct ByteConvArgs {
   const std::uint8_t* x;
-  const std::byte* weights;  // PackedByteConv
+  const std::byte* weights;      // PackedByteConv
+  const std::uint8_t* residual;  // null: none
+  const ByteAddScales* scales;   // of the addition
   void* y;
   const ByteUnit* unit;
+  ByteAddFunction add;
 
   ImageWindow window;
   std::uint32_t channels, out_channels;

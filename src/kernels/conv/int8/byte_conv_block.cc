@@ -41,14 +41,7 @@ struct PixelPlace {
   }
 };
 
-/// Copies rows of `length` bytes, one behind the other, in pieces of kBytes.
-template <std::size_t kBytes>
-void CopyRows(const std::uint8_t* from, std::size_t pitch, std::size_t rows, std::size_t length,
-              std::uint8_t* to) {
-  for (std::size_t row = 0; row < rows; ++row, from += pitch, to += length) {
-    std::memcpy(to, from, kBytes);
-  }
-}
+constexpr std::size_t kLine = 64;  // of the cache
 
 class ByteBlock {
  public:
@@ -64,7 +57,6 @@ class ByteBlock {
                  first_column_),
         element_(args.floats ? sizeof(float) : 1),
         depth_(WindowTaps(args.window) * args.channels),
-        x_end_(args.x + InputPixels(args.window) * args.channels),
         scratch_(ctx.scratch().data()),
         pointers_(reinterpret_cast<const std::uint8_t**>(scratch_ + args.pointers_offset)) {}
 
@@ -72,6 +64,11 @@ class ByteBlock {
     if (ctx_.ShouldLeave()) return false;
     // What padding reads.
     if (!args_.copied) std::memset(scratch_, args_.x_zero, args_.pointers_offset);
+    // What lies behind the windows.
+    for (std::size_t row = 0; args_.copied && row < args_.unit->rows; ++row) {
+      std::memset(scratch_ + args_.copies_offset + row * args_.pitch + depth_, 0,
+                  args_.pitch - depth_);
+    }
     PixelPlace at(args_.window, first_);
     const std::size_t most = args_.unit->rows;
     for (std::size_t pixel = 0; pixel < count_; pixel += most) {
@@ -80,6 +77,7 @@ class ByteBlock {
         Point(at, first_ + pixel + row, row);
         at.Next(args_.window);
       }
+      FetchResult(pixel, rows);
       for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
         if (!Multiply(panel, rows)) return false;
         Store(panel, rows, pixel);
@@ -97,6 +95,7 @@ class ByteBlock {
   void Copy(const PixelPlace& at, std::uint8_t* to) const;
   bool Multiply(std::size_t panel, std::size_t rows);
   void Store(std::size_t panel, std::size_t rows, std::size_t pixel);
+  void FetchResult(std::size_t pixel, std::size_t rows) const;
   void CopyResult() const;
 
   const std::uint8_t* PixelAt(std::size_t image, std::ptrdiff_t row, std::ptrdiff_t column) const {
@@ -124,7 +123,6 @@ class ByteBlock {
   const std::size_t first_column_, columns_;
   const std::size_t element_;  // bytes of an element of y
   const std::size_t depth_;    // bytes of a pixel's window
-  const std::uint8_t* const x_end_;
   std::byte* const scratch_;
   const std::uint8_t** const pointers_;
 };
@@ -138,7 +136,6 @@ void ByteBlock::Point(const PixelPlace& at, std::size_t pixel, std::size_t row) 
   auto* const to =
       reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) + row * args_.pitch;
   if (!TryCopyInside(at, to)) Copy(at, to);
-  std::memset(to + depth_, 0, args_.pitch - depth_);
   pointers_[row] = to;
 }
 
@@ -169,27 +166,21 @@ void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
   }
 }
 
-/// Copies a window without padding whose rows are short. Writes behind it: there the next pixel's
-/// window is copied later, or nothing lies. False, and nothing done, for other windows.
+/// Copies a window without padding. False, and nothing done, for other windows.
 bool ByteBlock::TryCopyInside(const PixelPlace& at, std::uint8_t* to) const {
   const ImageWindow& w = args_.window;
-  const std::size_t length = std::size_t{w.kernel_w} * args_.channels;
-  if (w.dilation_w != 1 || length > kByteCopyAtOnce || at.row < 0 || at.column < 0) return false;
+  if (w.dilation_w != 1 || at.row < 0 || at.column < 0) return false;
   const std::ptrdiff_t last_row =
       at.row + static_cast<std::ptrdiff_t>((w.kernel_h - 1) * w.dilation_h);
   if (last_row >= static_cast<std::ptrdiff_t>(w.height) ||
       at.column + static_cast<std::ptrdiff_t>(w.kernel_w) > static_cast<std::ptrdiff_t>(w.width)) {
     return false;
   }
-  const std::ptrdiff_t left = x_end_ - PixelAt(at.image, last_row, at.column);
-  if (left < static_cast<std::ptrdiff_t>(kByteCopyAtOnce)) return false;
-  const std::size_t pitch = std::size_t{w.dilation_h} * w.width * args_.channels;
-  const std::uint8_t* const from = PixelAt(at.image, at.row, at.column);
-  if (length > kByteCopyAtOnce / 2) {
-    CopyRows<kByteCopyAtOnce>(from, pitch, w.kernel_h, length, to);
-  } else {
-    CopyRows<kByteCopyAtOnce / 2>(from, pitch, w.kernel_h, length, to);
-  }
+  args_.unit->copy({.from = PixelAt(at.image, at.row, at.column),
+                    .pitch = std::size_t{w.dilation_h} * w.width * args_.channels,
+                    .rows = w.kernel_h,
+                    .bytes = std::size_t{w.kernel_w} * args_.channels,
+                    .to = to});
   return true;
 }
 
@@ -211,7 +202,9 @@ void ByteBlock::Copy(const PixelPlace& at, std::uint8_t* to) const {
       const auto there = static_cast<std::size_t>(stop - begin) * channels;
       const auto after = static_cast<std::size_t>(last - stop) * channels;
       if (before > 0) std::memset(to, args_.x_zero, before);
-      if (there > 0) std::memcpy(to + before, PixelAt(at.image, y, begin), there);
+      if (there > 0) {
+        args_.unit->copy({PixelAt(at.image, y, begin), there, 1, there, to + before});
+      }
       if (after > 0) std::memset(to + before + there, args_.x_zero, after);
       to += before + there + after;
     }
@@ -226,6 +219,7 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
   ByteTile tile{};
   tile.rows = rows;
   tile.sums = sums();
+  tile.bias = PerColumn<std::int32_t>(args_.bias_offset, panel);
   tile.wide = args_.weights[args_.wide_offset + panel] != std::byte{0};
   for (std::size_t at = 0; at < depth_quads; at += tile.taps * tile.quads) {
     if (ctx_.ShouldLeave()) return false;
@@ -249,7 +243,6 @@ void ByteBlock::Store(std::size_t panel, std::size_t rows, std::size_t pixel) {
   store.rows = rows;
   const std::size_t column = ByteColumnOf(args_, panel) - first_column_;
   store.columns = ColumnsOf(args_, panel);
-  store.bias = PerColumn<std::int32_t>(args_.bias_offset, panel);
   store.scale = PerColumn<float>(args_.scale_offset, panel);
   store.low = args_.low;
   store.high = args_.high;
@@ -260,18 +253,35 @@ void ByteBlock::Store(std::size_t panel, std::size_t rows, std::size_t pixel) {
   (args_.floats ? args_.unit->store_floats : args_.unit->store_bytes)(store);
 }
 
+// Other cores may hold these lines of y: they come while the block multiplies.
+void ByteBlock::FetchResult(std::size_t pixel, std::size_t rows) const {
+  const std::size_t pitch = args_.out_channels * element_, row_bytes = columns_ * element_;
+  const std::size_t first = (first_ + pixel) * pitch + first_column_ * element_;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t begin = first + row * pitch;
+    for (std::size_t at = begin; at < begin + row_bytes; at += kLine) {
+      __builtin_prefetch(static_cast<const std::byte*>(args_.y) + at, 1);
+      if (args_.residual != nullptr) __builtin_prefetch(args_.residual + at);
+    }
+  }
+}
+
 // The first visible write.
 void ByteBlock::CopyResult() const {
-  auto* to =
-      static_cast<std::byte*>(args_.y) + (first_ * args_.out_channels + first_column_) * element_;
-  const std::byte* from = scratch_ + args_.result_offset;
+  const std::size_t first = first_ * args_.out_channels + first_column_;
   const std::size_t row = columns_ * element_, pitch = args_.out_channels * element_;
-  if (row == pitch) {
-    std::memcpy(to, from, count_ * row);
-    return;
-  }
-  for (std::size_t pixel = 0; pixel < count_; ++pixel, from += row, to += pitch) {
-    std::memcpy(to, from, row);
+  const std::byte* from = scratch_ + args_.result_offset;
+  // Rows of all columns lie in one piece.
+  const std::size_t pieces = row == pitch ? 1 : count_, piece = row == pitch ? count_ * row : row;
+  for (std::size_t i = 0; i < pieces; ++i, from += row) {
+    const std::size_t at = first * element_ + i * pitch;
+    auto* const to = static_cast<std::byte*>(args_.y) + at;
+    if (args_.residual == nullptr) {
+      std::memcpy(to, from, piece);
+    } else {
+      args_.add(reinterpret_cast<const std::uint8_t*>(from), args_.residual + at, *args_.scales,
+                piece, reinterpret_cast<std::uint8_t*>(to));
+    }
   }
 }
 

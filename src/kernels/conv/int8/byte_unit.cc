@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/conv/int8/byte_unit_x86.h"
 #include "kernels/cpu_level.h"
@@ -15,7 +16,7 @@ namespace {
 void Multiply(const ByteTile& tile) {
   for (std::size_t row = 0; row < tile.rows; ++row) {
     std::int32_t* const sums = tile.sums + row * kBytePanel;
-    if (!tile.resume) std::fill_n(sums, kBytePanel, 0);
+    if (!tile.resume) std::copy_n(tile.bias, kBytePanel, sums);
     const std::int8_t* w = tile.weights;
     for (std::size_t tap = 0; tap < tile.taps; ++tap) {
       const std::uint8_t* x = tile.pixels[tap * kByteRows + row] + tile.offset;
@@ -29,15 +30,8 @@ void Multiply(const ByteTile& tile) {
   }
 }
 
-/// The sum with its bias: without the overflow that only sums without meaning have.
-std::int32_t Biased(std::int32_t sum, std::int32_t bias) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) +
-                                   static_cast<std::uint32_t>(bias));
-}
-
 float Scaled(const ByteStore& store, std::size_t row, std::size_t place) {
-  const std::int32_t sum = Biased(store.sums[row * kBytePanel + place], store.bias[place]);
-  const float value = static_cast<float>(sum) * store.scale[place];
+  const float value = static_cast<float>(store.sums[row * kBytePanel + place]) * store.scale[place];
   return store.limits ? std::min(std::max(value, store.low), store.high) : value;
 }
 
@@ -81,6 +75,30 @@ void Depthwise(const ByteDepthwise& d) {
   }
 }
 
+/// Copies kBytes to 2 * kBytes bytes, as two pieces that may overlap.
+template <std::size_t kBytes>
+void CopyTwice(const ByteRows& rows) {
+  const std::uint8_t* from = rows.from;
+  std::uint8_t* to = rows.to;
+  const std::size_t second = rows.bytes - kBytes;
+  for (std::size_t row = 0; row < rows.rows; ++row, from += rows.pitch, to += rows.bytes) {
+    std::memcpy(to, from, kBytes);
+    std::memcpy(to + second, from + second, kBytes);
+  }
+}
+
+}  // namespace
+
+void Copy(const ByteRows& rows) {
+  if (rows.bytes >= 16 && rows.bytes <= 32) return CopyTwice<16>(rows);
+  if (rows.bytes >= 8 && rows.bytes < 16) return CopyTwice<8>(rows);
+  for (std::size_t row = 0; row < rows.rows; ++row) {
+    std::memcpy(rows.to + row * rows.bytes, rows.from + row * rows.pitch, rows.bytes);
+  }
+}
+
+namespace {
+
 constexpr ByteUnit kPortable = {.name = "portable",
                                 .quad_ns = 1500,
                                 .row_ns = 60,
@@ -89,7 +107,8 @@ constexpr ByteUnit kPortable = {.name = "portable",
                                 .multiply = &Multiply,
                                 .store_bytes = &StoreBytes,
                                 .store_floats = &StoreFloats,
-                                .depthwise = &Depthwise};
+                                .depthwise = &Depthwise,
+                                .copy = &Copy};
 
 std::vector<const ByteUnit*> FindUnits() {
   std::vector<const ByteUnit*> units;

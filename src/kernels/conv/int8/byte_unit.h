@@ -24,8 +24,8 @@ inline constexpr std::size_t kByteTileQuads = 16;  // that AMX multiplies at onc
 /// The column of a panel in place `i`.
 constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16 * 4 + i % 4; }
 
-/// One call of a micro-kernel: sums[row][place] = the products of all quads of all taps. With
-/// `resume` they are added to the contents of `sums`.
+/// One call of a micro-kernel: sums[row][place] = bias[place] + the products of all quads of all
+/// taps. With `resume` they are added to the contents of `sums`.
 struct ByteTile {
   /// [tap][ByteUnit::rows]: where a row begins for a tap.
   const std::uint8_t* const* pixels;
@@ -36,21 +36,29 @@ struct ByteTile {
   std::size_t rows;            // 1 to ByteUnit::rows
   bool wide;                   // the products of two neighbours may need more than 16 bits
   bool resume;
-  std::int32_t* sums;  // [row][place]
+  const std::int32_t* bias;  // by place
+  std::int32_t* sums;        // [row][place]
 };
 
-/// What becomes of sums: float(sum + bias) * scale, limited to [low, high]. As bytes, the result is
+/// What becomes of sums: float(sum) * scale, limited to [low, high]. As bytes, the result is
 /// rounded, with halves to even, and gets the zero point.
 struct ByteStore {
   const std::int32_t* sums;   // [row][place]
   std::size_t rows, columns;  // of the panel: 1 to kBytePanel
-  const std::int32_t* bias;   // by place
   const float* scale;         // by place
   float low, high;
   bool limits;  // false: the type of the result limits it
   std::int32_t zero;
   void* y;            // bytes or floats
   std::size_t pitch;  // elements from row to row
+};
+
+/// Rows of bytes that are copied, one behind the other.
+struct ByteRows {
+  const std::uint8_t* from;
+  std::size_t pitch;        // from row to row of `from`
+  std::size_t rows, bytes;  // of a row: at least 1
+  std::uint8_t* to;
 };
 
 inline constexpr std::size_t kByteGroup = 64;  // channels of a depthwise convolution
@@ -92,6 +100,7 @@ struct ByteUnit {
   void (*store_bytes)(const ByteStore& store);
   void (*store_floats)(const ByteStore& store);
   void (*depthwise)(const ByteDepthwise& pixels);
+  void (*copy)(const ByteRows& rows);
 };
 
 /// The units that this process may use, the fastest first. Not empty: the last one is portable.

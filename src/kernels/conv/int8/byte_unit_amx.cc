@@ -19,10 +19,11 @@ LAGOON_TILES void Multiply(const ByteTile& tile) {
     if constexpr (kLower) _tile_loadd(2, lower, kSumsPitch);
     if constexpr (kLower) _tile_loadd(3, lower + kHalf, kSumsPitch);
   } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    if constexpr (kLower) _tile_zero(2);
-    if constexpr (kLower) _tile_zero(3);
+    // A pitch of zero loads the bias into every row.
+    _tile_loadd(0, tile.bias, 0);
+    _tile_loadd(1, tile.bias + kHalf, 0);
+    if constexpr (kLower) _tile_loadd(2, tile.bias, 0);
+    if constexpr (kLower) _tile_loadd(3, tile.bias + kHalf, 0);
   }
   const std::uint8_t* x = tile.pixels[0] + tile.offset;
   const auto pitch = static_cast<long>(tile.pitch);

@@ -21,8 +21,9 @@ struct Vnni256 {
     __m256i acc[kRows][2];
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
       LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
-        const auto* from = reinterpret_cast<const __m256i*>(sums + r * kBytePanel + h * 8);
-        acc[r][h] = tile.resume ? _mm256_loadu_si256(from) : _mm256_setzero_si256();
+        const std::int32_t* const from =
+            tile.resume ? sums + r * kBytePanel + h * 8 : tile.bias + half * 16 + h * 8;
+        acc[r][h] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
       }
     }
     const std::int8_t* w = tile.weights + half * 64;
@@ -77,8 +78,9 @@ struct Bytes256 {
     __m256i acc[kRows][2];
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
       LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
-        const auto* from = reinterpret_cast<const __m256i*>(sums + r * kBytePanel + h * 8);
-        acc[r][h] = tile.resume ? _mm256_loadu_si256(from) : _mm256_setzero_si256();
+        const std::int32_t* const from =
+            tile.resume ? sums + r * kBytePanel + h * 8 : tile.bias + half * 16 + h * 8;
+        acc[r][h] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
       }
     }
     const std::int8_t* w = tile.weights + half * 64;
@@ -119,9 +121,7 @@ void MultiplyBytes256(const ByteTile& tile) {
 LAGOON_BYTES256 inline void Scale256(const ByteStore& store, std::size_t row, __m256 (&to)[4]) {
   LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
     const std::int32_t* const from = store.sums + row * kBytePanel + 8 * i;
-    const __m256i sum =
-        _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
-                         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(store.bias + 8 * i)));
+    const __m256i sum = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     to[i] = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(store.scale + 8 * i));
     if (!store.limits) continue;
     to[i] =
@@ -241,7 +241,8 @@ const ByteUnit kVnni256Unit = {.name = "AVX-VNNI",
                                .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni256>,
                                .store_bytes = &byte_unit::StoreBytes256,
                                .store_floats = &byte_unit::StoreFloats256,
-                               .depthwise = &byte_unit::Depthwise256};
+                               .depthwise = &byte_unit::Depthwise256,
+                               .copy = &byte_unit::Copy};
 const ByteUnit kBytes256Unit = {.name = "AVX2",
                                 .quad_ns = 16,
                                 .row_ns = 1.5,
@@ -250,7 +251,8 @@ const ByteUnit kBytes256Unit = {.name = "AVX2",
                                 .multiply = &byte_unit::MultiplyBytes256,
                                 .store_bytes = &byte_unit::StoreBytes256,
                                 .store_floats = &byte_unit::StoreFloats256,
-                                .depthwise = &byte_unit::Depthwise256};
+                                .depthwise = &byte_unit::Depthwise256,
+                                .copy = &byte_unit::Copy};
 
 }  // namespace lagoon
 #endif

@@ -21,7 +21,7 @@ struct Vnni512 {
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
       LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
         acc[r][h] = tile.resume ? _mm512_loadu_si512(sums + r * kBytePanel + h * 16)
-                                : _mm512_setzero_si512();
+                                : _mm512_loadu_si512(tile.bias + h * 16);
       }
     }
     const std::int8_t* w = tile.weights;
@@ -47,62 +47,72 @@ struct Vnni512 {
   }
 };
 
-/// The bias, the scale and the limits of half a panel.
+/// The scale and the limits of half a panel.
+template <bool kLimits>
 struct Half512 {
-  __m512i bias;
   __m512 scale, low, high;
-  bool limits;
 
   LAGOON_VNNI512 Half512(const ByteStore& store, std::size_t half)
-      : bias(_mm512_loadu_si512(store.bias + half * 16)),
-        scale(_mm512_loadu_ps(store.scale + half * 16)),
+      : scale(_mm512_loadu_ps(store.scale + half * 16)),
         low(_mm512_set1_ps(store.low)),
-        high(_mm512_set1_ps(store.high)),
-        limits(store.limits) {}
+        high(_mm512_set1_ps(store.high)) {}
 
   LAGOON_VNNI512 __m512 Scaled(const std::int32_t* sums) const {
-    const __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums), bias);
-    const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
-    return limits ? _mm512_min_ps(_mm512_max_ps(value, low), high) : value;
+    const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)), scale);
+    return kLimits ? _mm512_min_ps(_mm512_max_ps(value, low), high) : value;
   }
 };
 
-LAGOON_VNNI512 void StoreBytes512(const ByteStore& store) {
-  const Half512 halves[] = {{store, 0}, {store, 1}};
+template <bool kLimits>
+LAGOON_VNNI512 void StoreBytesIn512(const ByteStore& store) {
+  const Half512<kLimits> lower(store, 0), upper(store, 1);
   const __m512i zero = _mm512_set1_epi16(static_cast<short>(store.zero));
   const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const auto mask = static_cast<__mmask32>((std::uint64_t{1} << store.columns) - 1);
+  const auto words = [&](const std::int32_t* sums) LAGOON_VNNI512 {
+    const __m512i low = _mm512_cvtps_epi32(lower.Scaled(sums));
+    const __m512i high = _mm512_cvtps_epi32(upper.Scaled(sums + 16));
+    return _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero);
+  };
   auto* y = static_cast<std::uint8_t*>(store.y);
-  for (std::size_t row = 0; row < store.rows; row += 2, y += 2 * store.pitch) {
-    const bool two = row + 1 < store.rows;
-    __m512i words[2];
-    LAGOON_UNROLL for (std::size_t r = 0; r < 2; ++r) {
-      const std::int32_t* const sums = store.sums + (two ? row + r : row) * kBytePanel;
-      const __m512i low = _mm512_cvtps_epi32(halves[0].Scaled(sums));
-      const __m512i high = _mm512_cvtps_epi32(halves[1].Scaled(sums + 16));
-      words[r] = _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero);
-    }
-    const __m512i bytes = _mm512_permutexvar_epi64(order, _mm512_packus_epi16(words[0], words[1]));
+  const std::int32_t* sums = store.sums;
+  for (std::size_t rows = store.rows; rows > 0;) {
+    const std::size_t second = rows > 1 ? 1 : 0;
+    const __m512i both = _mm512_packus_epi16(words(sums), words(sums + second * kBytePanel));
+    const __m512i bytes = _mm512_permutexvar_epi64(order, both);
     _mm256_mask_storeu_epi8(y, mask, _mm512_castsi512_si256(bytes));
-    if (two) _mm256_mask_storeu_epi8(y + store.pitch, mask, _mm512_extracti64x4_epi64(bytes, 1));
+    if (second == 0) break;
+    _mm256_mask_storeu_epi8(y + store.pitch, mask, _mm512_extracti64x4_epi64(bytes, 1));
+    rows -= 2;
+    sums += 2 * kBytePanel;
+    y += 2 * store.pitch;
   }
 }
 
-LAGOON_VNNI512 void StoreFloats512(const ByteStore& store) {
-  const Half512 halves[] = {{store, 0}, {store, 1}};
+LAGOON_VNNI512 void StoreBytes512(const ByteStore& store) {
+  return store.limits ? StoreBytesIn512<true>(store) : StoreBytesIn512<false>(store);
+}
+
+template <bool kLimits>
+LAGOON_VNNI512 void StoreFloatsIn512(const ByteStore& store) {
+  const Half512<kLimits> lower(store, 0), upper(store, 1);
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
   const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
   const std::uint32_t mask = static_cast<std::uint32_t>((std::uint64_t{1} << store.columns) - 1);
   auto* y = static_cast<float*>(store.y);
   for (std::size_t row = 0; row < store.rows; ++row, y += store.pitch) {
     const std::int32_t* const sums = store.sums + row * kBytePanel;
-    const __m512d low = _mm512_castps_pd(halves[0].Scaled(sums));
-    const __m512d high = _mm512_castps_pd(halves[1].Scaled(sums + 16));
+    const __m512d low = _mm512_castps_pd(lower.Scaled(sums));
+    const __m512d high = _mm512_castps_pd(upper.Scaled(sums + 16));
     _mm512_mask_storeu_ps(y, static_cast<__mmask16>(mask),
                           _mm512_castpd_ps(_mm512_permutex2var_pd(low, first, high)));
     _mm512_mask_storeu_ps(y + 16, static_cast<__mmask16>(mask >> 16),
                           _mm512_castpd_ps(_mm512_permutex2var_pd(low, second, high)));
   }
+}
+
+LAGOON_VNNI512 void StoreFloats512(const ByteStore& store) {
+  return store.limits ? StoreFloatsIn512<true>(store) : StoreFloatsIn512<false>(store);
 }
 
 /// Four neighbours of each of 64 channels, by place.
@@ -153,6 +163,20 @@ LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
   }
 }
 
+LAGOON_VNNI512 void Copy512(const ByteRows& rows) {
+  const std::uint8_t* from = rows.from;
+  std::uint8_t* to = rows.to;
+  const std::size_t whole = rows.bytes / 64 * 64;
+  const __mmask64 rest = (__mmask64{1} << (rows.bytes - whole)) - 1;
+  for (std::size_t row = 0; row < rows.rows; ++row, from += rows.pitch, to += rows.bytes) {
+    for (std::size_t i = 0; i < whole; i += 64) {
+      _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i));
+    }
+    if (rest == 0) continue;
+    _mm512_mask_storeu_epi8(to + whole, rest, _mm512_maskz_loadu_epi8(rest, from + whole));
+  }
+}
+
 }  // namespace
 }  // namespace byte_unit
 
@@ -164,7 +188,8 @@ const ByteUnit kVnni512Unit = {.name = "AVX512-VNNI",
                                .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni512>,
                                .store_bytes = &byte_unit::StoreBytes512,
                                .store_floats = &byte_unit::StoreFloats512,
-                               .depthwise = &byte_unit::Depthwise512};
+                               .depthwise = &byte_unit::Depthwise512,
+                               .copy = &byte_unit::Copy512};
 // AMX multiplies; AVX-512 does the rest.
 const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
                                .rows = kMaxByteRows,
@@ -178,7 +203,8 @@ const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
                                .leave = &byte_unit::LeaveInt8Tiles,
                                .store_bytes = &byte_unit::StoreBytes512,
                                .store_floats = &byte_unit::StoreFloats512,
-                               .depthwise = &byte_unit::Depthwise512};
+                               .depthwise = &byte_unit::Depthwise512,
+                               .copy = &byte_unit::Copy512};
 
 }  // namespace lagoon
 #endif

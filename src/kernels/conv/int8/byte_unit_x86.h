@@ -16,6 +16,8 @@ extern const ByteUnit kAmxInt8Unit, kVnni512Unit, kVnni256Unit, kBytes256Unit;
 
 namespace byte_unit {
 
+void Copy(const ByteRows& rows);  // in plain C++
+
 // Of kAmxInt8Unit.
 void EnterInt8Tiles(std::size_t rows);
 void MultiplyInt8Tiles(const ByteTile& tile);
