@@ -151,6 +151,19 @@ RowView BroadcastView(const std::vector<std::int64_t>& dims, const std::vector<s
   return view;
 }
 
+namespace {
+
+/// Without those that are read again along an axis.
+double BytesRead(const RowView& view, const Dims& out) {
+  auto bytes = static_cast<double>(view.element_bytes);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (view.strides[i] != 0) bytes *= static_cast<double>(out[i]);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 Result<Kernel> MakeRows(const RowsSpec& spec) {
   LAGOON_CHECK(spec.row != nullptr && !spec.inputs.empty() &&
                spec.inputs.size() <= kMaxRowOperands && spec.ns_per_element > 0);
@@ -163,7 +176,7 @@ Result<Kernel> MakeRows(const RowsSpec& spec) {
   }
   RowsArgs args = Layout(spec, axes);
   double bytes = static_cast<double>(count * spec.out_bytes);
-  for (const RowView& view : spec.inputs) bytes += static_cast<double>(count * view.element_bytes);
+  for (const RowView& view : spec.inputs) bytes += BytesRead(view, spec.out);
   const double move_ns = MoveNs(bytes) / static_cast<double>(count);
   SetTiles(std::max(move_ns, spec.ns_per_element), count / args.inner, args);
   Kernel kernel;

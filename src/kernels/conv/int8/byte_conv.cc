@@ -23,10 +23,13 @@ constexpr double kByteBlockNs = 30'000, kMaxByteBlockNs = 60'000;
 constexpr double kCheckNs = 7'000;
 /// Bytes that a block writes at its end, in less than 11 us.
 constexpr std::size_t kMaxResultBytes = 96 << 10;
+constexpr double kAddRowNs = 4;                       // of the residual of a row of a panel
 constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
-constexpr double kCopyByteNs = 0.15, kCopyRowNs = 5;  // of a pixel; of a kernel row of it
+constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a pixel; of a kernel row of it
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
+/// With a larger pitch the copies of two groups would not stay in the first cache.
+constexpr std::uint32_t kMostPitchOfTwo = 320;
 
 std::size_t DepthOf(const ByteConvSpec& spec) {
   return WindowTaps(spec.window) * (spec.in_channels / spec.groups);
@@ -100,15 +103,16 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   // Rows at even distance that end with a whole step lie so already.
   constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
   const bool lies_evenly = a.flat && a.channels % kStep == 0;
-  a.copied = unit.even ? !lies_evenly : a.channels % kByteQuad != 0 || few;
+  const bool copied = unit.even ? !lies_evenly : a.channels % kByteQuad != 0 || few;
   const std::size_t taps = WindowTaps(spec.window);
-  a.taps = static_cast<std::uint32_t>(a.copied ? 1 : taps);
-  a.quads = static_cast<std::uint32_t>(a.copied ? CeilDivide(DepthOf(spec), kByteQuad)
-                                                : a.part_channels / kByteQuad);
+  a.taps = static_cast<std::uint32_t>(copied ? 1 : taps);
+  a.quads = static_cast<std::uint32_t>(copied ? CeilDivide(DepthOf(spec), kByteQuad)
+                                              : a.part_channels / kByteQuad);
   const std::size_t steps_bytes = CeilDivide(std::size_t{a.quads} * kByteQuad, kStep) * kStep;
-  a.pitch = static_cast<std::uint32_t>(!a.copied   ? a.channels
+  a.pitch = static_cast<std::uint32_t>(!copied     ? a.channels
                                        : unit.even ? steps_bytes
                                                    : a.quads * kByteQuad);
+  a.copies = !copied ? 0 : a.pitch <= kMostPitchOfTwo ? 2 : 1;
   const std::uint32_t quads_at_once = unit.even ? kByteTileQuads : 1;
   const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
   a.chunk_quads = std::max<std::uint32_t>(1, checked / quads_at_once) * quads_at_once;
@@ -132,10 +136,11 @@ struct GroupNs {
 
   explicit GroupNs(const ByteConvArgs& a)
       : panel(a.taps * a.quads * a.unit->quad_ns +
-              static_cast<double>(a.unit->rows) * a.unit->row_ns),
+              static_cast<double>(a.unit->rows) *
+                  (a.unit->row_ns + (a.add == nullptr ? 0 : kAddRowNs))),
         shared(static_cast<double>(a.unit->rows) *
-               (a.copied ? a.quads * kByteQuad * kCopyByteNs + a.window.kernel_h * kCopyRowNs
-                         : a.taps * kPointerNs)) {}
+               (a.copies > 0 ? a.quads * kByteQuad * kCopyByteNs + a.window.kernel_h * kCopyRowNs
+                             : a.taps * kPointerNs)) {}
 };
 
 std::size_t ResultBytes(const ByteConvArgs& a) {
@@ -168,11 +173,14 @@ std::size_t Aligned(std::size_t bytes) { return CeilDivide(bytes, 64) * 64; }
 
 /// Places the parts of the scratch memory; returns its size.
 std::size_t PlaceScratch(ByteConvArgs& a) {
-  const std::size_t zeros = a.copied ? 0 : Aligned(a.channels);
+  // Padding, as much as is copied at once.
+  const std::size_t zeros =
+      Aligned(std::size_t{a.channels} * (a.copies > 0 ? a.window.kernel_w : 1));
   a.pointers_offset = zeros;
   a.sums_offset = zeros + Aligned(a.taps * a.unit->rows * sizeof(void*));
   a.copies_offset = a.sums_offset + Aligned(a.unit->rows * kBytePanel * sizeof(std::int32_t));
-  a.result_offset = a.copies_offset + (a.copied ? Aligned(a.unit->rows * a.pitch) : 0);
+  a.result_offset =
+      a.copies_offset + (a.copies > 0 ? Aligned(a.copies * a.unit->rows * a.pitch) : 0);
   return a.result_offset + Aligned(ResultBytes(a));
 }
 

@@ -51,8 +51,10 @@ struct ByteConvArgs {
   std::uint32_t taps, quads;  // of a tap
   std::uint32_t pitch;        // bytes from row to row of the products, if they are even
   std::uint32_t chunk_quads;  // between two guard checks
-  bool copied;                // the depth of a pixel is copied to scratch memory, as one tap
-  bool flat;                  // pixel i of y reads pixel i of x and nothing else
+  /// Scratch memory for the depths of so many groups, which are copied there, each as one tap; 0: x is
+  /// read where it is.
+  std::uint32_t copies;
+  bool flat;  // pixel i of y reads pixel i of x and nothing else
   bool floats;
   bool limits;
   std::uint8_t x_zero, y_zero;

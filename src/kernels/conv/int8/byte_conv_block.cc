@@ -63,19 +63,20 @@ class ByteBlock {
   bool Run() {
     if (ctx_.ShouldLeave()) return false;
     // What padding reads.
-    if (!args_.copied) std::memset(scratch_, args_.x_zero, args_.pointers_offset);
-    // What lies behind the windows.
-    for (std::size_t row = 0; args_.copied && row < args_.unit->rows; ++row) {
-      std::memset(scratch_ + args_.copies_offset + row * args_.pitch + depth_, 0,
-                  args_.pitch - depth_);
+    std::memset(scratch_, args_.x_zero, args_.pointers_offset);
+    for (std::size_t row = 0; row < args_.copies * args_.unit->rows; ++row) {
+      std::memset(copies() + row * args_.pitch + depth_, 0, args_.pitch - depth_);
     }
     PixelPlace at(args_.window, first_);
     const std::size_t most = args_.unit->rows;
     for (std::size_t pixel = 0; pixel < count_; pixel += most) {
       const std::size_t rows = std::min(most, count_ - pixel);
-      for (std::size_t row = 0; row < rows; ++row) {
-        Point(at, first_ + pixel + row, row);
-        at.Next(args_.window);
+      if (args_.copies > 0) {
+        CopyAhead(pixel);
+      } else {
+        for (std::size_t row = 0; row < rows; ++row, at.Next(args_.window)) {
+          Point(at, first_ + pixel + row, row);
+        }
       }
       FetchResult(pixel, rows);
       for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
@@ -91,8 +92,10 @@ class ByteBlock {
  private:
   void Point(const PixelPlace& at, std::size_t pixel, std::size_t row);
   void PointToTaps(const PixelPlace& at, std::size_t row);
-  bool TryCopyInside(const PixelPlace& at, std::uint8_t* to) const;
-  void Copy(const PixelPlace& at, std::uint8_t* to) const;
+  void CopyAhead(std::size_t pixel);
+  void CopyWindows(std::size_t pixel, std::size_t rows, std::uint8_t* to) const;
+  std::size_t PixelsInside(const PixelPlace& at) const;
+  void CopyColumns(const PixelPlace& at, std::size_t pixels, std::uint8_t* to) const;
   bool Multiply(std::size_t panel, std::size_t rows);
   void Store(std::size_t panel, std::size_t rows, std::size_t pixel);
   void FetchResult(std::size_t pixel, std::size_t rows) const;
@@ -106,6 +109,9 @@ class ByteBlock {
   static std::size_t ColumnsOf(const ByteConvArgs& args, std::size_t panel) {
     return std::min<std::size_t>(kBytePanel,
                                  args.part_columns - panel % args.part_panels * kBytePanel);
+  }
+  std::uint8_t* copies() const {
+    return reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset);
   }
   std::int32_t* sums() const {
     return reinterpret_cast<std::int32_t*>(scratch_ + args_.sums_offset);
@@ -128,15 +134,8 @@ class ByteBlock {
 };
 
 void ByteBlock::Point(const PixelPlace& at, std::size_t pixel, std::size_t row) {
-  if (args_.flat && !args_.copied) {
-    pointers_[row] = args_.x + pixel * args_.channels;
-    return;
-  }
-  if (!args_.copied) return PointToTaps(at, row);
-  auto* const to =
-      reinterpret_cast<std::uint8_t*>(scratch_ + args_.copies_offset) + row * args_.pitch;
-  if (!TryCopyInside(at, to)) Copy(at, to);
-  pointers_[row] = to;
+  if (!args_.flat) return PointToTaps(at, row);
+  pointers_[row] = args_.x + pixel * args_.channels;
 }
 
 void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
@@ -166,47 +165,67 @@ void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
   }
 }
 
-/// Copies a window without padding. False, and nothing done, for other windows.
-bool ByteBlock::TryCopyInside(const PixelPlace& at, std::uint8_t* to) const {
-  const ImageWindow& w = args_.window;
-  if (w.dilation_w != 1 || at.row < 0 || at.column < 0) return false;
-  const std::ptrdiff_t last_row =
-      at.row + static_cast<std::ptrdiff_t>((w.kernel_h - 1) * w.dilation_h);
-  if (last_row >= static_cast<std::ptrdiff_t>(w.height) ||
-      at.column + static_cast<std::ptrdiff_t>(w.kernel_w) > static_cast<std::ptrdiff_t>(w.width)) {
-    return false;
-  }
-  args_.unit->copy({.from = PixelAt(at.image, at.row, at.column),
-                    .pitch = std::size_t{w.dilation_h} * w.width * args_.channels,
-                    .rows = w.kernel_h,
-                    .bytes = std::size_t{w.kernel_w} * args_.channels,
-                    .to = to});
-  return true;
+/// Makes the copies of the group at `pixel` what is read. With two copies, those of the next group
+/// are made meanwhile: reading at once what many small writes have just written would wait for them.
+void ByteBlock::CopyAhead(std::size_t pixel) {
+  const std::size_t most = args_.unit->rows, ahead = args_.copies - 1;
+  const auto copy = [&](std::size_t first) {
+    std::uint8_t* const to = copies() + first / most % args_.copies * most * args_.pitch;
+    if (first < count_) CopyWindows(first_ + first, std::min(most, count_ - first), to);
+  };
+  if (pixel == 0 && ahead > 0) copy(0);
+  copy(pixel + ahead * most);
+  const std::uint8_t* const from = copies() + pixel / most % args_.copies * most * args_.pitch;
+  for (std::size_t row = 0; row < most; ++row) pointers_[row] = from + row * args_.pitch;
 }
 
-void ByteBlock::Copy(const PixelPlace& at, std::uint8_t* to) const {
+// Neighbours are copied together: one row of the kernel for all of them, then the next.
+void ByteBlock::CopyWindows(std::size_t pixel, std::size_t rows, std::uint8_t* to) const {
+  const std::size_t channels = args_.channels;
+  if (args_.flat) {
+    const std::uint8_t* const from = args_.x + pixel * channels;
+    return args_.unit->copy({from, channels, rows, channels, to, args_.pitch});
+  }
+  const ImageWindow& w = args_.window;
+  PixelPlace at(w, pixel);
+  for (std::size_t row = 0, taken = 0; row < rows; row += taken) {
+    taken = std::min(PixelsInside(at), rows - row);
+    taken = std::max<std::size_t>(taken, 1);
+    CopyColumns(at, taken, to + row * args_.pitch);
+    for (std::size_t i = 0; i < taken; ++i) at.Next(w);
+  }
+}
+
+/// How many pixels from `at` on in its row have no column of padding.
+std::size_t ByteBlock::PixelsInside(const PixelPlace& at) const {
+  const ImageWindow& w = args_.window;
+  const std::ptrdiff_t span = static_cast<std::ptrdiff_t>((w.kernel_w - 1) * w.dilation_w);
+  const std::ptrdiff_t last = static_cast<std::ptrdiff_t>(w.width) - 1 - span;  // column of a pixel
+  if (at.column < 0 || at.column > last) return 0;
+  const auto inside = static_cast<std::size_t>((last - at.column) / w.stride_w + 1);
+  return std::min<std::size_t>(inside, w.out_width - at.out_column);
+}
+
+/// Copies the windows of neighbours. Only one pixel may have columns of padding.
+void ByteBlock::CopyColumns(const PixelPlace& at, std::size_t pixels, std::uint8_t* to) const {
   const ImageWindow& w = args_.window;
   const std::size_t channels = args_.channels;
-  const std::size_t pieces = w.dilation_w == 1 ? 1 : w.kernel_w;
-  const auto width = static_cast<std::ptrdiff_t>(w.kernel_w / pieces);  // pixels of a piece
+  const auto* const padding = reinterpret_cast<const std::uint8_t*>(scratch_);
+  const std::size_t step = std::size_t{w.stride_w} * channels;
+  // Columns that lie in one piece.
+  const std::size_t most = w.dilation_w == 1 ? w.kernel_w : 1;
   for (std::uint32_t r = 0; r < w.kernel_h; ++r) {
     const std::ptrdiff_t y = at.row + static_cast<std::ptrdiff_t>(r * w.dilation_h);
     const bool row_inside = y >= 0 && y < static_cast<std::ptrdiff_t>(w.height);
-    for (std::size_t piece = 0; piece < pieces; ++piece) {
-      const std::ptrdiff_t x = at.column + static_cast<std::ptrdiff_t>(piece * w.dilation_w);
-      const std::ptrdiff_t last = x + width;
-      std::ptrdiff_t begin = std::clamp<std::ptrdiff_t>(0, x, last);
-      const std::ptrdiff_t stop = std::clamp<std::ptrdiff_t>(w.width, begin, last);
-      if (!row_inside) begin = stop;
-      const auto before = static_cast<std::size_t>(row_inside ? begin - x : stop - x) * channels;
-      const auto there = static_cast<std::size_t>(stop - begin) * channels;
-      const auto after = static_cast<std::size_t>(last - stop) * channels;
-      if (before > 0) std::memset(to, args_.x_zero, before);
-      if (there > 0) {
-        args_.unit->copy({PixelAt(at.image, y, begin), there, 1, there, to + before});
-      }
-      if (after > 0) std::memset(to + before + there, args_.x_zero, after);
-      to += before + there + after;
+    for (std::size_t s = 0, taps = 0; s < w.kernel_w; s += taps, to += taps * channels) {
+      const std::ptrdiff_t x = at.column + static_cast<std::ptrdiff_t>(s * w.dilation_w);
+      const bool inside = x >= 0 && x < static_cast<std::ptrdiff_t>(w.width);
+      taps = std::min(most, w.kernel_w - s);
+      if (x < 0) taps = std::min(taps, static_cast<std::size_t>(-x));
+      if (inside) taps = std::min(taps, static_cast<std::size_t>(w.width) - x);
+      const bool read = row_inside && inside;
+      args_.unit->copy({read ? PixelAt(at.image, y, x) : padding, read ? step : 0, pixels,
+                        taps * channels, to, args_.pitch});
     }
   }
 }

@@ -50,15 +50,17 @@ class ByteProblem {
                                                        : PackedByteConvBytes(s));
     (depthwise ? PackByteDepthwise : PackByteConv)(s, {weights, bias, scale}, packed.get());
     y.resize(OutputPixels(s.window) * s.out_channels * (s.floats ? 4 : 1));
+    residual.resize(y.size());
+    for (auto& v : residual) v = static_cast<std::uint8_t>(random() >> 8);
   }
 
   /// For the first of `units` that suits it.
   void Bind(std::span<const ByteUnit* const> units) {
     kernel = *(depthwise ? MakeByteDepthwise : MakeByteConv)(spec, units);
     scratch = hwy::AllocateAligned<std::byte>(kernel.scratch_bytes);
-    const void* inputs[] = {x.data(), packed.get()};
+    const void* inputs[] = {x.data(), packed.get(), residual.data(), &scales};
     void* output = y.data();
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
       std::memcpy(kernel.args.data() + kernel.inputs[i], &inputs[i], sizeof(void*));
     }
     std::memcpy(kernel.args.data() + kernel.outputs[0], &output, sizeof(void*));
@@ -98,6 +100,11 @@ class ByteProblem {
     }
     return sum;
   }
+  float Added(float a, float b) const {
+    const float sum = (a - scales.a_zero) * scales.a_scale + (b - scales.b_zero) * scales.b_scale;
+    const float level = std::nearbyint(sum / scales.y_scale) + scales.y_zero;
+    return std::clamp(level, scales.y_low, scales.y_high);
+  }
   std::vector<std::uint8_t> Expected() const {
     std::vector<std::uint8_t> expected(y.size());
     for (std::size_t i = 0; i < y.size() / (spec.floats ? 4 : 1); ++i) {
@@ -109,7 +116,8 @@ class ByteProblem {
         continue;
       }
       const float level = std::nearbyint(value) + static_cast<float>(spec.y_zero);
-      expected[i] = static_cast<std::uint8_t>(std::clamp(level, 0.0F, 255.0F));
+      const float byte = std::clamp(level, 0.0F, 255.0F);
+      expected[i] = static_cast<std::uint8_t>(spec.residual ? Added(byte, residual[i]) : byte);
     }
     return expected;
   }
@@ -117,7 +125,8 @@ class ByteProblem {
   ByteConvSpec spec;
   bool depthwise;
   std::size_t depth;
-  std::vector<std::uint8_t> x, y;
+  std::vector<std::uint8_t> x, y, residual;
+  ByteAddScales scales{0.02F, 131, 0.03F, 7, 0.04F, 90, 100, 240};
   std::vector<std::int8_t> weights;
   std::vector<std::int32_t> bias;
   std::vector<float> scale;
@@ -149,6 +158,7 @@ ByteConvSpec RandomSpec(std::minstd_rand& random) {
   spec.x_zero = static_cast<std::uint8_t>(random() >> 8);
   spec.y_zero = static_cast<std::uint8_t>(random() >> 8);
   spec.floats = random() % 4 == 0;
+  spec.residual = !spec.floats && random() % 3 == 0;
   spec.limits = random() % 2 == 0;
   spec.low = -static_cast<float>(up_to(40));
   spec.high = static_cast<float>(up_to(40));
@@ -193,7 +203,7 @@ TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
     ByteConvSpec spec = RandomSpec(random);
     // Neighbours of few channels are computed together.
     spec.in_channels = spec.out_channels = 1 + (random() >> 8) % (i % 2 == 0 ? 150 : 32);
-    spec.floats = false;
+    spec.floats = spec.residual = false;
     ByteProblem problem(spec, i + 1, false, true);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
   }
@@ -272,6 +282,7 @@ TEST(ByteConv, LeavesUnseenAtEveryCheckAndComputesTheSameAgain) {
   spec.in_channels = 96;
   spec.out_channels = 80;
   spec.x_zero = 7;
+  spec.residual = true;
   ByteProblem problem(spec, 5);
   for (std::span units = ByteUnits(); !units.empty(); units = units.subspan(1)) {
     problem.Bind(units);
@@ -313,6 +324,11 @@ TEST(ByteConv, RefusesWhatItCannotSum) {
   const Result<Kernel> crossed = MakeByteConv(spec);
   ASSERT_FALSE(crossed);
   EXPECT_THAT(crossed.error().message, HasSubstr("limits"));
+  spec.limits = false;
+  spec.floats = spec.residual = true;
+  const Result<Kernel> mixed = MakeByteConv(spec);
+  ASSERT_FALSE(mixed);
+  EXPECT_THAT(mixed.error().message, HasSubstr("a residual is added to bytes"));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ void CopyTwice(const ByteRows& rows) {
   const std::uint8_t* from = rows.from;
   std::uint8_t* to = rows.to;
   const std::size_t second = rows.bytes - kBytes;
-  for (std::size_t row = 0; row < rows.rows; ++row, from += rows.pitch, to += rows.bytes) {
+  for (std::size_t row = 0; row < rows.rows; ++row, from += rows.from_pitch, to += rows.to_pitch) {
     std::memcpy(to, from, kBytes);
     std::memcpy(to + second, from + second, kBytes);
   }
@@ -90,10 +90,12 @@ void CopyTwice(const ByteRows& rows) {
 }  // namespace
 
 void Copy(const ByteRows& rows) {
+  if (rows.bytes > 32 && rows.bytes <= 64) return CopyTwice<32>(rows);
   if (rows.bytes >= 16 && rows.bytes <= 32) return CopyTwice<16>(rows);
   if (rows.bytes >= 8 && rows.bytes < 16) return CopyTwice<8>(rows);
+  if (rows.bytes >= 4 && rows.bytes < 8) return CopyTwice<4>(rows);
   for (std::size_t row = 0; row < rows.rows; ++row) {
-    std::memcpy(rows.to + row * rows.bytes, rows.from + row * rows.pitch, rows.bytes);
+    std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.bytes);
   }
 }
 

@@ -53,12 +53,13 @@ struct ByteStore {
   std::size_t pitch;  // elements from row to row
 };
 
-/// Rows of bytes that are copied, one behind the other.
+/// Rows of bytes that are copied.
 struct ByteRows {
   const std::uint8_t* from;
-  std::size_t pitch;        // from row to row of `from`
+  std::size_t from_pitch;   // from row to row; 0 repeats a row
   std::size_t rows, bytes;  // of a row: at least 1
   std::uint8_t* to;
+  std::size_t to_pitch;
 };
 
 inline constexpr std::size_t kByteGroup = 64;  // channels of a depthwise convolution
