@@ -145,6 +145,48 @@ TEST(Bytes, ConvolutionsPoolsAndSumsStayBytes) {
   EXPECT_EQ(kernels.count("dequantize"), 1U);
 }
 
+TEST(Bytes, AJoinOfSeveralGridsStaysBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 8, 12, 12}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {16, 8, 1, 1});
+  q.Round("c1", "x2", 0.03F, 100);
+  q.Conv("x1", "c2", {16, 8, 3, 3});
+  q.Round("c2", "x3", 0.05F, 90);
+  m.Add("Concat", {"x2", "x3", "x2"}, {"joined"}).Int("axis", 1);
+  q.Round("joined", "x4", 0.04F, 120);
+  q.Conv("x4", "c3", {8, 48, 1, 1});
+  q.Round("c3", "y", 0.05F, 120);
+  const auto kernels = ExpectAsInFloats(m, Image(8 * 12 * 12), 0.05F);
+  EXPECT_EQ(kernels.count("byte_table"), 3U) << "one for each part";
+  EXPECT_EQ(kernels.count("concat"), 1U);
+  EXPECT_EQ(kernels.count("quantize"), 1U);
+  EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
+TEST(Bytes, ASumIsAddedInTheKernelOfItsSecondTerm) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  for (const bool second_read : {false, true}) {
+    QuantisedModel q;
+    ModelBuilder& m = q.model();
+    m.Input("x", {2, 8, 12, 12}).Output("y");
+    q.Round("x", "x1", 0.01F, 110);
+    q.Conv("x1", "c1", {20, 8, 1, 1});
+    q.Round("c1", "x2", 0.03F, 100);
+    q.Conv("x1", "c2", {20, 8, 3, 3});
+    q.Round("c2", "x3", 0.05F, 90);
+    m.Add("Add", {"x3", "x2"}, {"sum"});
+    q.Round("sum", "x4", 0.06F, 130);
+    if (second_read) m.Output("x3");
+    q.Conv("x4", "c3", {8, 20, 1, 1});
+    q.Round("c3", "y", 0.05F, 120);
+    const auto kernels = ExpectAsInFloats(m, Image(2 * 8 * 12 * 12), 0.05F);
+    EXPECT_EQ(kernels.count("byte_add"), second_read ? 1U : 0U);
+  }
+}
+
 TEST(Bytes, ProductsOfMatricesAndMovesStayBytes) {
   if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
   QuantisedModel q;

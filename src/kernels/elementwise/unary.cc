@@ -112,7 +112,7 @@ LAGOON_UNARY(Reciprocal, hn::Div(Const(1), x));
 LAGOON_UNARY(Erf, ErfOf(x));
 LAGOON_UNARY(Gelu, GeluOf(x));
 LAGOON_UNARY(GeluTanh, GeluTanhOf(x));
-LAGOON_UNARY(Swish, hn::Div(x, hn::Add(Const(1), SafeExp(hn::Neg(x)))));
+LAGOON_UNARY(Swish, hn::Div(x, hn::Add(Const(1), NormalExp(hn::Neg(x)))));
 LAGOON_UNARY(Softplus, SoftplusOf(x));
 LAGOON_UNARY(Mish, hn::Mul(x, SafeTanh(SoftplusOf(x))));
 LAGOON_UNARY(Elu, hn::IfThenElse(hn::Lt(x, hn::Zero(D())),

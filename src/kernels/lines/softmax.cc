@@ -94,7 +94,7 @@ class Line {
   HWY_INLINE void Sum(Range steps, Stats& stats) const {
     V sum = hn::Zero(D());
     ForEach(steps, [&](const auto& io, size_t offset, bool masked) HWY_ATTR {
-      V e = Exp(hn::Sub(io.Load(x_ + offset), stats.max));
+      V e = ExpOrZero(hn::Sub(io.Load(x_ + offset), stats.max));
       if (masked) e = hn::IfThenElseZero(hn::FirstN(D(), part_), e);
       sum = hn::Add(sum, e);
     });
@@ -110,7 +110,7 @@ class Line {
     }
     const V scale = hn::Div(hn::Set(D(), 1), stats.sum);
     ForEach(steps, [&](const auto& io, size_t offset, bool) HWY_ATTR {
-      const V e = Exp(hn::Sub(io.Load(x_ + offset), stats.max));
+      const V e = ExpOrZero(hn::Sub(io.Load(x_ + offset), stats.max));
       io.Store(hn::Mul(e, scale), y_ + offset);
     });
   }
@@ -124,7 +124,6 @@ class Line {
   }
 
  private:
-  static HWY_INLINE V Exp(V x) { return OrZero(x, SafeExp(x)); }
   static HWY_INLINE V Lowest() { return hn::Set(D(), -std::numeric_limits<float>::infinity()); }
 
   template <class Visit>

@@ -290,7 +290,7 @@ class AttentionTile {
     V sum = hn::Zero(D());
     for (size_t j = 0; j < keys_; j += lanes) {
       const V x = hn::Sub(simd::Whole::Load(scores + j), max);
-      const V e = OrZero(x, SafeExp(x));
+      const V e = ExpOrZero(x);
       simd::Whole::Store(e, scores + j);
       sum = hn::Add(sum, e);
     }

@@ -61,7 +61,7 @@ namespace {
 
 HWY_INLINE V SoftplusOf(V x) {
   const V positive = hn::Max(x, hn::Zero(D()));
-  return KeepNan(x, hn::Add(positive, SafeLog(hn::Add(Const(1), SafeExp(hn::Neg(hn::Abs(x)))))));
+  return KeepNan(x, hn::Add(positive, SafeLog(hn::Add(Const(1), NormalExp(hn::Neg(hn::Abs(x)))))));
 }
 
 /// Not inlined: these functions are rare, and a copy at each call takes minutes to compile.
@@ -85,7 +85,7 @@ HWY_NOINLINE V OtherFunction(const CellActivation& f, V x) {
     case CellFunction::kHardSigmoid:
       return simd::Clamp(hn::MulAdd(alpha, x, beta), zero, Const(1));
     case CellFunction::kElu:
-      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, hn::Sub(SafeExp(x), Const(1))), x);
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, hn::Sub(NormalExp(x), Const(1))), x);
     case CellFunction::kSoftsign:
       return hn::Div(x, hn::Add(Const(1), hn::Abs(x)));
     case CellFunction::kSoftplus:

@@ -62,10 +62,6 @@ LAGOON_VECTOR_FUNCTION V SafeExp(V x) {
 }
 #endif
 
-/// An addend of a softmax. Zero where it would be below the normal numbers, because products with
-/// such numbers take fifty times as long: masks of -100 make them.
-HWY_INLINE V OrZero(V x, V exp_x) { return hn::IfThenZeroElse(hn::Lt(x, Const(-87)), exp_x); }
-
 LAGOON_VECTOR_FUNCTION V SafeLog(V x) {
   const V infinity = hn::Inf(D());
   const V finite =
@@ -78,12 +74,26 @@ LAGOON_VECTOR_FUNCTION V SafeLog(V x) {
 
 HWY_INLINE V KeepNan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, y); }
 
+/// exp(x), but exp(-87) below -87, where results are below the normal numbers: making or multiplying
+/// such a number takes some CPUs fifty times as long. For what is added to 1.
+HWY_INLINE V NormalExp(V x) {
+  const V limited = hn::Max(Const(-87), x);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return SafeExp(limited);  // NaN, if x is
+#else
+  return KeepNan(x, SafeExp(limited));
+#endif
+}
+
+/// An addend of a softmax: zero below -87, which masks of -100 and less make.
+HWY_INLINE V ExpOrZero(V x) { return hn::IfThenZeroElse(hn::Lt(x, Const(-87)), NormalExp(x)); }
+
 LAGOON_VECTOR_FUNCTION V SafeTanh(V x) {
   return KeepNan(x, hn::Tanh(D(), simd::Clamp(x, Const(-20), Const(20))));
 }
 
 LAGOON_VECTOR_FUNCTION V SigmoidOf(V x) {
-  return hn::Div(Const(1), hn::Add(Const(1), SafeExp(hn::Neg(x))));
+  return hn::Div(Const(1), hn::Add(Const(1), NormalExp(hn::Neg(x))));
 }
 
 }  // namespace
