@@ -154,7 +154,7 @@ RowView BroadcastView(const std::vector<std::int64_t>& dims, const std::vector<s
 namespace {
 
 /// Without those that are read again along an axis.
-double BytesRead(const RowView& view, const Dims& out) {
+double BytesRead(const RowView& view, const std::vector<std::int64_t>& out) {
   auto bytes = static_cast<double>(view.element_bytes);
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (view.strides[i] != 0) bytes *= static_cast<double>(out[i]);
