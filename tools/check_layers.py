@@ -52,7 +52,7 @@ FOLDERS = {
     "kernels/conv": f"base device plan {KERNEL} kernels/simd kernels/conv/bf16/conv2d_bf16.h "
                     "kernels/window/window_ops.h",
     "kernels/conv/bf16": f"base device plan {KERNEL} kernels/simd kernels/conv",
-    "kernels/conv/int8": f"base device plan {KERNEL} kernels/simd",
+    "kernels/conv/int8": f"base device plan {KERNEL} kernels/simd kernels/conv/bf16/tiles_x86.h kernels/elementwise/byte_add.h",
     "kernels/elementwise": f"base plan {KERNEL} kernels/simd",
     "kernels/lines": f"base plan {KERNEL} kernels/simd kernels/elementwise",
     "kernels/select": f"base plan {KERNEL} kernels/simd kernels/elementwise",

@@ -74,8 +74,8 @@ LAGOON_VECTOR_FUNCTION V SafeLog(V x) {
 
 HWY_INLINE V KeepNan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, y); }
 
-/// exp(x), but exp(-87) below -87, where results are below the normal numbers: making or multiplying
-/// such a number takes some CPUs fifty times as long. For what is added to 1.
+/// exp(x), but exp(-87) below -87, where results are below the normal numbers: making or
+/// multiplying such a number takes some CPUs fifty times as long. For what is added to 1.
 HWY_INLINE V NormalExp(V x) {
   const V limited = hn::Max(Const(-87), x);
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL

@@ -60,7 +60,7 @@ class ByteFlow {
   bool IsInTables(const Node& node) const { return in_tables_.contains(&node); }
   /// Whether a convolution reads the value.
   bool IsReadAsImage(ValueId value) const;
-  /// The node that alone reads the value; null if there are more, or if it is an output of the graph.
+  /// The node that alone reads the value; null if there are more, or if the graph outputs it.
   const Node* OnlyReader(ValueId value) const;
   /// The FakeQuantize that is the only reader of the value.
   const Node* OnlyFake(ValueId value) const;

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/simd/tiles_x86.h"
+#include "kernels/conv/bf16/tiles_x86.h"
 #include "kernels/simd/unroll.h"
 
 #if defined(__x86_64__) && defined(__linux__)

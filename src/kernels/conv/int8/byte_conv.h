@@ -25,8 +25,8 @@ struct ByteConvSpec {
   bool floats = false;  // y is fp32
   bool limits = false;  // y before rounding and y_zero lies in [low, high]
   float low = 0, high = 0;
-  /// y = the bytes of the sums + a residual, as MakeByteAdd() adds; y_zero, low and high are those of
-  /// the bytes before.
+  /// y = the bytes of the sums + a residual, as MakeByteAdd() adds; y_zero, low and high are those
+  /// of the bytes before.
   bool residual = false;
 };
 

@@ -51,8 +51,8 @@ struct ByteConvArgs {
   std::uint32_t taps, quads;  // of a tap
   std::uint32_t pitch;        // bytes from row to row of the products, if they are even
   std::uint32_t chunk_quads;  // between two guard checks
-  /// Scratch memory for the depths of so many groups, which are copied there, each as one tap; 0: x is
-  /// read where it is.
+  /// The windows of so many groups have room in scratch memory, where each pixel's is one tap; 0: x
+  /// is read where it is.
   std::uint32_t copies;
   bool flat;  // pixel i of y reads pixel i of x and nothing else
   bool floats;

@@ -165,8 +165,8 @@ void ByteBlock::PointToTaps(const PixelPlace& at, std::size_t row) {
   }
 }
 
-/// Makes the copies of the group at `pixel` what is read. With two copies, those of the next group
-/// are made meanwhile: reading at once what many small writes have just written would wait for them.
+/// Makes the copies of the group at `pixel` what is read. With room for two groups the next one's
+/// are made here: reading at once what many small writes have just written would wait for them.
 void ByteBlock::CopyAhead(std::size_t pixel) {
   const std::size_t most = args_.unit->rows, ahead = args_.copies - 1;
   const auto copy = [&](std::size_t first) {

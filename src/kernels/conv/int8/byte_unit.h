@@ -4,8 +4,8 @@
 // micro-kernels that use them. Sums are exact, so all units give the same bits.
 //
 // A micro-kernel computes up to ByteUnit::rows rows of one panel of kBytePanel columns. Four
-// neighbours of the depth are a quad. The places of a panel are its columns in the order of ByteColumn(),
-// which the saturating packs of the CPU undo.
+// neighbours of the depth are a quad. The places of a panel are its columns in the order of
+// ByteColumn(), which the saturating packs of the CPU undo.
 
 #include <cstddef>
 #include <cstdint>
@@ -92,7 +92,8 @@ struct ByteUnit {
   /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad
   /// of a group of a depthwise convolution, and of a group that is stored.
   double quad_ns, row_ns, depthwise_quad_ns, group_ns;
-  /// Null if there is nothing to do. Call before the first product and whenever the number of rows changes.
+  /// Null if there is nothing to do. Call before the first product and whenever the number of rows
+  /// changes.
   void (*enter)(std::size_t rows) = nullptr;
   void (*multiply)(const ByteTile& tile);
   /// Call after the last product. The thread then holds no state of the unit, which the operating

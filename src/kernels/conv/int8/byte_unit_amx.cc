@@ -1,5 +1,5 @@
+#include "kernels/conv/bf16/tiles_x86.h"
 #include "kernels/conv/int8/byte_unit_x86.h"
-#include "kernels/simd/tiles_x86.h"
 
 #ifdef LAGOON_HAS_BYTE_UNITS
 namespace lagoon::byte_unit {
