@@ -2,8 +2,8 @@
 
 // For tests on a machine that has only AVX-512: functions that emulate the instructions of
 // AMX-BF16, AMX-INT8 and AVX512-BF16 that the units of kernels/conv use. A check fails where the
-// CPU would fault or would read what was never written. Sums of bf16 are rounded after every product,
-// in another order than on the CPU.
+// CPU would fault or would read what was never written. Sums of bf16 are rounded after every
+// product, in another order than on the CPU.
 
 #include <immintrin.h>
 
