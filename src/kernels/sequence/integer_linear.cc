@@ -290,11 +290,17 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
   ByteTile product{};
   product.pixels = pixels;
   product.pitch = args.depth;
-  product.rows = std::min(args.unit->rows, tile.rows - row);
-  for (size_t r = 0; r < product.rows; ++r) {
+  const size_t rows = std::min(args.unit->rows, tile.rows - row);
+  product.rows = rows;
+  for (size_t r = 0; r < rows; ++r) {
     pixels[r] = reinterpret_cast<const std::uint8_t*>(args.x) + (tile.row + row + r) * args.depth;
   }
   const size_t panel = (tile.column + first) / kBytePanel;
+  if (args.unit->even) {
+    product.rows = std::min(rows, kByteHalf);
+    product.lower = rows - product.rows;
+    if (product.lower > 0) pixels[1] = pixels[kByteHalf];
+  }
   product.taps = 1;
   product.bias = scratch.bias + first;
   product.sums = scratch.sums;
@@ -311,7 +317,7 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
   }
   ByteStore store{};
   store.sums = scratch.sums;
-  store.rows = product.rows;
+  store.rows = rows;
   store.columns = std::min(kBytePanel, tile.columns - first);
   store.scale = scratch.scale + first;
   store.y = y + row * kTileColumns + first;

@@ -109,7 +109,10 @@ void NothingFor(std::uint32_t) {}
 
 // ---- AMX
 
-void EnterTiles(std::uint32_t rows) { tiles::Enter(rows); }
+void EnterTiles(std::uint32_t rows) {
+  const std::uint32_t upper = rows < tiles::kRows ? rows : tiles::kRows;
+  tiles::Enter(upper, rows - upper);
+}
 void LeaveTiles() { tiles::Leave(); }
 
 template <bool kLower, int kHalves>

@@ -29,13 +29,13 @@ struct alignas(64) Config {
 };
 static_assert(sizeof(Config) == 64);
 
-/// Prepares the registers of this thread for products of 1 to 2 * kRows rows.
-LAGOON_TILES inline void Enter(std::uint32_t rows) {
-  const std::uint32_t upper = rows < kRows ? rows : kRows;
+/// Prepares the registers of this thread for products of 1 to kRows rows in the upper half and 0 to
+/// kRows in the lower one.
+LAGOON_TILES inline void Enter(std::uint32_t upper, std::uint32_t lower_rows) {
   Config config;
   for (int tile = 0; tile < 8; ++tile) {
     const bool weights = tile >= 6, lower = tile == 2 || tile == 3 || tile == 5;
-    const std::uint32_t count = weights ? kRows : lower ? rows - upper : upper;
+    const std::uint32_t count = weights ? kRows : lower ? lower_rows : upper;
     config.rows[tile] = static_cast<std::uint8_t>(count);
     config.row_bytes[tile] = count == 0 ? 0 : 64;
   }

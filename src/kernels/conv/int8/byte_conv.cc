@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "kernels/checks.h"
 #include "kernels/conv/int8/byte_conv_args.h"
+#include "kernels/conv/int8/byte_strips.h"
 #include "kernels/window.h"
 
 namespace lagoon {
@@ -86,10 +88,22 @@ const ByteUnit& UnitFor(const ByteConvSpec& spec, std::span<const ByteUnit* cons
   return PickByteUnit(units, OutputPixels(spec.window));
 }
 
+/// The same convolution along a row of one pixel of height, where a column is one of width.
+ImageWindow AlongRows(ImageWindow w) {
+  if (w.width != 1 || w.out_width != 1 || w.kernel_w != 1) return w;
+  std::swap(w.height, w.width);
+  std::swap(w.out_height, w.out_width);
+  std::swap(w.kernel_h, w.kernel_w);
+  std::swap(w.stride_h, w.stride_w);
+  std::swap(w.dilation_h, w.dilation_w);
+  std::swap(w.pad_top, w.pad_left);
+  return w;
+}
+
 ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   ByteConvArgs a{};
   a.unit = &unit;
-  a.window = spec.window;
+  a.window = AlongRows(spec.window);
   a.channels = spec.in_channels;
   a.out_channels = spec.out_channels;
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
@@ -98,7 +112,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.part_columns = a.out_channels / spec.groups;
   a.part_panels = static_cast<std::uint32_t>(CeilDivide(a.part_columns, kBytePanel));
   a.panels = spec.groups * a.part_panels;
-  a.flat = IsFlatWindow(spec.window);
+  a.flat = IsFlatWindow(a.window);
   const bool few = a.channels < kFewestDirectChannels && !a.flat && spec.groups == 1;
   // Rows at even distance that end with a whole step lie so already.
   constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
@@ -113,6 +127,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
                                        : unit.even ? steps_bytes
                                                    : a.quads * kByteQuad);
   a.copies = !copied ? 0 : a.pitch <= kMostPitchOfTwo ? 2 : 1;
+  UseStrips(a);
   const std::uint32_t quads_at_once = unit.even ? kByteTileQuads : 1;
   const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
   a.chunk_quads = std::max<std::uint32_t>(1, checked / quads_at_once) * quads_at_once;
@@ -180,7 +195,7 @@ std::size_t PlaceScratch(ByteConvArgs& a) {
   a.sums_offset = zeros + Aligned(a.taps * a.unit->rows * sizeof(void*));
   a.copies_offset = a.sums_offset + Aligned(a.unit->rows * kBytePanel * sizeof(std::int32_t));
   a.result_offset =
-      a.copies_offset + (a.copies > 0 ? Aligned(a.copies * a.unit->rows * a.pitch) : 0);
+      a.copies_offset + Aligned(a.piece > 0 ? StripBytes(a) : a.copies * a.unit->rows * a.pitch);
   return a.result_offset + Aligned(ResultBytes(a));
 }
 

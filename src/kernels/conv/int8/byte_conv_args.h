@@ -50,10 +50,14 @@ struct ByteConvArgs {
   std::uint32_t group_tiles, panel_tiles;
   std::uint32_t taps, quads;  // of a tap
   std::uint32_t pitch;        // bytes from row to row of the products, if they are even
+  std::size_t tap_pitch;      // bytes from tap to tap of them
   std::uint32_t chunk_quads;  // between two guard checks
   /// The windows of so many groups have room in scratch memory, where each pixel's is one tap; 0: x
   /// is read where it is.
   std::uint32_t copies;
+  /// With strips (byte_strips.h): pixels of a piece of a row of y, which is half a group, pieces of a
+  /// row, and pixels of a row of a strip. Else 0.
+  std::uint32_t piece, pieces, strip_width;
   bool flat;  // pixel i of y reads pixel i of x and nothing else
   bool floats;
   bool limits;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/conv/int8/byte_conv_args.h"
+#include "kernels/conv/int8/byte_strips.h"
 #include "kernels/window.h"
 
 namespace lagoon {
@@ -50,8 +51,8 @@ class ByteBlock {
         ctx_(ctx),
         unit_(*args.unit),
         tile_(ByteTileOf(args, block)),
-        first_(tile_.groups.begin * args.unit->rows),
-        count_(std::min<std::size_t>(tile_.groups.end * args.unit->rows, args.pixels) - first_),
+        first_(FirstPixel(args, tile_.groups.begin)),
+        count_(FirstPixel(args, tile_.groups.end) - first_),
         first_column_(ByteColumnOf(args, tile_.panels.begin)),
         columns_(ByteColumnOf(args, tile_.panels.end - 1) + ColumnsOf(args, tile_.panels.end - 1) -
                  first_column_),
@@ -67,37 +68,23 @@ class ByteBlock {
     for (std::size_t row = 0; row < args_.copies * args_.unit->rows; ++row) {
       std::memset(copies() + row * args_.pitch + depth_, 0, args_.pitch - depth_);
     }
-    PixelPlace at(args_.window, first_);
-    const std::size_t most = args_.unit->rows;
-    for (std::size_t pixel = 0; pixel < count_; pixel += most) {
-      const std::size_t rows = std::min(most, count_ - pixel);
-      if (args_.copies > 0) {
-        CopyAhead(pixel);
-      } else {
-        for (std::size_t row = 0; row < rows; ++row, at.Next(args_.window)) {
-          Point(at, first_ + pixel + row, row);
-        }
-      }
-      FetchResult(pixel, rows);
-      for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
-        if (!Multiply(panel, rows)) return false;
-        Store(panel, rows, pixel);
-      }
-    }
+    if (!(args_.piece > 0 ? MultiplyStrips() : MultiplyWindows())) return false;
     if (ctx_.ShouldLeave()) return false;
     CopyResult();
     return true;
   }
 
  private:
+  bool MultiplyWindows();
+  bool MultiplyStrips();
   void Point(const PixelPlace& at, std::size_t pixel, std::size_t row);
   void PointToTaps(const PixelPlace& at, std::size_t row);
   void CopyAhead(std::size_t pixel);
   void CopyWindows(std::size_t pixel, std::size_t rows, std::uint8_t* to) const;
   std::size_t PixelsInside(const PixelPlace& at) const;
   void CopyColumns(const PixelPlace& at, std::size_t pixels, std::uint8_t* to) const;
-  bool Multiply(std::size_t panel, std::size_t rows);
-  void Store(std::size_t panel, std::size_t rows, std::size_t pixel);
+  bool Multiply(std::size_t panel, std::size_t rows, std::size_t lower);
+  void Store(std::size_t panel, std::size_t first_row, std::size_t rows, std::size_t pixel);
   void FetchResult(std::size_t pixel, std::size_t rows) const;
   void CopyResult() const;
 
@@ -105,6 +92,11 @@ class ByteBlock {
     const ImageWindow& w = args_.window;
     return args_.x + ((static_cast<std::ptrdiff_t>(image) * w.height + row) * w.width + column) *
                          static_cast<std::ptrdiff_t>(args_.channels);
+  }
+  /// Of a group of all; behind the last, the number of pixels.
+  static std::size_t FirstPixel(const ByteConvArgs& args, std::size_t group) {
+    if (args.piece == 0) return std::min<std::size_t>(group * args.unit->rows, args.pixels);
+    return ByteStrips::PixelOf(args, std::min(2 * group, ByteStrips::Halves(args)));
   }
   static std::size_t ColumnsOf(const ByteConvArgs& args, std::size_t panel) {
     return std::min<std::size_t>(kBytePanel,
@@ -132,6 +124,52 @@ class ByteBlock {
   std::byte* const scratch_;
   const std::uint8_t** const pointers_;
 };
+
+bool ByteBlock::MultiplyWindows() {
+  PixelPlace at(args_.window, first_);
+  const std::size_t most = args_.unit->rows;
+  for (std::size_t pixel = 0; pixel < count_; pixel += most) {
+    const std::size_t rows = std::min(most, count_ - pixel);
+    if (args_.copies > 0) {
+      CopyAhead(pixel);
+    } else {
+      for (std::size_t row = 0; row < rows; ++row, at.Next(args_.window)) {
+        Point(at, first_ + pixel + row, row);
+      }
+    }
+    const std::size_t upper = args_.unit->even ? std::min(rows, kByteHalf) : rows;
+    if (upper < rows) pointers_[1] = pointers_[kByteHalf];
+    FetchResult(pixel, rows);
+    for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
+      if (!Multiply(panel, upper, rows - upper)) return false;
+      Store(panel, 0, rows, pixel);
+    }
+  }
+  return true;
+}
+
+bool ByteBlock::MultiplyStrips() {
+  const ByteStrips strips(args_, tile_.groups, copies());
+  strips.Fill();
+  const std::size_t halves = ByteStrips::Halves(args_);
+  for (std::size_t group = tile_.groups.begin; group < tile_.groups.end; ++group) {
+    const std::size_t half = 2 * group;
+    const bool two = half + 1 < halves;
+    const std::size_t pixel = FirstPixel(args_, group) - first_;
+    // The last piece of a row may be shorter than what is multiplied.
+    const std::size_t middle = ByteStrips::PixelOf(args_, half + 1) - first_;
+    const std::size_t end = FirstPixel(args_, group + 1) - first_;
+    pointers_[0] = strips.At(half);
+    if (two) pointers_[1] = strips.At(half + 1);
+    FetchResult(pixel, end - pixel);
+    for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
+      if (!Multiply(panel, args_.piece, two ? args_.piece : 0)) return false;
+      Store(panel, 0, std::min(middle, end) - pixel, pixel);
+      if (two) Store(panel, kByteHalf, end - middle, middle);
+    }
+  }
+  return true;
+}
 
 void ByteBlock::Point(const PixelPlace& at, std::size_t pixel, std::size_t row) {
   if (!args_.flat) return PointToTaps(at, row);
@@ -230,13 +268,14 @@ void ByteBlock::CopyColumns(const PixelPlace& at, std::size_t pixels, std::uint8
   }
 }
 
-bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
+bool ByteBlock::Multiply(std::size_t panel, std::size_t rows, std::size_t lower) {
   const std::size_t depth_quads = std::size_t{args_.taps} * args_.quads;
   const std::int8_t* weights =
       reinterpret_cast<const std::int8_t*>(args_.weights) + panel * depth_quads * kByteQuadBytes;
   const std::size_t first_channel = panel / args_.part_panels * args_.part_channels;
   ByteTile tile{};
   tile.rows = rows;
+  tile.lower = lower;
   tile.sums = sums();
   tile.bias = PerColumn<std::int32_t>(args_.bias_offset, panel);
   tile.wide = args_.weights[args_.wide_offset + panel] != std::byte{0};
@@ -246,9 +285,10 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
     const std::size_t whole_taps = args_.chunk_quads / args_.quads;
     tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.taps - tap);
     tile.quads = std::min<std::size_t>(args_.quads - quad, args_.chunk_quads);
-    tile.pixels = pointers_ + tap * args_.unit->rows;
+    tile.pixels = args_.unit->even ? pointers_ : pointers_ + tap * args_.unit->rows;
     tile.pitch = args_.pitch;
-    tile.offset = first_channel + quad * kByteQuad;
+    tile.tap_pitch = args_.tap_pitch;
+    tile.offset = first_channel + quad * kByteQuad + tap * args_.tap_pitch;
     tile.weights = weights + at * kByteQuadBytes;
     tile.resume = at > 0;
     unit_.Multiply(tile);
@@ -256,9 +296,10 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows) {
   return true;
 }
 
-void ByteBlock::Store(std::size_t panel, std::size_t rows, std::size_t pixel) {
+void ByteBlock::Store(std::size_t panel, std::size_t first_row, std::size_t rows,
+                      std::size_t pixel) {
   ByteStore store{};
-  store.sums = sums();
+  store.sums = sums() + first_row * kBytePanel;
   store.rows = rows;
   const std::size_t column = ByteColumnOf(args_, panel) - first_column_;
   store.columns = ColumnsOf(args_, panel);

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "hwy/aligned_allocator.h"
@@ -179,6 +181,35 @@ TEST(ByteConv, EveryResultOfRandomShapesEqualsAPlainLoops) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
     ByteProblem problem(RandomSpec(random), i + 1);
+    ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
+  }
+}
+
+// Rows of y that are long enough for strips, of one or several images, in one or several pieces.
+TEST(ByteConv, ResultsOfLongRowsEqualAPlainLoops) {
+  constexpr std::uint32_t kShapes[][2] = {{1, 64}, {2, 32}, {2, 96}, {3, 64}, {4, 16}};
+  std::minstd_rand random(11);
+  for (std::uint32_t i = 0; i < 120; ++i) {
+    SCOPED_TRACE(i);
+    ByteConvSpec spec = RandomSpec(random);
+    ImageWindow& w = spec.window;
+    const auto& [kernel_w, channels] = kShapes[random() % std::size(kShapes)];
+    w.kernel_w = kernel_w;
+    spec.in_channels = channels;
+    w.dilation_w = 1;
+    w.batch = 1 + random() % 3;
+    w.out_width = 12 + random() % 30;
+    w.width = (w.out_width - 1) * w.stride_w + 1 + random() % 4;
+    spec.out_channels = 1 + random() % 70;
+    if (i % 4 == 0) {  // along the height
+      std::swap(w.height, w.width);
+      std::swap(w.out_height, w.out_width);
+      std::swap(w.kernel_h, w.kernel_w);
+      w.width = w.out_width = w.kernel_w = 1;
+      w.pad_left = 0;
+      w.dilation_h = 1;
+    }
+    ByteProblem problem(spec, i + 1);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
   }
 }

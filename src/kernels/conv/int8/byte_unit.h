@@ -19,7 +19,8 @@ inline constexpr std::size_t kMaxByteRows = 32;                        // of any
 inline constexpr std::size_t kBytePanel = 32;                          // columns of a panel
 inline constexpr std::size_t kByteQuad = 4;                            // neighbours of the depth
 inline constexpr std::size_t kByteQuadBytes = kBytePanel * kByteQuad;  // a quad of a panel
-inline constexpr std::size_t kByteTileQuads = 16;  // that AMX multiplies at once
+inline constexpr std::size_t kByteTileQuads = 16;           // that AMX multiplies at once
+inline constexpr std::size_t kByteHalf = kMaxByteRows / 2;  // rows of a tile of AMX
 
 /// The column of a panel in place `i`.
 constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16 * 4 + i % 4; }
@@ -27,13 +28,15 @@ constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16
 /// One call of a micro-kernel: sums[row][place] = bias[place] + the products of all quads of all
 /// taps. With `resume` they are added to the contents of `sums`.
 struct ByteTile {
-  /// [tap][ByteUnit::rows]: where a row begins for a tap.
+  /// [tap][ByteUnit::rows]: where a row begins for a tap. If ByteUnit::even: where the upper and the
+  /// lower half of the rows begin for the first tap.
   const std::uint8_t* const* pixels;
-  std::size_t pitch;   // bytes from row to row, if ByteUnit::even
-  std::size_t offset;  // bytes from there to the first quad
+  std::size_t pitch, tap_pitch;  // bytes from row to row and from tap to tap, if ByteUnit::even
+  std::size_t offset;            // bytes from there to the first quad
   std::size_t taps, quads;
   const std::int8_t* weights;  // [tap][quad][place][4]
-  std::size_t rows;            // 1 to ByteUnit::rows
+  std::size_t rows;            // 1 to ByteUnit::rows; of the upper half, if ByteUnit::even
+  std::size_t lower;           // of the lower half, whose sums begin at row kByteHalf
   bool wide;                   // the products of two neighbours may need more than 16 bits
   bool resume;
   const std::int32_t* bias;  // by place
@@ -86,15 +89,16 @@ struct ByteDepthwise {
 struct ByteUnit {
   const char* name;
   std::size_t rows = kByteRows;  // most rows of a micro-tile
-  /// Whether the micro-kernel reads one tap whose rows lie at even distance, in steps of
-  /// kByteTileQuads quads. Behind the last quad the rows then hold zeros, and the weights anything.
+  /// Whether the micro-kernel reads rows at even distance, in two halves of up to kByteHalf, and in
+  /// steps of kByteTileQuads quads. Taps are whole steps; one tap alone may be ragged, with zeros
+  /// behind the last quad of its rows, and anything behind the weights.
   bool even = false;
   /// Time on one compute unit: of a quad of a full micro-tile, of a row that is stored, of a quad
   /// of a group of a depthwise convolution, and of a group that is stored.
   double quad_ns, row_ns, depthwise_quad_ns, group_ns;
   /// Null if there is nothing to do. Call before the first product and whenever the number of rows
   /// changes.
-  void (*enter)(std::size_t rows) = nullptr;
+  void (*enter)(std::size_t upper, std::size_t lower) = nullptr;
   void (*multiply)(const ByteTile& tile);
   /// Call after the last product. The thread then holds no state of the unit, which the operating
   /// system would otherwise save at every context switch.
@@ -122,16 +126,17 @@ class EnteredByteUnit {
   EnteredByteUnit& operator=(const EnteredByteUnit&) = delete;
 
   void Multiply(const ByteTile& tile) {
-    if (unit_.enter != nullptr && tile.rows != rows_) {
-      unit_.enter(tile.rows);
+    if (unit_.enter != nullptr && (tile.rows != rows_ || tile.lower != lower_)) {
+      unit_.enter(tile.rows, tile.lower);
       rows_ = tile.rows;
+      lower_ = tile.lower;
     }
     unit_.multiply(tile);
   }
 
  private:
   const ByteUnit& unit_;
-  std::size_t rows_ = 0;  // that were passed to enter()
+  std::size_t rows_ = 0, lower_ = 0;  // that were passed to enter()
 };
 
 }  // namespace lagoon

@@ -19,7 +19,7 @@ namespace byte_unit {
 void Copy(const ByteRows& rows);  // in plain C++
 
 // Of kAmxInt8Unit.
-void EnterInt8Tiles(std::size_t rows);
+void EnterInt8Tiles(std::size_t upper, std::size_t lower);
 void MultiplyInt8Tiles(const ByteTile& tile);
 void LeaveInt8Tiles();
 

@@ -1,0 +1,120 @@
+#include "kernels/conv/int8/byte_strips.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/window.h"
+
+namespace lagoon {
+namespace {
+
+/// Shorter pieces leave too much of a tile empty.
+constexpr std::uint32_t kShortestPiece = 12;
+/// Larger strips would not stay in the second cache.
+constexpr std::size_t kMostStripBytes = 512 << 10;
+
+/// Rows of x that the windows of `rows` rows of y of one image span.
+std::size_t SpanOf(const ImageWindow& w, std::size_t rows) {
+  return (rows - 1) * w.stride_h + std::size_t{w.kernel_h - 1} * w.dilation_h + 1;
+}
+
+std::size_t RowBytes(const ByteConvArgs& args) {
+  return std::size_t{args.strip_width} * args.channels;
+}
+
+}  // namespace
+
+bool UseStrips(ByteConvArgs& args) {
+  const ImageWindow& w = args.window;
+  const std::size_t tap = std::size_t{w.kernel_w} * args.channels;
+  const bool whole_steps = tap % (kByteTileQuads * kByteQuad) == 0;
+  const bool one_part = args.part_channels == args.channels;
+  if (!args.unit->even || !whole_steps || !one_part || w.dilation_w != 1) return false;
+  if (WindowTaps(w) == 1) return false;
+  const auto pieces = static_cast<std::uint32_t>(CeilDivide(w.out_width, kByteHalf));
+  const auto piece = static_cast<std::uint32_t>(CeilDivide(w.out_width, pieces));
+  if (piece < kShortestPiece) return false;
+  const std::uint32_t width = (pieces * piece - 1) * w.stride_w + w.kernel_w;
+  if (std::size_t{width} * args.channels * SpanOf(w, 2) > kMostStripBytes) return false;
+  args.pieces = pieces;
+  args.piece = piece;
+  args.strip_width = width;
+  args.copies = 0;
+  args.taps = w.kernel_h;
+  args.quads = static_cast<std::uint32_t>(tap / kByteQuad);
+  args.pitch = w.stride_w * args.channels;
+  args.tap_pitch = w.dilation_h * RowBytes(args);
+  args.groups = static_cast<std::uint32_t>(CeilDivide(ByteStrips::Halves(args), 2));
+  return true;
+}
+
+std::size_t StripBytes(const ByteConvArgs& args) {
+  if (args.piece == 0) return 0;
+  const ImageWindow& w = args.window;
+  const std::size_t groups = CeilDivide(args.groups, args.group_tiles);
+  const std::size_t rows = CeilDivide(2 * groups, args.pieces) + 1;
+  // Every image has rows above those of its first row of y.
+  const std::size_t images = rows / w.out_height + 2;
+  return (rows * w.stride_h + images * SpanOf(w, 1)) * RowBytes(args);
+}
+
+ByteStrips::ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory)
+    : args_(args),
+      first_(args.piece == 0 ? 0 : 2 * groups.begin / args.pieces),
+      last_(args.piece == 0
+                ? 0
+                : (std::min<std::size_t>(2 * groups.end, Halves(args)) - 1) / args.pieces),
+      memory_(memory) {}
+
+std::size_t ByteStrips::Halves(const ByteConvArgs& args) {
+  return std::size_t{args.window.batch} * args.window.out_height * args.pieces;
+}
+
+std::size_t ByteStrips::PixelOf(const ByteConvArgs& args, std::size_t half) {
+  return half / args.pieces * args.window.out_width + half % args.pieces * args.piece;
+}
+
+std::size_t ByteStrips::FirstRow(std::size_t image) const {
+  const ImageWindow& w = args_.window;
+  const std::size_t first_image = first_ / w.out_height;
+  if (image == first_image) return 0;
+  const std::size_t of_first = SpanOf(w, w.out_height - first_ % w.out_height);
+  return of_first + (image - first_image - 1) * SpanOf(w, w.out_height);
+}
+
+const std::uint8_t* ByteStrips::At(std::size_t half) const {
+  const ImageWindow& w = args_.window;
+  const std::size_t row = half / args_.pieces, image = row / w.out_height;
+  const std::size_t first = image == first_ / w.out_height ? first_ % w.out_height : 0;
+  const std::size_t strip_row = FirstRow(image) + (row % w.out_height - first) * w.stride_h;
+  const std::size_t column = half % args_.pieces * args_.piece * w.stride_w;
+  return memory_ + strip_row * RowBytes(args_) + column * args_.channels;
+}
+
+void ByteStrips::Fill() const {
+  const ImageWindow& w = args_.window;
+  const std::size_t channels = args_.channels, row_bytes = RowBytes(args_);
+  const std::size_t before = std::min<std::size_t>(w.pad_left, args_.strip_width) * channels;
+  const std::size_t there =
+      std::min<std::size_t>(std::size_t{w.width} * channels, row_bytes - before);
+  for (std::size_t image = first_ / w.out_height; image <= last_ / w.out_height; ++image) {
+    const std::size_t first = image == first_ / w.out_height ? first_ % w.out_height : 0;
+    const std::size_t end = image == last_ / w.out_height ? last_ % w.out_height + 1 : w.out_height;
+    std::uint8_t* to = memory_ + FirstRow(image) * row_bytes;
+    const std::size_t rows = SpanOf(w, end - first);
+    for (std::size_t i = 0; i < rows; ++i, to += row_bytes) {
+      const std::ptrdiff_t y = static_cast<std::ptrdiff_t>(first * w.stride_h + i) -
+                               static_cast<std::ptrdiff_t>(w.pad_top);
+      if (y < 0 || y >= static_cast<std::ptrdiff_t>(w.height)) {
+        std::memset(to, args_.x_zero, row_bytes);
+        continue;
+      }
+      const std::size_t row = image * w.height + static_cast<std::size_t>(y);
+      std::memset(to, args_.x_zero, before);
+      std::memcpy(to + before, args_.x + row * w.width * channels, there);
+      std::memset(to + before + there, args_.x_zero, row_bytes - before - there);
+    }
+  }
+}
+
+}  // namespace lagoon

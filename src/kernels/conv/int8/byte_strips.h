@@ -1,0 +1,45 @@
+#pragma once
+
+// The rows of an image that a block of byte_conv reads, padded and one behind the other. There the
+// windows of neighbours in a row of y lie at even distance, so that a unit of tiles reads them
+// without a copy of each. A group is two halves, each a piece of a row of y.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/conv/int8/byte_conv_args.h"
+
+namespace lagoon {
+
+/// Sets how `args` computes with strips, if that is faster than with copies of windows: everything
+/// but the place in scratch memory. False, and nothing done, if not.
+bool UseStrips(ByteConvArgs& args);
+
+/// The most bytes of the strips of a block. Call after the cut into tiles.
+std::size_t StripBytes(const ByteConvArgs& args);
+
+/// The strips of a block, `memory`: StripBytes().
+class ByteStrips {
+ public:
+  ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory);
+
+  /// Copies the rows.
+  void Fill() const;
+
+  /// Halves of all images.
+  static std::size_t Halves(const ByteConvArgs& args);
+  /// The first output pixel of a half; of all pixels for the half behind the last.
+  static std::size_t PixelOf(const ByteConvArgs& args, std::size_t half);
+  /// Where the first window of a half begins.
+  const std::uint8_t* At(std::size_t half) const;
+
+ private:
+  /// The first row of the strips of the image of an output row, counted through all images.
+  std::size_t FirstRow(std::size_t image) const;
+
+  const ByteConvArgs& args_;
+  const std::size_t first_, last_;  // rows of y, counted through all images
+  std::uint8_t* const memory_;
+};
+
+}  // namespace lagoon
