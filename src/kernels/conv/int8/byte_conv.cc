@@ -25,7 +25,8 @@ constexpr double kByteBlockNs = 30'000, kMaxByteBlockNs = 60'000;
 constexpr double kCheckNs = 7'000;
 /// Bytes that a block writes at its end, in less than 11 us.
 constexpr std::size_t kMaxResultBytes = 96 << 10;
-constexpr double kAddRowNs = 4;                       // of the residual of a row of a panel
+constexpr double kAddRowNs = 4;  // of the residual of a row of a panel
+constexpr std::size_t kLargeWeights = 1 << 20;
 constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
 constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a pixel; of a kernel row of it
 /// Fewer channels are copied: a tap of few quads has too little work.
@@ -176,6 +177,10 @@ void Cut(ByteConvArgs& a) {
   const double group_ns = a.panels * ns.panel + ns.shared;
   std::size_t panel_tiles = static_cast<std::size_t>(std::ceil(group_ns / kMaxByteBlockNs));
   if (a.groups * panel_tiles < blocks) panel_tiles = CeilDivide(blocks, a.groups);
+  // Weights that do not stay in the second cache are read by one block each, if groups share little.
+  const std::size_t weight_bytes = std::size_t{a.taps} * a.quads * a.panels * kByteQuadBytes;
+  const bool in_place = a.unit->even && a.copies == 0;
+  if (in_place && weight_bytes >= kLargeWeights) panel_tiles = std::max(panel_tiles, blocks);
   a.panel_tiles = static_cast<std::uint32_t>(std::min<std::size_t>(panel_tiles, a.panels));
   const std::size_t group_tiles = CeilDivide(blocks, a.panel_tiles);
   a.group_tiles = static_cast<std::uint32_t>(std::min<std::size_t>(group_tiles, a.groups));

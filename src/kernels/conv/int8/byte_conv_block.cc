@@ -68,7 +68,8 @@ class ByteBlock {
     for (std::size_t row = 0; row < args_.copies * args_.unit->rows; ++row) {
       std::memset(copies() + row * args_.pitch + depth_, 0, args_.pitch - depth_);
     }
-    if (!(args_.piece > 0 ? MultiplyStrips() : MultiplyWindows())) return false;
+    const bool in_place = args_.unit->even && args_.copies == 0;
+    if (!(in_place ? MultiplyInPlace() : MultiplyWindows())) return false;
     if (ctx_.ShouldLeave()) return false;
     CopyResult();
     return true;
@@ -76,7 +77,8 @@ class ByteBlock {
 
  private:
   bool MultiplyWindows();
-  bool MultiplyStrips();
+  bool MultiplyInPlace();
+  bool MultiplyGroup(const ByteStrips& strips, std::size_t group, std::size_t panel);
   void Point(const PixelPlace& at, std::size_t pixel, std::size_t row);
   void PointToTaps(const PixelPlace& at, std::size_t row);
   void CopyAhead(std::size_t pixel);
@@ -148,26 +150,41 @@ bool ByteBlock::MultiplyWindows() {
   return true;
 }
 
-bool ByteBlock::MultiplyStrips() {
+// Of groups and panels, what is less is read again and again from the second cache, and the other
+// once.
+bool ByteBlock::MultiplyInPlace() {
   const ByteStrips strips(args_, tile_.groups, copies());
   strips.Fill();
-  const std::size_t halves = ByteStrips::Halves(args_);
-  for (std::size_t group = tile_.groups.begin; group < tile_.groups.end; ++group) {
-    const std::size_t half = 2 * group;
-    const bool two = half + 1 < halves;
-    const std::size_t pixel = FirstPixel(args_, group) - first_;
-    // The last piece of a row may be shorter than what is multiplied.
-    const std::size_t middle = ByteStrips::PixelOf(args_, half + 1) - first_;
-    const std::size_t end = FirstPixel(args_, group + 1) - first_;
-    pointers_[0] = strips.At(half);
-    if (two) pointers_[1] = strips.At(half + 1);
-    FetchResult(pixel, end - pixel);
-    for (std::size_t panel = tile_.panels.begin; panel < tile_.panels.end; ++panel) {
-      if (!Multiply(panel, args_.piece, two ? args_.piece : 0)) return false;
-      Store(panel, 0, std::min(middle, end) - pixel, pixel);
-      if (two) Store(panel, kByteHalf, end - middle, middle);
+  const std::size_t groups = tile_.groups.size(), panels = tile_.panels.size();
+  const bool groups_inside = groups <= panels;
+  for (std::size_t i = 0; i < groups * panels; ++i) {
+    const std::size_t group = groups_inside ? i % groups : i / panels;
+    const std::size_t panel = groups_inside ? i / groups : i % panels;
+    if (!MultiplyGroup(strips, tile_.groups.begin + group, tile_.panels.begin + panel)) {
+      return false;
     }
   }
+  return true;
+}
+
+bool ByteBlock::MultiplyGroup(const ByteStrips& strips, std::size_t group, std::size_t panel) {
+  const std::size_t pixel = FirstPixel(args_, group), end = FirstPixel(args_, group + 1);
+  std::size_t middle = std::min(pixel + kByteHalf, end);
+  pointers_[0] = args_.x + pixel * args_.channels;
+  pointers_[1] = args_.x + middle * args_.channels;
+  std::size_t upper = middle - pixel, lower = end - middle;
+  if (args_.piece > 0) {
+    middle = std::min(ByteStrips::PixelOf(args_, 2 * group + 1), end);
+    pointers_[0] = strips.At(2 * group);
+    if (middle < end) pointers_[1] = strips.At(2 * group + 1);
+    // The last piece of a row may be shorter than what is multiplied.
+    upper = args_.piece;
+    lower = middle < end ? args_.piece : 0;
+  }
+  if (panel == tile_.panels.begin) FetchResult(pixel - first_, end - pixel);
+  if (!Multiply(panel, upper, lower)) return false;
+  Store(panel, 0, middle - pixel, pixel - first_);
+  if (lower > 0) Store(panel, kByteHalf, end - middle, middle - first_);
   return true;
 }
 

@@ -92,6 +92,7 @@ const std::uint8_t* ByteStrips::At(std::size_t half) const {
 }
 
 void ByteStrips::Fill() const {
+  if (args_.piece == 0) return;
   const ImageWindow& w = args_.window;
   const std::size_t channels = args_.channels, row_bytes = RowBytes(args_);
   const std::size_t before = std::min<std::size_t>(w.pad_left, args_.strip_width) * channels;

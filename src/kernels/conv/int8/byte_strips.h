@@ -23,7 +23,7 @@ class ByteStrips {
  public:
   ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory);
 
-  /// Copies the rows.
+  /// Copies the rows, if `args` computes with strips.
   void Fill() const;
 
   /// Halves of all images.
