@@ -388,6 +388,8 @@ MUTANTS = [
      "panel / args_.part_panels * args_.part_channels;", "0 * panel;", ["bytes"]),
     ("residual-of-the-first-rows", "every block adds the residual of the first", "src/kernels/conv/int8/byte_conv_block.cc",
      "args_.residual + at, *args_.scales", "args_.residual, *args_.scales", ["bytes"]),
+    ("floats-of-no-grid", "bytes that are written as floats are not rounded", "src/kernels/conv/int8/byte_conv_block.cc",
+     "store.grid = args_.grid;", "store.grid = 0;", ["bytes"]),
     ("copies-over-each-other", "the windows of the next pixels overwrite those that are read", "src/kernels/conv/int8/byte_conv_block.cc",
      "first / most % args_.copies * most * args_.pitch;", "0 * first;", ["bytes"]),
     ("near-halves", "a sum of bytes near a half is rounded as if it were known exactly", "src/kernels/elementwise/byte_add.cc",

@@ -179,6 +179,9 @@ class ProgramBuilder {
     return found == bytes_.end() ? std::span<const ByteTensor>() : found->second;
   }
 
+  /// Whether the value, or its bytes, lie in `layout`.
+  bool LiesIn(ValueId value, Layout layout) const;
+
   /// Adds a value that the graph does not have, for lowerings that rewrite a node as other nodes.
   ValueId AddValue(const std::string& name, DataType type, const Dims& dims);
   /// The same for a constant. `key` identifies the contents, as LoweredBuffer::key. Pass a key for
@@ -239,8 +242,6 @@ class ProgramBuilder {
       : graph_(std::move(graph)), options_(options) {}
   BufferId AddBuffer(LoweredBuffer buffer);
   const KernelMaker& device_kernels() const;
-  /// Whether the value, or its bytes, lie in `layout`.
-  bool LiesIn(ValueId value, Layout layout) const;
   Placements& places(ValueId value) { return places_[static_cast<std::size_t>(value)]; }
   Result<Tensor> PlaceConstant(ValueId value);
   Result<LoweredTensor> PlaceOutput(ValueId value);

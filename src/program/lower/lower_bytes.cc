@@ -288,17 +288,19 @@ Result<ByteConvSpec> SpecOf(const ProgramBuilder& builder, const Node& node,
   return spec;
 }
 
-void SetResult(const ByteResult& result, float largest_scale, ByteConvSpec& spec) {
-  spec.floats = !result.grid;
+/// `as_floats`: bytes that nobody reads as such are written as the floats they stand for.
+void SetResult(const ByteResult& result, float largest_scale, bool as_floats, ByteConvSpec& spec) {
+  spec.floats = !result.grid || as_floats;
   spec.limits = result.limits;
   spec.low = result.low;
   spec.high = result.high;
-  if (spec.floats) return;
+  if (!result.grid) return;
   spec.y_zero = result.grid->zero;
   std::tie(spec.low, spec.high) = result.Levels();
   // Bytes have limits of their own, which hold for scales up to 1 without further work.
   const std::pair bounds = ByteResult{.grid = result.grid}.Levels();
-  spec.limits = largest_scale > 1 || result.Levels() != bounds;
+  spec.limits = as_floats || largest_scale > 1 || result.Levels() != bounds;
+  if (as_floats) spec.grid = result.grid->scale;
 }
 
 /// Whether the dims around the node are those that its weights ask for.
@@ -372,9 +374,12 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
   if (!numbers) return false;
   LAGOON_ASSIGN_OR_RETURN(ByteConvSpec spec, SpecOf(builder, node, *linear));
   spec.x_zero = linear->x.zero;
-  SetResult(*result, numbers->largest, spec);
   std::optional<ByteResidual> residual;
   if (!linear->depthwise) residual = ResidualOf(builder, node, *result);
+  const bool as_floats = result->grid && !linear->depthwise && !residual &&
+                         node.fused.residual == kNoValue &&
+                         !builder.flow()->WantsBytes(result->value);
+  SetResult(*result, numbers->largest, as_floats, spec);
   spec.residual = residual.has_value();
   const Layout layout = node.op == "Conv" ? Layout::kChannelsLast : Layout::kPlain;
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor x, UseBytes(builder, node.inputs[0], layout));
@@ -392,7 +397,7 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_RETURN_IF_ERROR(
       builder.Emit(node.name, std::move(kernel), std::move(inputs), {builder.All(y)}));
   if (spec.floats) {
-    builder.Define(node.outputs[0], y);
+    builder.Define(result->value, y);
     return true;
   }
   if (residual) {
@@ -410,7 +415,9 @@ Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node) {
 Result<bool> TryLowerByteFake(ProgramBuilder& builder, const Node& node) {
   const ValueId x = node.inputs[0], y = node.outputs[0];
   if (builder.flow() == nullptr || !HasGrid(builder, y)) return false;
-  if (!builder.TermsOf(y).empty()) return true;  // its producer has rounded it
+  if (builder.LiesIn(y, Layout::kPlain) || builder.LiesIn(y, Layout::kChannelsLast)) {
+    return true;  // its producer has rounded it
+  }
   const ByteGrid grid = *builder.flow()->GridAt(y);
   if (const auto terms = builder.TermsOf(x); terms.size() == 2) {
     const ByteResult result{.grid = grid, .value = y};

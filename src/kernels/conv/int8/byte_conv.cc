@@ -74,6 +74,9 @@ Status CheckSpec(const ByteConvSpec& spec) {
     return Invalid(kByteConv, fmt::format("a sum has {} products, more than {}", DepthOf(spec),
                                           kMaxByteDepth));
   }
+  if (spec.grid != 0 && !(spec.floats && spec.limits && spec.grid > 0)) {
+    return Invalid(kByteConv, fmt::format("a grid of {} needs limited floats", spec.grid));
+  }
   if (spec.residual && spec.floats) {
     return Invalid(kByteConv, "a residual is added to bytes, and the result is floats");
   }
@@ -133,6 +136,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
   a.chunk_quads = std::max<std::uint32_t>(1, checked / quads_at_once) * quads_at_once;
   a.floats = spec.floats;
+  a.grid = spec.grid;
   if (spec.residual) a.add = FindByteAdd();
   a.limits = spec.limits;
   a.low = spec.low;
@@ -177,7 +181,8 @@ void Cut(ByteConvArgs& a) {
   const double group_ns = a.panels * ns.panel + ns.shared;
   std::size_t panel_tiles = static_cast<std::size_t>(std::ceil(group_ns / kMaxByteBlockNs));
   if (a.groups * panel_tiles < blocks) panel_tiles = CeilDivide(blocks, a.groups);
-  // Weights that do not stay in the second cache are read by one block each, if groups share little.
+  // Weights that do not stay in the second cache are read by one block each, where that costs no
+  // copies.
   const std::size_t weight_bytes = std::size_t{a.taps} * a.quads * a.panels * kByteQuadBytes;
   const bool in_place = a.unit->even && a.copies == 0;
   if (in_place && weight_bytes >= kLargeWeights) panel_tiles = std::max(panel_tiles, blocks);

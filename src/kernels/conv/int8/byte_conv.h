@@ -23,6 +23,7 @@ struct ByteConvSpec {
   std::uint32_t groups = 1;
   std::uint8_t x_zero = 0, y_zero = 0;
   bool floats = false;  // y is fp32
+  float grid = 0;       // y is the bytes without their zero point, limited, times this; 0: is not
   bool limits = false;  // y before rounding and y_zero lies in [low, high]
   float low = 0, high = 0;
   /// y = the bytes of the sums + a residual, as MakeByteAdd() adds; y_zero, low and high are those

@@ -55,14 +55,15 @@ struct ByteConvArgs {
   /// The windows of so many groups have room in scratch memory, where each pixel's is one tap; 0: x
   /// is read where it is.
   std::uint32_t copies;
-  /// With strips (byte_strips.h): pixels of a piece of a row of y, which is half a group, pieces of a
-  /// row, and pixels of a row of a strip. Else 0.
+  /// With strips (byte_strips.h): pixels of a piece of a row of y, which is half a group, pieces of
+  /// a row, and pixels of a row of a strip. Else 0.
   std::uint32_t piece, pieces, strip_width;
   bool flat;  // pixel i of y reads pixel i of x and nothing else
   bool floats;
   bool limits;
   std::uint8_t x_zero, y_zero;
   float low, high;
+  float grid;
   std::size_t bias_offset, scale_offset, wide_offset;  // in the packed weights
   // In scratch memory, in bytes.
   std::size_t pointers_offset, sums_offset, copies_offset, result_offset;

@@ -324,6 +324,7 @@ void ByteBlock::Store(std::size_t panel, std::size_t first_row, std::size_t rows
   store.low = args_.low;
   store.high = args_.high;
   store.limits = args_.limits;
+  store.grid = args_.grid;
   store.zero = args_.y_zero;
   store.y = scratch_ + args_.result_offset + (pixel * columns_ + column) * element_;
   store.pitch = columns_;

@@ -113,6 +113,7 @@ class ByteProblem {
       const std::size_t c = i % spec.out_channels;
       float value = static_cast<float>(Sum(i / spec.out_channels, c)) * scale[c];
       if (spec.limits) value = std::min(std::max(value, spec.low), spec.high);
+      if (spec.grid != 0) value = (std::nearbyint(value) + 0.0F) * spec.grid;
       if (spec.floats) {
         std::memcpy(expected.data() + 4 * i, &value, 4);
         continue;
@@ -164,6 +165,7 @@ ByteConvSpec RandomSpec(std::minstd_rand& random) {
   spec.limits = random() % 2 == 0;
   spec.low = -static_cast<float>(up_to(40));
   spec.high = static_cast<float>(up_to(40));
+  if (spec.floats && spec.limits) spec.grid = random() % 2 == 0 ? 0.03F : 0;
   return spec;
 }
 
@@ -235,6 +237,7 @@ TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
     // Neighbours of few channels are computed together.
     spec.in_channels = spec.out_channels = 1 + (random() >> 8) % (i % 2 == 0 ? 150 : 32);
     spec.floats = spec.residual = false;
+    spec.grid = 0;
     ByteProblem problem(spec, i + 1, false, true);
     ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
   }
@@ -356,6 +359,11 @@ TEST(ByteConv, RefusesWhatItCannotSum) {
   ASSERT_FALSE(crossed);
   EXPECT_THAT(crossed.error().message, HasSubstr("limits"));
   spec.limits = false;
+  spec.grid = 1;
+  const Result<Kernel> endless = MakeByteConv(spec);
+  ASSERT_FALSE(endless);
+  EXPECT_THAT(endless.error().message, HasSubstr("a grid of 1 needs limited floats"));
+  spec.grid = 0;
   spec.floats = spec.residual = true;
   const Result<Kernel> mixed = MakeByteConv(spec);
   ASSERT_FALSE(mixed);

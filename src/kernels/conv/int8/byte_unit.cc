@@ -51,7 +51,10 @@ void StoreFloats(const ByteStore& store) {
   for (std::size_t row = 0; row < store.rows; ++row) {
     auto* const y = static_cast<float*>(store.y) + row * store.pitch;
     for (std::size_t place = 0; place < kBytePanel; ++place) {
-      if (ByteColumn(place) < store.columns) y[ByteColumn(place)] = Scaled(store, row, place);
+      if (ByteColumn(place) >= store.columns) continue;
+      const float value = Scaled(store, row, place);
+      // Zero has no sign.
+      y[ByteColumn(place)] = store.grid == 0 ? value : (std::nearbyint(value) + 0.0F) * store.grid;
     }
   }
 }

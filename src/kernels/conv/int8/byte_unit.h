@@ -28,8 +28,8 @@ constexpr std::size_t ByteColumn(std::size_t i) { return i % 16 / 4 * 8 + i / 16
 /// One call of a micro-kernel: sums[row][place] = bias[place] + the products of all quads of all
 /// taps. With `resume` they are added to the contents of `sums`.
 struct ByteTile {
-  /// [tap][ByteUnit::rows]: where a row begins for a tap. If ByteUnit::even: where the upper and the
-  /// lower half of the rows begin for the first tap.
+  /// [tap][ByteUnit::rows]: where a row begins for a tap. If ByteUnit::even: where the upper and
+  /// the lower half of the rows begin for the first tap.
   const std::uint8_t* const* pixels;
   std::size_t pitch, tap_pitch;  // bytes from row to row and from tap to tap, if ByteUnit::even
   std::size_t offset;            // bytes from there to the first quad
@@ -44,13 +44,15 @@ struct ByteTile {
 };
 
 /// What becomes of sums: float(sum) * scale, limited to [low, high]. As bytes, the result is
-/// rounded, with halves to even, and gets the zero point.
+/// rounded, with halves to even, and gets the zero point. As floats with a grid, it is rounded so
+/// and multiplied by the grid.
 struct ByteStore {
   const std::int32_t* sums;   // [row][place]
   std::size_t rows, columns;  // of the panel: 1 to kBytePanel
   const float* scale;         // by place
   float low, high;
   bool limits;  // false: the type of the result limits it
+  float grid;   // 0: none
   std::int32_t zero;
   void* y;            // bytes or floats
   std::size_t pitch;  // elements from row to row

@@ -152,10 +152,16 @@ LAGOON_BYTES256 void StoreBytes256(const ByteStore& store) {
 }
 
 LAGOON_BYTES256 void StoreFloats256(const ByteStore& store) {
+  const __m256 grid = _mm256_set1_ps(store.grid);
   auto* y = static_cast<float*>(store.y);
   for (std::size_t row = 0; row < store.rows; ++row, y += store.pitch) {
     __m256 v[4];
     Scale256(store, row, v);
+    if (store.grid != 0) {
+      LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+        v[i] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtps_epi32(v[i])), grid);
+      }
+    }
     float part[kBytePanel];
     float* const to = store.columns == kBytePanel ? y : part;
     LAGOON_UNROLL for (int i = 0; i < 2; ++i) {

@@ -93,17 +93,27 @@ LAGOON_VNNI512 void StoreBytes512(const ByteStore& store) {
   return store.limits ? StoreBytesIn512<true>(store) : StoreBytesIn512<false>(store);
 }
 
-template <bool kLimits>
+/// The floats of half a panel, rounded to the grid if there is one.
+template <bool kLimits, bool kGrid>
+LAGOON_VNNI512 inline __m512d FloatsOf512(const Half512<kLimits>& half, const std::int32_t* sums,
+                                          __m512 grid) {
+  __m512 value = half.Scaled(sums);
+  if (kGrid) value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtps_epi32(value)), grid);
+  return _mm512_castps_pd(value);
+}
+
+template <bool kLimits, bool kGrid>
 LAGOON_VNNI512 void StoreFloatsIn512(const ByteStore& store) {
   const Half512<kLimits> lower(store, 0), upper(store, 1);
+  const __m512 grid = _mm512_set1_ps(store.grid);
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
   const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
   const std::uint32_t mask = static_cast<std::uint32_t>((std::uint64_t{1} << store.columns) - 1);
   auto* y = static_cast<float*>(store.y);
   for (std::size_t row = 0; row < store.rows; ++row, y += store.pitch) {
     const std::int32_t* const sums = store.sums + row * kBytePanel;
-    const __m512d low = _mm512_castps_pd(lower.Scaled(sums));
-    const __m512d high = _mm512_castps_pd(upper.Scaled(sums + 16));
+    const __m512d low = FloatsOf512<kLimits, kGrid>(lower, sums, grid);
+    const __m512d high = FloatsOf512<kLimits, kGrid>(upper, sums + 16, grid);
     _mm512_mask_storeu_ps(y, static_cast<__mmask16>(mask),
                           _mm512_castpd_ps(_mm512_permutex2var_pd(low, first, high)));
     _mm512_mask_storeu_ps(y + 16, static_cast<__mmask16>(mask >> 16),
@@ -112,7 +122,9 @@ LAGOON_VNNI512 void StoreFloatsIn512(const ByteStore& store) {
 }
 
 LAGOON_VNNI512 void StoreFloats512(const ByteStore& store) {
-  return store.limits ? StoreFloatsIn512<true>(store) : StoreFloatsIn512<false>(store);
+  if (store.grid != 0) return StoreFloatsIn512<true, true>(store);  // bytes have limits
+  return store.limits ? StoreFloatsIn512<true, false>(store)
+                      : StoreFloatsIn512<false, false>(store);
 }
 
 /// Four neighbours of each of 64 channels, by place.
