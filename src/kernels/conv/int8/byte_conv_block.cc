@@ -154,7 +154,7 @@ bool ByteBlock::MultiplyWindows() {
 // once.
 bool ByteBlock::MultiplyInPlace() {
   const ByteStrips strips(args_, tile_.groups, copies());
-  strips.Fill();
+  if (!strips.Fill(ctx_)) return false;
   const std::size_t groups = tile_.groups.size(), panels = tile_.panels.size();
   const bool groups_inside = groups <= panels;
   for (std::size_t i = 0; i < groups * panels; ++i) {

@@ -91,8 +91,8 @@ const std::uint8_t* ByteStrips::At(std::size_t half) const {
   return memory_ + strip_row * RowBytes(args_) + column * args_.channels;
 }
 
-void ByteStrips::Fill() const {
-  if (args_.piece == 0) return;
+bool ByteStrips::Fill(BlockContext& ctx) const {
+  if (args_.piece == 0) return true;
   const ImageWindow& w = args_.window;
   const std::size_t channels = args_.channels, row_bytes = RowBytes(args_);
   const std::size_t before = std::min<std::size_t>(w.pad_left, args_.strip_width) * channels;
@@ -104,6 +104,7 @@ void ByteStrips::Fill() const {
     std::uint8_t* to = memory_ + FirstRow(image) * row_bytes;
     const std::size_t rows = SpanOf(w, end - first);
     for (std::size_t i = 0; i < rows; ++i, to += row_bytes) {
+      if (ctx.ShouldLeave()) return false;
       const std::ptrdiff_t y = static_cast<std::ptrdiff_t>(first * w.stride_h + i) -
                                static_cast<std::ptrdiff_t>(w.pad_top);
       if (y < 0 || y >= static_cast<std::ptrdiff_t>(w.height)) {
@@ -116,6 +117,7 @@ void ByteStrips::Fill() const {
       std::memset(to + before + there, args_.x_zero, row_bytes - before - there);
     }
   }
+  return true;
 }
 
 }  // namespace lagoon

@@ -23,8 +23,8 @@ class ByteStrips {
  public:
   ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory);
 
-  /// Copies the rows, if `args` computes with strips.
-  void Fill() const;
+  /// Copies the rows, if `args` computes with strips. False if the block left.
+  bool Fill(BlockContext& ctx) const;
 
   /// Halves of all images.
   static std::size_t Halves(const ByteConvArgs& args);
