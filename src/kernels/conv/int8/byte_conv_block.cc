@@ -254,7 +254,7 @@ void ByteBlock::CopyWindows(std::size_t pixel, std::size_t rows, std::uint8_t* t
 /// How many pixels from `at` on in its row have no column of padding.
 std::size_t ByteBlock::PixelsInside(const PixelPlace& at) const {
   const ImageWindow& w = args_.window;
-  const std::ptrdiff_t span = static_cast<std::ptrdiff_t>((w.kernel_w - 1) * w.dilation_w);
+  const std::ptrdiff_t span = std::ptrdiff_t{w.kernel_w - 1} * w.dilation_w;
   const std::ptrdiff_t last = static_cast<std::ptrdiff_t>(w.width) - 1 - span;  // column of a pixel
   if (at.column < 0 || at.column > last) return 0;
   const auto inside = static_cast<std::size_t>((last - at.column) / w.stride_w + 1);
