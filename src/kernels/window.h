@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "kernels/image_window.h"
 
@@ -18,6 +19,18 @@ inline std::size_t OutputPixels(const ImageWindow& window) {
 }
 inline std::size_t WindowTaps(const ImageWindow& window) {
   return std::size_t{window.kernel_h} * window.kernel_w;
+}
+
+/// Makes a row of an image that is one column of pixels, and of its window: kernels take neighbours
+/// from one row. In memory both are the same, and so are the weights.
+inline void LayDownColumn(ImageWindow& w) {
+  if (w.width != 1 || w.out_width != 1 || w.kernel_w != 1 || w.pad_left != 0) return;
+  std::swap(w.height, w.width);
+  std::swap(w.out_height, w.out_width);
+  std::swap(w.kernel_h, w.kernel_w);
+  std::swap(w.stride_h, w.stride_w);
+  std::swap(w.dilation_h, w.dilation_w);
+  std::swap(w.pad_top, w.pad_left);
 }
 
 struct WindowAxis {

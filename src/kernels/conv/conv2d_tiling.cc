@@ -72,17 +72,6 @@ bool MayList(const Conv2dArgs& a) {
          a.window.kernel_w <= kMaxListKernel;
 }
 
-// Makes a row of a column of pixels: a micro-tile takes its pixels from one row. In memory both are
-// the same, and so are the packed weights.
-void LayDown(ImageWindow& w) {
-  std::swap(w.height, w.width);
-  std::swap(w.out_height, w.out_width);
-  std::swap(w.kernel_h, w.kernel_w);
-  std::swap(w.stride_h, w.stride_w);
-  std::swap(w.dilation_h, w.dilation_w);
-  std::swap(w.pad_top, w.pad_left);
-}
-
 void SetTaps(ConvInput input, Conv2dArgs& a) {
   const ImageWindow& w = a.window;
   a.input = input;
@@ -120,8 +109,8 @@ Conv2dArgs ShapeOf(const Conv2dSpec& s, std::uint32_t max_rows) {
   if (IsFlat(s)) {
     w.width = w.out_width = w.batch * w.height * w.width;
     w.batch = w.height = w.out_height = 1;
-  } else if (w.width == 1 && w.out_width == 1 && w.kernel_w == 1 && w.pad_left == 0) {
-    LayDown(w);
+  } else {
+    LayDownColumn(w);
   }
   a.channels = s.in_channels;
   a.out_channels = s.out_channels;

@@ -394,14 +394,6 @@ constexpr double kNsPerTile = 200;
 
 std::size_t Strip() { return LAGOON_DISPATCH(PickIntegerStrip)(); }
 
-/// The rows of x are read where they are.
-const ByteUnit& UnitFor(const IntegerLinearSpec& spec) {
-  std::span<const ByteUnit* const> units = ByteUnits();
-  const bool whole_steps = spec.depth % (kByteTileQuads * kByteQuad) == 0;
-  while (!whole_steps && units.front()->even) units = units.subspan(1);
-  return PickByteUnit(units, spec.rows);
-}
-
 void SetTiles(double finish_ns, IntegerLinearArgs& args) {
   const std::size_t row_tiles = CeilDivide(args.rows, kTileRows);
   args.tile_rows = CeilDivide(args.rows, row_tiles);
@@ -446,7 +438,9 @@ Result<Kernel> MakeIntegerLinear(const IntegerLinearSpec& spec) {
   args.is_signed = spec.x_type == DataType::kInt8;
   LAGOON_ASSIGN_OR_RETURN(args.limits, LimitsOf(kName, spec.epilogue));
   LAGOON_ASSIGN_OR_RETURN(args.finish, FinishOf(kName, spec.epilogue));
-  if (spec.byte_weights) args.unit = &UnitFor(spec);
+  // The rows of x are read where they are, so only whole steps lie evenly.
+  const bool whole_steps = spec.depth % (kByteTileQuads * kByteQuad) == 0;
+  if (spec.byte_weights) args.unit = &PickByteUnit(ByteUnits(), spec.rows, whole_steps);
 
   SetTiles(FinishNs(spec.epilogue), args);
   using Args = IntegerLinearArgs;

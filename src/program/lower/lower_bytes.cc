@@ -115,7 +115,7 @@ std::optional<ByteResult> ResultOf(const ProgramBuilder& builder, const Node& no
   return result;
 }
 
-/// Of a Relu or Clip whose only reader rounds to a grid.
+/// What a Relu or Clip becomes if its only reader rounds it to a grid; else nothing.
 std::optional<ByteResult> LimitedResultOf(const ProgramBuilder& builder, const Node& node) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const Node* const fake = builder.flow()->OnlyFake(node.outputs[0]);
@@ -288,7 +288,8 @@ Result<ByteConvSpec> SpecOf(const ProgramBuilder& builder, const Node& node,
   return spec;
 }
 
-/// `as_floats`: bytes that nobody reads as such are written as the floats they stand for.
+/// Sets what the kernel writes. `as_floats`: no node reads the bytes, so that the kernel writes the
+/// floats that they stand for.
 void SetResult(const ByteResult& result, float largest_scale, bool as_floats, ByteConvSpec& spec) {
   spec.floats = !result.grid || as_floats;
   spec.limits = result.limits;

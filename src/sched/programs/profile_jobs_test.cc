@@ -76,7 +76,7 @@ TEST_F(ProfileJobsTest, ARunThatDoesNotEndIsGivenUp) {
 
 TEST_F(ProfileJobsTest, AProgramThatNeverYieldsIsGivenUp) {
   options_.host_limit = std::chrono::milliseconds(20);
-  // Nobody joins the thread of a program that was given up: its flag outlives the test.
+  // The thread of a program that was given up may still read the flag after the test has ended.
   static std::atomic<bool> open;
   open = false;
   Open([](JobContext& /*job*/) -> JobTask {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -28,7 +27,7 @@ constexpr std::size_t kMaxResultBytes = 96 << 10;
 constexpr double kAddRowNs = 4;  // of the residual of a row of a panel
 constexpr std::size_t kLargeWeights = 1 << 20;
 constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
-constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a pixel; of a kernel row of it
+constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a copied window: a byte, a kernel row
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
 /// With a larger pitch the copies of two groups would not stay in the first cache.
@@ -86,28 +85,11 @@ Status CheckSpec(const ByteConvSpec& spec) {
   return {};
 }
 
-/// The parts of a grouped convolution lie in pieces, which only units of scattered rows read.
-const ByteUnit& UnitFor(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
-  while (spec.groups > 1 && units.size() > 1 && units.front()->even) units = units.subspan(1);
-  return PickByteUnit(units, OutputPixels(spec.window));
-}
-
-/// The same convolution along a row of one pixel of height, where a column is one of width.
-ImageWindow AlongRows(ImageWindow w) {
-  if (w.width != 1 || w.out_width != 1 || w.kernel_w != 1) return w;
-  std::swap(w.height, w.width);
-  std::swap(w.out_height, w.out_width);
-  std::swap(w.kernel_h, w.kernel_w);
-  std::swap(w.stride_h, w.stride_w);
-  std::swap(w.dilation_h, w.dilation_w);
-  std::swap(w.pad_top, w.pad_left);
-  return w;
-}
-
 ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   ByteConvArgs a{};
   a.unit = &unit;
-  a.window = AlongRows(spec.window);
+  a.window = spec.window;
+  LayDownColumn(a.window);
   a.channels = spec.in_channels;
   a.out_channels = spec.out_channels;
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
@@ -239,7 +221,9 @@ void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter,
 
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
-  ByteConvArgs args = ShapeOf(spec, UnitFor(spec, units));
+  // The parts of a grouped convolution lie in pieces, which cannot be copied to lie evenly.
+  ByteConvArgs args =
+      ShapeOf(spec, PickByteUnit(units, OutputPixels(spec.window), spec.groups == 1));
   Cut(args);
   Kernel kernel;
   kernel.name = kByteConv;

@@ -24,18 +24,18 @@ std::size_t RowBytes(const ByteConvArgs& args) {
 
 }  // namespace
 
-bool UseStrips(ByteConvArgs& args) {
+void UseStrips(ByteConvArgs& args) {
   const ImageWindow& w = args.window;
   const std::size_t tap = std::size_t{w.kernel_w} * args.channels;
   const bool whole_steps = tap % (kByteTileQuads * kByteQuad) == 0;
   const bool one_part = args.part_channels == args.channels;
-  if (!args.unit->even || !whole_steps || !one_part || w.dilation_w != 1) return false;
-  if (WindowTaps(w) == 1) return false;
+  if (!args.unit->even || !whole_steps || !one_part || w.dilation_w != 1) return;
+  if (WindowTaps(w) == 1) return;
   const auto pieces = static_cast<std::uint32_t>(CeilDivide(w.out_width, kByteHalf));
   const auto piece = static_cast<std::uint32_t>(CeilDivide(w.out_width, pieces));
-  if (piece < kShortestPiece) return false;
+  if (piece < kShortestPiece) return;
   const std::uint32_t width = (pieces * piece - 1) * w.stride_w + w.kernel_w;
-  if (std::size_t{width} * args.channels * SpanOf(w, 2) > kMostStripBytes) return false;
+  if (std::size_t{width} * args.channels * SpanOf(w, 2) > kMostStripBytes) return;
   args.pieces = pieces;
   args.piece = piece;
   args.strip_width = width;
@@ -45,7 +45,6 @@ bool UseStrips(ByteConvArgs& args) {
   args.pitch = w.stride_w * args.channels;
   args.tap_pitch = w.dilation_h * RowBytes(args);
   args.groups = static_cast<std::uint32_t>(CeilDivide(ByteStrips::Halves(args), 2));
-  return true;
 }
 
 std::size_t StripBytes(const ByteConvArgs& args) {

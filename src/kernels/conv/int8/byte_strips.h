@@ -12,8 +12,8 @@
 namespace lagoon {
 
 /// Sets how `args` computes with strips, if that is faster than with copies of windows: everything
-/// but the place in scratch memory. False, and nothing done, if not.
-bool UseStrips(ByteConvArgs& args);
+/// but the place in scratch memory. Else changes nothing.
+void UseStrips(ByteConvArgs& args);
 
 /// The most bytes of the strips of a block. Call after the cut into tiles.
 std::size_t StripBytes(const ByteConvArgs& args);

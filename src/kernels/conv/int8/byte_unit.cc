@@ -136,12 +136,12 @@ std::span<const ByteUnit* const> ByteUnits() {
   return units;
 }
 
-const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows) {
+const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows,
+                             bool may_be_even) {
   // With few rows the weights are read as fast by vectors, which need no copy of the rows.
   constexpr std::size_t kFewestEvenRows = 8;
-  while (units.size() > 1 && units.front()->even && rows < kFewestEvenRows) {
-    units = units.subspan(1);
-  }
+  const bool skips_even = !may_be_even || rows < kFewestEvenRows;
+  while (skips_even && units.size() > 1 && units.front()->even) units = units.subspan(1);
   return *units.front();
 }
 

@@ -36,7 +36,7 @@ struct ByteTile {
   std::size_t taps, quads;
   const std::int8_t* weights;  // [tap][quad][place][4]
   std::size_t rows;            // 1 to ByteUnit::rows; of the upper half, if ByteUnit::even
-  std::size_t lower;           // of the lower half, whose sums begin at row kByteHalf
+  std::size_t lower;           // rows of the lower half; its sums begin at row kByteHalf
   bool wide;                   // the products of two neighbours may need more than 16 bits
   bool resume;
   const std::int32_t* bias;  // by place
@@ -114,8 +114,10 @@ struct ByteUnit {
 /// The units that this process may use, the fastest first. Not empty: the last one is portable.
 std::span<const ByteUnit* const> ByteUnits();
 
-/// The first of `units` that is worth its while for a product of so many rows.
-const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows);
+/// The first of `units` that is worth its while for a product of so many rows. `may_be_even`:
+/// whether the rows lie as ByteUnit::even asks, or can be copied so.
+const ByteUnit& PickByteUnit(std::span<const ByteUnit* const> units, std::size_t rows,
+                             bool may_be_even);
 
 /// Between enter() and leave() of a unit.
 class EnteredByteUnit {
