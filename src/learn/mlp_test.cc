@@ -1,5 +1,6 @@
 #include "learn/mlp.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,20 +118,25 @@ TEST(Mlp, MoveTowardsGoesPartOfTheWay) {
   }
 }
 
-TEST(Product, BothPathsAgreeForAllEdges) {
+TEST(Product, AllPathsAgreeForAllEdges) {
   Random random(3);
-  for (const Eigen::Index rows : {1, 5, 6, 7, 13}) {
-    for (const Eigen::Index columns : {1, 15, 16, 17, 40}) {
+  for (const Eigen::Index rows : {1, 5, 6, 7, 12, 13, 25}) {
+    for (const Eigen::Index columns : {1, 15, 16, 17, 32, 40}) {
       const Matrix a = RandomMatrix(rows, 9, random), b = RandomMatrix(9, columns, random);
+      const Matrix a_turned = a.transpose(), b_turned = b.transpose();
       const Matrix exact = (a.cast<double>() * b.cast<double>()).cast<float>();
-      Matrix out(rows, columns);
-      for (const ProductPath path : {ProductPath::kEigen, BestProductPath()}) {
+      Matrix fused;  // of the first path that fuses
+      for (const ProductPath path : ProductPaths()) {
+        SCOPED_TRACE(fmt::format("{} x {}, path {}", rows, columns, static_cast<int>(path)));
+        Matrix out(rows, columns), turned(rows, columns);
         Multiply(ViewOf(a), ViewOf(b), out.data(), path);
-        EXPECT_LT((out - exact).cwiseAbs().maxCoeff(), 1e-5) << rows << " x " << columns;
-        const Matrix a_turned = a.transpose(), b_turned = b.transpose();
-        out.setZero();
-        Multiply(ViewOf(a_turned).Transposed(), ViewOf(b_turned).Transposed(), out.data(), path);
-        EXPECT_LT((out - exact).cwiseAbs().maxCoeff(), 1e-5) << rows << " x " << columns;
+        EXPECT_LT((out - exact).cwiseAbs().maxCoeff(), 1e-5);
+        Multiply(ViewOf(a_turned).Transposed(), ViewOf(b_turned).Transposed(), turned.data(), path);
+        EXPECT_LT((turned - exact).cwiseAbs().maxCoeff(), 1e-5);
+        if (path == ProductPath::kEigen) continue;
+        EXPECT_EQ(out, turned);
+        if (fused.size() == 0) fused = out;
+        EXPECT_EQ(out, fused);
       }
     }
   }

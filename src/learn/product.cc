@@ -3,7 +3,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "base/check.h"
@@ -11,78 +10,113 @@
 namespace lagoon::learn {
 namespace {
 
-// A tile of the result has up to kTileRows rows and kTileColumns columns, which fill the registers.
-constexpr Eigen::Index kTileRows = 6, kTileColumns = 16;
+// Adds up a tile of the result. `a`: a column of the tile's rows for each k. `b`: a row of the
+// tile's columns for each k, `b_stride` elements apart. `out`: rows of the tile's columns, dense.
+using TileProduct = void (*)(const float* a, const float* b, std::ptrdiff_t b_stride,
+                             Eigen::Index depth, float* out);
 
-// Adds up a tile: kRows rows of `a` times a panel of 16 packed columns. `out`: rows of
-// kTileColumns elements, `out_stride` apart.
+// Tiles fill the registers with sums.
+constexpr int kAvx2Rows = 6, kAvx2Columns = 16;
+constexpr int kAvx512Rows = 12, kAvx512Columns = 32;
+
 template <int kRows>
-__attribute__((target("avx2,fma"))) void MultiplyTile(const MatrixView& a, const float* panel,
-                                                      float* out, std::ptrdiff_t out_stride) {
+__attribute__((target("avx2,fma"))) void MultiplyAvx2(const float* a, const float* b,
+                                                      std::ptrdiff_t b_stride, Eigen::Index depth,
+                                                      float* out) {
   __m256 sums[kRows][2];
-  for (int row = 0; row < kRows; ++row) {
-    sums[row][0] = _mm256_setzero_ps();
-    sums[row][1] = _mm256_setzero_ps();
-  }
-  const float* column = a.data;
-  for (Eigen::Index k = 0; k < a.columns; ++k, column += a.column_stride, panel += kTileColumns) {
-    const __m256 low = _mm256_loadu_ps(panel), high = _mm256_loadu_ps(panel + 8);
+  for (auto& row : sums) row[0] = row[1] = _mm256_setzero_ps();
+  for (Eigen::Index k = 0; k < depth; ++k, a += kRows, b += b_stride) {
+    const __m256 low = _mm256_loadu_ps(b), high = _mm256_loadu_ps(b + 8);
     for (int row = 0; row < kRows; ++row) {
-      const __m256 factor = _mm256_broadcast_ss(column + row * a.row_stride);
+      const __m256 factor = _mm256_broadcast_ss(a + row);
       sums[row][0] = _mm256_fmadd_ps(factor, low, sums[row][0]);
       sums[row][1] = _mm256_fmadd_ps(factor, high, sums[row][1]);
     }
   }
-  for (int row = 0; row < kRows; ++row) {
-    _mm256_storeu_ps(out + row * out_stride, sums[row][0]);
-    _mm256_storeu_ps(out + row * out_stride + 8, sums[row][1]);
+  for (int row = 0; row < kRows; ++row, out += kAvx2Columns) {
+    _mm256_storeu_ps(out, sums[row][0]);
+    _mm256_storeu_ps(out + 8, sums[row][1]);
   }
 }
 
-void MultiplyRows(const MatrixView& a, const float* panel, float* out, std::ptrdiff_t out_stride) {
-  switch (a.rows) {
-    case 1:
-      return MultiplyTile<1>(a, panel, out, out_stride);
-    case 2:
-      return MultiplyTile<2>(a, panel, out, out_stride);
-    case 3:
-      return MultiplyTile<3>(a, panel, out, out_stride);
-    case 4:
-      return MultiplyTile<4>(a, panel, out, out_stride);
-    case 5:
-      return MultiplyTile<5>(a, panel, out, out_stride);
-    default:
-      return MultiplyTile<6>(a, panel, out, out_stride);
+template <int kRows>
+__attribute__((target("avx512f"))) void MultiplyAvx512(const float* a, const float* b,
+                                                       std::ptrdiff_t b_stride, Eigen::Index depth,
+                                                       float* out) {
+  __m512 sums[kRows][2];
+  for (auto& row : sums) row[0] = row[1] = _mm512_setzero_ps();
+  for (Eigen::Index k = 0; k < depth; ++k, a += kRows, b += b_stride) {
+    const __m512 low = _mm512_loadu_ps(b), high = _mm512_loadu_ps(b + 16);
+    for (int row = 0; row < kRows; ++row) {
+      const __m512 factor = _mm512_set1_ps(a[row]);
+      sums[row][0] = _mm512_fmadd_ps(factor, low, sums[row][0]);
+      sums[row][1] = _mm512_fmadd_ps(factor, high, sums[row][1]);
+    }
+  }
+  for (int row = 0; row < kRows; ++row, out += kAvx512Columns) {
+    _mm512_storeu_ps(out, sums[row][0]);
+    _mm512_storeu_ps(out + 16, sums[row][1]);
   }
 }
 
-// Columns [first, first + width) of `b`, row by row; missing columns are 0.
-void Pack(const MatrixView& b, Eigen::Index first, Eigen::Index width, float* panel) {
-  for (Eigen::Index k = 0; k < b.rows; ++k, panel += kTileColumns) {
-    const float* row = b.data + k * b.row_stride + first * b.column_stride;
-    for (Eigen::Index j = 0; j < width; ++j) panel[j] = row[j * b.column_stride];
-    std::fill(panel + width, panel + kTileColumns, 0.0F);
+struct Tile {
+  Eigen::Index rows, columns;
+  TileProduct multiply;
+};
+
+// A single row, as when one state is judged, has a tile of its own.
+Tile TileFor(ProductPath path, Eigen::Index rows) {
+  if (path == ProductPath::kAvx512) {
+    if (rows == 1) return {1, kAvx512Columns, MultiplyAvx512<1>};
+    return {kAvx512Rows, kAvx512Columns, MultiplyAvx512<kAvx512Rows>};
+  }
+  if (rows == 1) return {1, kAvx2Columns, MultiplyAvx2<1>};
+  return {kAvx2Rows, kAvx2Columns, MultiplyAvx2<kAvx2Rows>};
+}
+
+// Columns [first, first + count) of `view`, row by row, each row filled up with 0 to `width`.
+void Pack(const MatrixView& view, Eigen::Index first, Eigen::Index count, Eigen::Index width,
+          float* packed) {
+  const float* from = view.data + first * view.column_stride;
+  if (count < width) std::fill_n(packed, view.rows * width, 0.0F);
+  if (view.column_stride == 1) {
+    for (Eigen::Index k = 0; k < view.rows; ++k) {
+      std::copy_n(from + k * view.row_stride, count, packed + k * width);
+    }
+    return;
+  }
+  for (Eigen::Index j = 0; j < count; ++j, from += view.column_stride) {
+    for (Eigen::Index k = 0; k < view.rows; ++k) packed[k * width + j] = from[k * view.row_stride];
   }
 }
 
-void MultiplyAvx2(const MatrixView& a, const MatrixView& b, float* out) {
-  std::vector<float> panel(static_cast<std::size_t>(b.rows * kTileColumns));
-  float edge[kTileRows * kTileColumns];
-  for (Eigen::Index first = 0; first < b.columns; first += kTileColumns) {
-    const Eigen::Index width = std::min(kTileColumns, b.columns - first);
-    Pack(b, first, width, panel.data());
-    for (Eigen::Index row = 0; row < a.rows; row += kTileRows) {
-      MatrixView rows = a;
-      rows.data += row * a.row_stride;
-      rows.rows = std::min(kTileRows, a.rows - row);
-      float* const to = out + row * b.columns + first;
-      if (width == kTileColumns) {
-        MultiplyRows(rows, panel.data(), to, b.columns);
-        continue;
-      }
-      MultiplyRows(rows, panel.data(), edge, kTileColumns);
-      for (Eigen::Index i = 0; i < rows.rows; ++i) {
-        std::copy_n(edge + i * kTileColumns, width, to + i * b.columns);
+void MultiplyTiles(const MatrixView& a, const MatrixView& b, const Tile& tile, float* out) {
+  const Eigen::Index depth = a.columns;
+  const MatrixView a_columns = a.Transposed();
+  const Eigen::Index row_tiles = (a.rows + tile.rows - 1) / tile.rows;
+  std::vector<float> a_packed(static_cast<std::size_t>(row_tiles * tile.rows * depth));
+  for (Eigen::Index i = 0; i < row_tiles; ++i) {
+    const Eigen::Index first = i * tile.rows;
+    Pack(a_columns, first, std::min(tile.rows, a.rows - first), tile.rows,
+         a_packed.data() + first * depth);
+  }
+  std::vector<float> panel(static_cast<std::size_t>(tile.columns * depth));
+  float sums[kAvx512Rows * kAvx512Columns];
+  for (Eigen::Index column = 0; column < b.columns; column += tile.columns) {
+    const Eigen::Index width = std::min(tile.columns, b.columns - column);
+    const float* rows_of_b = b.data + column;
+    std::ptrdiff_t stride = b.row_stride;
+    // What one tile reads once is not worth a copy.
+    if (row_tiles > 1 || b.column_stride != 1 || width < tile.columns) {
+      Pack(b, column, width, tile.columns, panel.data());
+      rows_of_b = panel.data();
+      stride = tile.columns;
+    }
+    for (Eigen::Index row = 0; row < a.rows; row += tile.rows) {
+      tile.multiply(a_packed.data() + row * depth, rows_of_b, stride, depth, sums);
+      const Eigen::Index rows = std::min(tile.rows, a.rows - row);
+      for (Eigen::Index i = 0; i < rows; ++i) {
+        std::copy_n(sums + i * tile.columns, width, out + (row + i) * b.columns + column);
       }
     }
   }
@@ -101,14 +135,20 @@ MatrixView ViewOf(const Matrix& matrix) {
   return {matrix.data(), matrix.rows(), matrix.cols(), matrix.cols(), 1};
 }
 
-ProductPath BestProductPath() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has ? ProductPath::kAvx2 : ProductPath::kEigen;
+const std::vector<ProductPath>& ProductPaths() {
+  static const std::vector<ProductPath> paths = [] {
+    std::vector<ProductPath> all = {ProductPath::kEigen};
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return all;
+    all.push_back(ProductPath::kAvx2);
+    if (__builtin_cpu_supports("avx512f")) all.push_back(ProductPath::kAvx512);
+    return all;
+  }();
+  return paths;
 }
 
 void Multiply(const MatrixView& a, const MatrixView& b, float* out, ProductPath path) {
   LAGOON_CHECK(a.columns == b.rows);
-  if (path == ProductPath::kAvx2) return MultiplyAvx2(a, b, out);
+  if (path != ProductPath::kEigen) return MultiplyTiles(a, b, TileFor(path, a.rows), out);
   Eigen::Map<Matrix>(out, a.rows, b.columns).noalias() = MapOf(a) * MapOf(b);
 }
 
