@@ -112,6 +112,9 @@ def integers():
                     weights=ranks, opset=17)
     yield onnx_case("QuantizeLinear_ranks", "QuantizeLinear", ("x", "s", "z"), {"x": floats("ql", 3, 5, 33) * 9},
                     weights=ranks, opset=17)
+    some = floats("qn", 3, 33)
+    some[:, 5:9] = [np.nan, np.inf, -np.inf, -np.nan]
+    yield onnx_case("QuantizeLinear_nan", "QuantizeLinear", ("x", "s", "z"), {"x": some}, weights=ranks, opset=17)
     yield onnx_case("DynamicQuantizeLinear", "DynamicQuantizeLinear", ("x",), {"x": floats("dyn", 7, 91)}, outputs=3,
                     opset=17, steps=1)
 

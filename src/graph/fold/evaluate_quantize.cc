@@ -126,7 +126,9 @@ Result<ConstantBytes> EvaluateQuantize(const OpContext& context, std::size_t /*o
       [&]<typename To>(std::type_identity<To>) -> Result<ConstantBytes> {
         auto bytes = std::make_shared<Bytes>(x.size() * sizeof(To));
         ForEach(scales, [&](std::size_t i, float scale, float zero) {
-          const To result = ConvertElement<To>(std::nearbyint(x[i] / scale) + zero);
+          const float level = std::nearbyint(x[i] / scale) + zero;
+          const To lowest = std::numeric_limits<To>::lowest();
+          const To result = std::isnan(level) ? lowest : ConvertElement<To>(level);
           std::memcpy(bytes->data() + i * sizeof(To), &result, sizeof(To));
         });
         return bytes;

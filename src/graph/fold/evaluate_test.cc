@@ -241,6 +241,15 @@ TEST(Evaluate, Compresses) {
   EXPECT_EQ(Folded(model), (Numbers{1, 3}));
 }
 
+TEST(Evaluate, QuantizesAndNanIsTheLowestLevel) {
+  ModelBuilder model;
+  model.Floats("x", {5}, {std::numeric_limits<float>::quiet_NaN(), 0, 2.5F, -300, 300});
+  model.Floats("s", {}, {1}).Output("y");
+  *model.graph().add_initializer() = RawTensor<std::int8_t>("z", onnx::TensorProto::INT8, {}, {3});
+  model.Add("QuantizeLinear", {"x", "s", "z"}, {"y"});
+  EXPECT_EQ(Folded(model), (Numbers{-128, 3, 5, -128, 127}));
+}
+
 TEST(Evaluate, TakesTensorsWithoutElements) {
   const Operand none{{0}, {}};
   EXPECT_TRUE(Of("Less", {none, none}).empty());

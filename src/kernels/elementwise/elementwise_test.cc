@@ -120,7 +120,7 @@ double UnaryInDouble(const UnarySpec& s, double x) {
 
 /// Overflows as in single precision.
 double Unary(const UnarySpec& s, double x) {
-  if (std::isnan(x)) return x;
+  if (std::isnan(x)) return s.op == UnaryOp::kFakeQuantize ? s.beta * s.alpha : x;
   return float(UnaryInDouble(s, x));
 }
 

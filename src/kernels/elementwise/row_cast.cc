@@ -80,7 +80,8 @@ void QuantizeRow(const RowOperand* x, std::byte* y, std::size_t count, const Row
   constexpr float kLow = std::numeric_limits<Q>::min(), kHigh = std::numeric_limits<Q>::max();
   for (std::size_t i = 0; i < count; ++i) {
     const float level = std::nearbyint(a[i] / scale[i]) + static_cast<float>(zero[i]);
-    out[i] = ConvertElement<Q>(std::min(std::max(level, kLow), kHigh));
+    // This order of the two makes NaN the lowest level, as in ONNX Runtime.
+    out[i] = ConvertElement<Q>(std::min(std::max(kLow, level), kHigh));
   }
 }
 

@@ -120,9 +120,9 @@ LAGOON_UNARY(Elu, hn::IfThenElse(hn::Lt(x, hn::Zero(D())),
 LAGOON_UNARY(Floor, hn::Floor(x));
 LAGOON_UNARY(Ceil, hn::Ceil(x));
 LAGOON_UNARY(Round, hn::Round(x));
-LAGOON_UNARY(FakeQuantize,
-             hn::Mul(simd::Clamp(hn::Round(hn::Div(x, alpha)), beta, hn::Add(beta, Const(255))),
-                     alpha));
+LAGOON_UNARY(FakeQuantize, hn::Mul(hn::Min(simd::AtLeast(hn::Round(hn::Div(x, alpha)), beta),
+                                           hn::Add(beta, Const(255))),
+                                   alpha));
 #undef LAGOON_UNARY
 
 template <class F>

@@ -2,7 +2,8 @@
 
 // The functions of one float, defined once for the CPU (row_unary.cc: any float type) and for GPUs
 // (kernels/cuda/bodies/functions.cuh: fp32). plan/elementwise_list.h says what they compute. The
-// parameters `p` have the fields alpha and beta. A NaN stays a NaN.
+// parameters `p` have the fields alpha and beta. A NaN stays a NaN, but FakeQuantizeOf makes it
+// the lowest level, as ONNX Runtime does.
 
 #if defined(__CUDACC__)
 #define LAGOON_FUNCTION __device__ __forceinline__
@@ -96,7 +97,8 @@ LAGOON_FUNCTION T HardSigmoidOf(T x, const P& p) {
 template <typename T, typename P>
 LAGOON_FUNCTION T FakeQuantizeOf(T x, const P& p) {
   const T scale = static_cast<T>(p.alpha), low = static_cast<T>(p.beta);
-  return Limit(LAGOON_LIBRARY::nearbyint(x / scale), low, low + 255) * scale;
+  const T level = LAGOON_LIBRARY::nearbyint(x / scale);
+  return (level >= low ? Less(level, low + 255) : low) * scale;
 }
 template <typename T, typename P>
 LAGOON_FUNCTION T ReciprocalOf(T x, const P&) {

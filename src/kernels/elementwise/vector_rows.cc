@@ -73,8 +73,9 @@ void QuantizeVectors(const RowOperand* x, std::byte* y, std::size_t count,
   const Floats high = hn::Set(d, static_cast<float>(hwy::HighestValue<Q>()));
   ForVectors(count, [&](size_t i) HWY_ATTR {
     const Floats level = hn::Add(hn::Round(hn::Div(hn::LoadU(d, from + i), scale)), zero);
-    const Floats kept = hn::IfThenZeroElse(hn::IsNaN(level), level);
-    const auto whole = hn::ConvertTo(IntTag(), hn::Min(hn::Max(kept, low), high));
+    // NaN becomes the lowest level, as in ONNX Runtime.
+    const Floats kept = hn::IfThenElse(hn::Ge(level, low), level, low);
+    const auto whole = hn::ConvertTo(IntTag(), hn::Min(kept, high));
     hn::StoreU(hn::DemoteTo(TagOf<Q>(), whole), TagOf<Q>(), to + i);
   });
 }

@@ -80,6 +80,9 @@ HWY_INLINE V Clamp(V v, V low, V high) {
 #endif
 }
 
+/// v where it is at least `low`, otherwise `low`, which a NaN becomes too.
+HWY_INLINE V AtLeast(V v, V low) { return hn::IfThenElse(hn::Ge(v, low), v, low); }
+
 /// The greater and the smaller number; NaN if one of the two is NaN. Max and Min alone return the
 /// second operand on x86 if one is NaN, and the number on scalar targets.
 HWY_INLINE V MaxOrNan(V a, V b) {
