@@ -410,6 +410,10 @@ def windows():
                  weights={"g": norm["g"], "s": norm["s"]})
     yield single("instancenorm_large", "InstanceNormalization", [1, 6, 150, 150], inputs="x g s",
                  weights={"g": norm["g"], "s": norm["s"]})
+    yield Case("groupnorm_large", 21, [node("GroupNormalization", "x g s", num_groups=2)], {"x": [2, 6, 90, 97]},
+               {"g": norm["g"], "s": norm["s"]})
+    yield single("layernorm_large", "LayerNormalization", [2, 3, 90, 97], 17, "x s b",
+                 {"s": (3, 90, 97), "b": (3, 90, 97)}, axis=1)
     yield Case("batchnorm_computed", 13, [node("BatchNormalization", f"x {names}")],
                {"x": [2, 6, 5, 5], "m": [6], "v": [6]}, {"g": norm["g"], "s": norm["s"]},
                low=0.5, high=2)

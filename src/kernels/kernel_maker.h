@@ -58,6 +58,7 @@ struct PackedKernel {
   KERNEL(Extremes, ExtremesSpec)              \
   KERNEL(DynamicQuantize, DynamicQuantizeSpec) \
   KERNEL(IntegerLinear, IntegerLinearSpec)    \
+  KERNEL(Moments, NormalizeSpec)              \
   KERNEL(Nbits, NbitsSpec)                    \
   KERNEL(NbitsX, NbitsSpec)                   \
   KERNEL(RotateAppend, RotateAppendSpec)      \

@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise/row_functions.h"
 #include "kernels/elementwise/row_loops.h"
+#include "kernels/elementwise/vector_rows.h"
 
 namespace lagoon {
 namespace {
@@ -219,7 +220,7 @@ RowFunction BoolRow(BinaryOp op) {
 
 }  // namespace
 
-RowFunction FindBinaryRow(BinaryOp op, DataType type) {
+RowFunction FindPlainBinaryRow(BinaryOp op, DataType type) {
   if (type == DataType::kString) return nullptr;
   return WithElementType(type, [&]<typename T>(std::type_identity<T>) -> RowFunction {
     if constexpr (std::is_same_v<T, bool>) {
@@ -228,6 +229,11 @@ RowFunction FindBinaryRow(BinaryOp op, DataType type) {
       return NumberRow<T>(op);
     }
   });
+}
+
+RowFunction FindBinaryRow(BinaryOp op, DataType type) {
+  const RowFunction vectors = type == DataType::kFloat32 ? FindVectorCompareRow(op) : nullptr;
+  return vectors != nullptr ? vectors : FindPlainBinaryRow(op, type);
 }
 
 }  // namespace lagoon

@@ -131,7 +131,12 @@ RowFunction FindPlainCastRow(DataType from, DataType to) {
 }
 
 RowFunction FindCopyRow(std::size_t element_bytes) { return BySize<Copies>(element_bytes); }
-RowFunction FindWhereRow(std::size_t element_bytes) { return BySize<Wheres>(element_bytes); }
+RowFunction FindPlainWhereRow(std::size_t element_bytes) { return BySize<Wheres>(element_bytes); }
+
+RowFunction FindWhereRow(std::size_t element_bytes) {
+  const RowFunction vectors = element_bytes == 4 ? FindVectorWhereRow() : nullptr;
+  return vectors != nullptr ? vectors : FindPlainWhereRow(element_bytes);
+}
 
 RowFunction FindPlainQuantizeRow(DataType quantized) {
   switch (quantized) {

@@ -231,6 +231,57 @@ TEST(Quantize, VectorsGiveTheBitsOfThePlainLoops) {
   EXPECT_EQ(made.back()[0][20], std::byte{0});
 }
 
+TEST(Compare, EveryTargetComparesAsC) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  F32 a, b;
+  const F32 some{0.0F, -0.0F, 1, -1, kNan, kInfinity, -kInfinity};
+  for (std::size_t i = 0; i < 49; ++i) {
+    a.push_back(some[i % 7]);
+    b.push_back(some[i / 7]);
+  }
+  const auto check = [&](BinaryOp op, auto holds) {
+    U8 expected, with_one;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      expected.push_back(holds(a[i], b[i]));
+      with_one.push_back(holds(1.0F, b[i]));
+    }
+    for (const std::int64_t target : testing::Targets()) {
+      const testing::ScopedTarget scoped(target);
+      const BinarySpec both{.op = op, .a = {49}, .b = {49}, .out = {49}};
+      ExpectTyped(MakeBinary(both), {ToBytes(a), ToBytes(b)}, expected);
+      const BinarySpec one{.op = op, .a = {}, .b = {49}, .out = {49}};
+      ExpectTyped(MakeBinary(one), {ToBytes(F32{1}), ToBytes(b)}, with_one);
+    }
+  };
+  check(BinaryOp::kEqual, [](float x, float y) { return x == y; });
+  check(BinaryOp::kLess, [](float x, float y) { return x < y; });
+  check(BinaryOp::kLessOrEqual, [](float x, float y) { return x <= y; });
+  check(BinaryOp::kGreater, [](float x, float y) { return x > y; });
+  check(BinaryOp::kGreaterOrEqual, [](float x, float y) { return x >= y; });
+}
+
+TEST(Where, EveryTargetTakesAnyByteButZeroAsTrue) {
+  U8 condition;
+  F32 a, b, chosen, or_nine, ones;
+  for (std::size_t i = 0; i < 37; ++i) {
+    condition.push_back(static_cast<std::uint8_t>(i % 3 == 0 ? 0 : i * 7));
+    a.push_back(static_cast<float>(i));
+    b.push_back(-0.5F * static_cast<float>(i));
+    chosen.push_back(condition[i] != 0 ? a[i] : b[i]);
+    or_nine.push_back(condition[i] != 0 ? a[i] : 9);
+    ones.push_back(condition[i] != 0 ? 1 : 0);
+  }
+  for (const std::int64_t target : testing::Targets()) {
+    const testing::ScopedTarget scoped(target);
+    ExpectTyped(MakeWhere({{37}, {37}, {37}, {37}, DataType::kFloat32}),
+                {ToBytes(condition), ToBytes(a), ToBytes(b)}, chosen);
+    ExpectTyped(MakeWhere({{37}, {37}, {}, {37}, DataType::kFloat32}),
+                {ToBytes(condition), ToBytes(a), ToBytes(F32{9})}, or_nine);
+    ExpectTyped(MakeCast(37, DataType::kBool, DataType::kFloat32), {ToBytes(condition)}, ones);
+  }
+}
+
 /// Casts at every level, to `type`, the type of T.
 template <typename T>
 void ExpectPlainCasts(const F32& x, DataType type) {
@@ -311,6 +362,59 @@ TEST(Arg, FirstAndLastOfEquals) {
   ExpectTyped(MakeArg(spec), {x}, I64{2, 2});
   spec.least = true;
   ExpectTyped(MakeArg(spec), {x}, I64{0, 1});
+}
+
+/// Small integers, so that many are equal, and some NaN and infinities.
+F32 Coarse(std::size_t count) {
+  F32 x;
+  std::uint32_t state = 7;
+  for (std::size_t i = 0; i < count; ++i) {
+    state = state * 1664525 + 1013904223;
+    x.push_back(static_cast<float>(state >> 28));
+    if (state >> 25 == 9) x.back() = std::numeric_limits<float>::quiet_NaN();
+    if (state >> 25 == 21) x.back() = -std::numeric_limits<float>::infinity();
+  }
+  return x;
+}
+
+/// The index that numpy gives.
+std::int64_t PlainArg(const F32& x, std::size_t first, const ArgSpec& spec) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < spec.axis.axis; ++i) {
+    const float value = x[first + i * spec.axis.inner], other = x[first + best * spec.axis.inner];
+    const bool equal = value == other || (std::isnan(value) && std::isnan(other));
+    const bool greater = spec.least ? value < other : value > other;
+    if (equal ? spec.last : greater || (std::isnan(value) && !std::isnan(other))) best = i;
+  }
+  return static_cast<std::int64_t>(best);
+}
+
+void CheckArg(const ArgSpec& spec) {
+  SCOPED_TRACE(::testing::Message() << spec.axis.axis << " x " << spec.axis.inner << ", least "
+                                    << spec.least << ", last " << spec.last);
+  const std::size_t results = spec.axis.outer * spec.axis.inner;
+  const F32 x = Coarse(results * spec.axis.axis);
+  I64 expected;
+  for (std::size_t i = 0; i < results; ++i) {
+    const std::size_t outer = i / spec.axis.inner * spec.axis.inner;
+    expected.push_back(PlainArg(x, outer * spec.axis.axis + i - outer, spec));
+  }
+  for (const std::int64_t target : testing::Targets()) {
+    const testing::ScopedTarget scoped(target);
+    ExpectTyped(MakeArg(spec), {ToBytes(x)}, expected);
+  }
+}
+
+TEST(Arg, FloatsOnEveryTarget) {
+  for (const std::size_t axis : {1u, 5u, 64u, 65u, 3000u}) {
+    for (const std::size_t inner : {1u, 3u, 17u, 300u}) {
+      for (const bool least : {false, true}) {
+        for (const bool last : {false, true}) {
+          CheckArg({{2, axis, inner, DataType::kFloat32}, least, last});
+        }
+      }
+    }
+  }
 }
 
 TEST(Scan, InBothDirectionsWithAndWithoutItself) {

@@ -42,6 +42,32 @@ HWY_INLINE bool IsDenseByOne(const RowOperand* x, size_t operands, size_t count)
   return fits;
 }
 
+/// Whether the row is longer than a vector, and each operand dense or one element.
+HWY_INLINE bool AreDenseOrOne(const RowOperand* x, size_t operands, size_t count) {
+  bool fits = count >= hn::Lanes(FloatTag());
+  for (size_t i = 0; i < operands; ++i) fits = fits && (x[i].stride == 0 || x[i].stride == 1);
+  return fits;
+}
+
+/// The vectors of such an operand.
+class FloatsOf {
+ public:
+  explicit HWY_INLINE FloatsOf(const RowOperand& x)
+      : from_(DataOf<float>(x)), dense_(x.stride != 0), one_(hn::Set(FloatTag(), *from_)) {}
+  HWY_INLINE Floats At(size_t i) const { return dense_ ? hn::LoadU(FloatTag(), from_ + i) : one_; }
+
+ private:
+  const float* from_;
+  bool dense_;
+  Floats one_;
+};
+
+/// Which of a vector's bytes are not 0.
+HWY_INLINE auto IsTrue(const std::uint8_t* bytes) {
+  const auto wide = hn::PromoteTo(IntTag(), hn::LoadU(TagOf<std::uint8_t>(), bytes));
+  return hn::RebindMask(FloatTag(), hn::Ne(wide, hn::Zero(IntTag())));
+}
+
 template <typename T>
 constexpr DataType TypeOf() {
   if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::kUInt8;
@@ -119,6 +145,55 @@ void ToInt16(const RowOperand* x, std::byte* y, std::size_t count, const RowPara
   });
 }
 
+/// A kBool as 0 or 1: any byte other than 0 is true.
+void FlagToFloat(const RowOperand* x, std::byte* y, std::size_t count, const RowParams& params) {
+  if (!IsDenseByOne(x, 1, count)) {
+    return FindPlainCastRow(DataType::kBool, DataType::kFloat32)(x, y, count, params);
+  }
+  const FloatTag d;
+  const auto* const from = DataOf<std::uint8_t>(x[0]);
+  ForVectors(count, [&](size_t i) HWY_ATTR {
+    const Floats ones = hn::IfThenElseZero(IsTrue(from + i), hn::Set(d, 1));
+    hn::StoreU(ones, d, reinterpret_cast<float*>(y) + i);
+  });
+}
+
+template <BinaryOp kOp>
+HWY_INLINE auto Compared(Floats a, Floats b) {
+  if constexpr (kOp == BinaryOp::kEqual) return hn::Eq(a, b);
+  if constexpr (kOp == BinaryOp::kLess) return hn::Lt(a, b);
+  if constexpr (kOp == BinaryOp::kLessOrEqual) return hn::Le(a, b);
+  if constexpr (kOp == BinaryOp::kGreater) return hn::Gt(a, b);
+  if constexpr (kOp == BinaryOp::kGreaterOrEqual) return hn::Ge(a, b);
+}
+
+template <BinaryOp kOp>
+void Compare(const RowOperand* x, std::byte* y, std::size_t count, const RowParams& params) {
+  if (!AreDenseOrOne(x, 2, count)) {
+    return FindPlainBinaryRow(kOp, DataType::kFloat32)(x, y, count, params);
+  }
+  const TagOf<std::uint8_t> bytes;
+  const FloatsOf a(x[0]), b(x[1]);
+  ForVectors(count, [&](size_t i) HWY_ATTR {
+    const auto truth = hn::RebindMask(IntTag(), Compared<kOp>(a.At(i), b.At(i)));
+    const auto ones = hn::IfThenElseZero(truth, hn::Set(IntTag(), 1));
+    hn::StoreU(hn::DemoteTo(bytes, ones), bytes, reinterpret_cast<std::uint8_t*>(y) + i);
+  });
+}
+
+/// Of elements of 4 bytes, whatever they mean: nothing is computed with them.
+void Choose(const RowOperand* x, std::byte* y, std::size_t count, const RowParams& params) {
+  if (x[0].stride != 1 || !AreDenseOrOne(x, 3, count)) {
+    return FindPlainWhereRow(sizeof(float))(x, y, count, params);
+  }
+  const auto* const condition = DataOf<std::uint8_t>(x[0]);
+  const FloatsOf a(x[1]), b(x[2]);
+  ForVectors(count, [&](size_t i) HWY_ATTR {
+    hn::StoreU(hn::IfThenElse(IsTrue(condition + i), a.At(i), b.At(i)), FloatTag(),
+               reinterpret_cast<float*>(y) + i);
+  });
+}
+
 /// Cuts fractions off. What is beyond the integers becomes the nearest of them, not a number 0.
 template <typename To>
 void FromFloat(const RowOperand* x, std::byte* y, std::size_t count, const RowParams& params) {
@@ -163,6 +238,7 @@ RowFunction PickCastRow(DataType from, DataType to) {
     if (from == DataType::kUInt8) return &ToFloat<std::uint8_t>;
     if (from == DataType::kInt8) return &ToFloat<std::int8_t>;
     if (from == DataType::kInt32) return &ToFloat<std::int32_t>;
+    if (from == DataType::kBool) return &FlagToFloat;
   }
   if (from == DataType::kFloat32) {
     if (to == DataType::kUInt8) return &FromFloat<std::uint8_t>;
@@ -176,11 +252,32 @@ RowFunction PickCastRow(DataType from, DataType to) {
   return nullptr;
 }
 
+RowFunction PickCompareRow(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::kEqual:
+      return &Compare<BinaryOp::kEqual>;
+    case BinaryOp::kLess:
+      return &Compare<BinaryOp::kLess>;
+    case BinaryOp::kLessOrEqual:
+      return &Compare<BinaryOp::kLessOrEqual>;
+    case BinaryOp::kGreater:
+      return &Compare<BinaryOp::kGreater>;
+    case BinaryOp::kGreaterOrEqual:
+      return &Compare<BinaryOp::kGreaterOrEqual>;
+    default:
+      return nullptr;
+  }
+}
+
+RowFunction PickWhereRow() { return &Choose; }
+
 #else
 
 RowFunction PickQuantizeRow(DataType) { return nullptr; }
 RowFunction PickDequantizeRow(DataType) { return nullptr; }
 RowFunction PickCastRow(DataType, DataType) { return nullptr; }
+RowFunction PickCompareRow(BinaryOp) { return nullptr; }
+RowFunction PickWhereRow() { return nullptr; }
 
 #endif
 
@@ -197,6 +294,8 @@ namespace {
 HWY_EXPORT(PickQuantizeRow);
 HWY_EXPORT(PickDequantizeRow);
 HWY_EXPORT(PickCastRow);
+HWY_EXPORT(PickCompareRow);
+HWY_EXPORT(PickWhereRow);
 
 }  // namespace
 
@@ -209,6 +308,8 @@ RowFunction FindVectorDequantizeRow(DataType quantized) {
 RowFunction FindVectorCastRow(DataType from, DataType to) {
   return LAGOON_DISPATCH(PickCastRow)(from, to);
 }
+RowFunction FindVectorCompareRow(BinaryOp op) { return LAGOON_DISPATCH(PickCompareRow)(op); }
+RowFunction FindVectorWhereRow() { return LAGOON_DISPATCH(PickWhereRow)(); }
 
 }  // namespace lagoon
 #endif  // HWY_ONCE

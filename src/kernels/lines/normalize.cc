@@ -16,11 +16,19 @@ namespace {
 
 struct NormalizeArgs {
   const float* x = nullptr;
-  const float* scale = nullptr;  // null: ones
-  const float* bias = nullptr;   // null: zeros
+  const float* moments = nullptr;  // null: of the row's own
+  const float* scale = nullptr;    // null: ones
+  const float* bias = nullptr;     // null: zeros
   float* y = nullptr;
-  std::size_t rows = 1, row = 1, period = 1, per_row = 1, inner = 1, blocks = 1;
+  std::size_t rows = 1, row = 1, pieces = 1, period = 1, per_row = 1, inner = 1, blocks = 1;
   float epsilon = 0;
+  bool center = true;
+};
+
+struct MomentsArgs {
+  const float* x = nullptr;
+  float* y = nullptr;
+  std::size_t rows = 1, row = 1, pieces = 1, blocks = 1;
   bool center = true;
 };
 
@@ -50,7 +58,8 @@ HWY_INLINE float Mean(const float* x, size_t count) {
   return sum / static_cast<float>(count);
 }
 
-HWY_INLINE float MeanSquare(const float* x, float mean, size_t count) {
+/// Sum of the squares of the differences from `mean`.
+HWY_INLINE float Squares(const float* x, float mean, size_t count) {
   const size_t lanes = simd::Lanes();
   const V shift = hn::Set(D(), mean);
   V a = hn::Zero(D()), b = hn::Zero(D());
@@ -63,7 +72,7 @@ HWY_INLINE float MeanSquare(const float* x, float mean, size_t count) {
   }
   float sum = hn::GetLane(hn::SumOfLanes(D(), hn::Add(a, b)));
   for (; i < count; ++i) sum += (x[i] - mean) * (x[i] - mean);
-  return sum / static_cast<float>(count);
+  return sum;
 }
 
 /// y = (x - mean) * factor * scale[j] + bias[j]
@@ -93,22 +102,54 @@ HWY_INLINE void WriteAffine(const float* x, float factor, float shift, size_t co
   for (; i < count; ++i) y[i] = x[i] * factor + shift;
 }
 
-HWY_INLINE void Row(const NormalizeArgs& args, size_t row) {
+/// y = (x - mean) * factor.
+struct Norm {
+  float mean = 0, factor = 1;
+};
+
+Norm NormOf(double mean, double squares, const NormalizeArgs& args) {
+  const double variance = squares / static_cast<double>(args.row);
+  const auto root = std::sqrt(static_cast<float>(variance) + args.epsilon);
+  return {static_cast<float>(mean), 1 / root};
+}
+
+/// From the moments of the row's pieces, as Chan, Golub and LeVeque add them.
+Norm GivenNorm(const NormalizeArgs& args, size_t row) {
+  const float* moments = args.moments + 2 * row * args.pieces;
+  double count = 0, mean = 0, squares = 0;
+  for (size_t piece = 0; piece < args.pieces; ++piece, moments += 2) {
+    const auto more = static_cast<double>(Share(args.row, args.pieces, piece).size());
+    const double apart = moments[0] - mean, part = more / (count + more);
+    mean += apart * part;
+    squares += moments[1] + apart * apart * count * part;
+    count += more;
+  }
+  return NormOf(mean, squares, args);
+}
+
+HWY_INLINE Norm OwnNorm(const NormalizeArgs& args, const float* x) {
+  const float mean = args.center ? Mean(x, args.row) : 0;
+  return NormOf(mean, Squares(x, mean, args.row), args);
+}
+
+/// Elements `part` of the row.
+HWY_INLINE void WriteRow(const NormalizeArgs& args, size_t row, Range part, Norm norm) {
   const float* const x = args.x + row * args.row;
   float* const y = args.y + row * args.row;
-  const float mean = args.center ? Mean(x, args.row) : 0;
-  const float factor = 1 / std::sqrt(MeanSquare(x, mean, args.row) + args.epsilon);
   const size_t first = row % args.period * args.per_row;
   if (args.inner == 1) {
-    const float* const scale = args.scale == nullptr ? nullptr : args.scale + first;
-    const float* const bias = args.bias == nullptr ? nullptr : args.bias + first;
-    return WriteScaled(x, mean, factor, scale, bias, args.row, y);
+    const float* const scale = args.scale == nullptr ? nullptr : args.scale + first + part.begin;
+    const float* const bias = args.bias == nullptr ? nullptr : args.bias + first + part.begin;
+    return WriteScaled(x + part.begin, norm.mean, norm.factor, scale, bias, part.size(),
+                       y + part.begin);
   }
-  for (size_t channel = 0; channel < args.per_row; ++channel) {
-    const size_t at = channel * args.inner;
-    const float by = args.scale == nullptr ? factor : factor * args.scale[first + channel];
+  for (size_t at = part.begin; at < part.end;) {
+    const size_t channel = at / args.inner, end = std::min(part.end, (channel + 1) * args.inner);
+    const float by =
+        args.scale == nullptr ? norm.factor : norm.factor * args.scale[first + channel];
     const float bias = args.bias == nullptr ? 0 : args.bias[first + channel];
-    WriteAffine(x + at, by, bias - mean * by, args.inner, y + at);
+    WriteAffine(x + at, by, bias - norm.mean * by, end - at, y + at);
+    at = end;
   }
 }
 
@@ -116,13 +157,42 @@ bool NormalizeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const NormalizeArgs*>(raw);
   const Range rows = Share(args.rows, args.blocks, block);
-  for (size_t row = rows.begin; row < rows.end; ++row) Row(args, row);
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    WriteRow(args, row, {0, args.row}, OwnNorm(args, args.x + row * args.row));
+  }
+  return true;
+}
+
+bool NormalizePiecesBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const NormalizeArgs*>(raw);
+  const Range pieces = Share(args.rows * args.pieces, args.blocks, block);
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
+    const size_t row = i / args.pieces;
+    WriteRow(args, row, Share(args.row, args.pieces, i % args.pieces), GivenNorm(args, row));
+  }
+  return true;
+}
+
+bool MomentsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  if (ctx.ShouldLeave()) return false;
+  const auto& args = *static_cast<const MomentsArgs*>(raw);
+  const Range pieces = Share(args.rows * args.pieces, args.blocks, block);
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
+    const Range part = Share(args.row, args.pieces, i % args.pieces);
+    const float* const x = args.x + i / args.pieces * args.row + part.begin;
+    const float mean = args.center ? Mean(x, part.size()) : 0;
+    args.y[2 * i] = mean;
+    args.y[2 * i + 1] = Squares(x, mean, part.size());
+  }
   return true;
 }
 
 }  // namespace
 
 Body PickNormalizeBody() { return &NormalizeBody; }
+Body PickNormalizePiecesBody() { return &NormalizePiecesBody; }
+Body PickMomentsBody() { return &MomentsBody; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lagoon
@@ -138,46 +208,91 @@ namespace lagoon {
 namespace {
 
 HWY_EXPORT(PickNormalizeBody);
+HWY_EXPORT(PickNormalizePiecesBody);
+HWY_EXPORT(PickMomentsBody);
 
-constexpr char kName[] = "normalize";
+constexpr char kName[] = "normalize", kMoments[] = "moments";
 
 // Measured on a Xeon at 2 GHz, one thread: three passes over a row in the first-level cache.
 constexpr double kNsPerElement = 0.5;
 constexpr double kNsPerRow = 40;
+// Two passes, and the last one, which adds up the moments of the row's pieces too.
+constexpr double kMomentsNs = 0.25;
+constexpr double kPieceNs = 0.25, kGivenNs = 10;
+
+/// For `passes` over memory and `ns` of arithmetic.
+std::size_t BlocksOfPieces(const NormalizeSpec& spec, double passes, double ns) {
+  const double count = static_cast<double>(spec.rows) * static_cast<double>(spec.row);
+  const std::size_t pieces = spec.rows * spec.pieces();
+  return BlocksFor(std::max(MoveNs(passes * sizeof(float) * count), ns), pieces);
+}
+
+Result<std::size_t> CheckRows(const char* name, const NormalizeSpec& spec) {
+  return CheckElements(name, "x", {{"rows", spec.rows}, {"row", spec.row}});
+}
 
 }  // namespace
 
 Result<Kernel> MakeNormalize(const NormalizeSpec& spec) {
-  LAGOON_ASSIGN_OR_RETURN(const std::size_t count,
-                          CheckElements(kName, "x", {{"rows", spec.rows}, {"row", spec.row}}));
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckRows(kName, spec));
   LAGOON_RETURN_IF_ERROR(CheckPositive(kName, {{"period", spec.period}, {"inner", spec.inner}}));
-  if (spec.row > kMaxNormalizeRow || spec.row % spec.inner != 0) {
+  if ((spec.row > kMaxNormalizeRow && !spec.moments) || spec.row % spec.inner != 0) {
     return Invalid(kName, fmt::format("row {} of channels of {}; the most is {}", spec.row,
                                       spec.inner, kMaxNormalizeRow));
   }
   NormalizeArgs args;
   args.rows = spec.rows;
   args.row = spec.row;
+  args.pieces = spec.pieces();
   args.period = spec.period;
   args.per_row = spec.row / spec.inner;
   args.inner = spec.inner;
   args.epsilon = spec.epsilon;
   args.center = spec.center;
   const double bytes = 2 * sizeof(float) * static_cast<double>(count);
-  args.blocks = BlocksFor(std::max(MoveNs(bytes), kNsPerElement * static_cast<double>(count)) +
-                              kNsPerRow * static_cast<double>(spec.rows),
-                          spec.rows);
+  const double elements = static_cast<double>(count);
+  if (spec.moments) {
+    const auto pieces = static_cast<double>(spec.pieces());
+    args.blocks = BlocksOfPieces(
+        spec, 2, kPieceNs * elements + kGivenNs * static_cast<double>(spec.rows) * pieces * pieces);
+  } else {
+    args.blocks = BlocksFor(std::max(MoveNs(bytes), kNsPerElement * elements) +
+                                kNsPerRow * static_cast<double>(spec.rows),
+                            spec.rows);
+  }
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = LAGOON_DISPATCH(PickNormalizeBody)();
+  kernel.body = spec.moments ? LAGOON_DISPATCH(PickNormalizePiecesBody)()
+                             : LAGOON_DISPATCH(PickNormalizeBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(NormalizeArgs, x)};
+  if (spec.moments) kernel.inputs.push_back(offsetof(NormalizeArgs, moments));
   if (spec.scale) kernel.inputs.push_back(offsetof(NormalizeArgs, scale));
   if (spec.bias) kernel.inputs.push_back(offsetof(NormalizeArgs, bias));
   kernel.outputs = {offsetof(NormalizeArgs, y)};
-  kernel.flops = 6 * static_cast<double>(count);
+  kernel.flops = 6 * elements;
   kernel.bytes_moved = bytes;
+  return kernel;
+}
+
+Result<Kernel> MakeMoments(const NormalizeSpec& spec) {
+  LAGOON_ASSIGN_OR_RETURN(const std::size_t count, CheckRows(kMoments, spec));
+  MomentsArgs args;
+  args.rows = spec.rows;
+  args.row = spec.row;
+  args.pieces = spec.pieces();
+  args.center = spec.center;
+  args.blocks = BlocksOfPieces(spec, 1, kMomentsNs * static_cast<double>(count));
+  Kernel kernel;
+  kernel.name = kMoments;
+  kernel.body = LAGOON_DISPATCH(PickMomentsBody)();
+  kernel.blocks = static_cast<std::uint32_t>(args.blocks);
+  kernel.args = ArgsImage(args);
+  kernel.inputs = {offsetof(MomentsArgs, x)};
+  kernel.outputs = {offsetof(MomentsArgs, y)};
+  kernel.flops = 4 * static_cast<double>(count);
+  kernel.bytes_moved = sizeof(float) * static_cast<double>(count);
   return kernel;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/elementwise/row_loops.h"
+#include "kernels/lines/arg_step.h"
 #include "kernels/tiling.h"
 
 namespace lagoon {
@@ -17,14 +18,15 @@ using rows::Flag;
 using rows::Load;
 using rows::Store;
 
-/// A task is a tile of up to kColumns neighbouring columns of one outer index.
+/// A task is a tile of up to `columns` neighbouring columns of one outer index.
 struct ColumnArgs {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
   std::size_t axis = 1, inner = 1;
-  std::size_t tiles_per_outer = 1, tasks = 1, blocks = 1;
+  std::size_t columns = 1, tiles_per_outer = 1, tasks = 1, blocks = 1;
   bool least = false, last = false;  // for MakeArg
   std::size_t pieces = 1;            // for MakeArg
+  ArgStep step = nullptr;            // for MakeArg of fp32
 };
 
 /// For MakeArgAmong.
@@ -34,10 +36,13 @@ struct AmongArgs {
 };
 
 constexpr std::size_t kColumns = 64;
+constexpr std::size_t kStepColumns = 256;  // of tiles that are compared by an ArgStep
 constexpr std::size_t kElementsPerCheck = 2048;
 constexpr double kNsPerElement = 2.0;
 constexpr double kNsPerLongElement = 12;  // with a call of the C library
 constexpr double kNsPerTask = 40;
+constexpr std::size_t kMostStepRows = std::numeric_limits<std::int32_t>::max();
+constexpr double kNsPerStepElement = 0.15, kNsPerShortLine = 60;
 
 template <typename T>
 using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
@@ -125,9 +130,9 @@ struct Tile {
 
 Tile TileOf(const ColumnArgs& args, std::size_t task) {
   const std::size_t outer = task / args.tiles_per_outer;
-  const std::size_t column = task % args.tiles_per_outer * kColumns;
+  const std::size_t column = task % args.tiles_per_outer * args.columns;
   return {outer, outer * args.axis * args.inner + column, outer * args.inner + column,
-          std::min(kColumns, args.inner - column)};
+          std::min(args.columns, args.inner - column)};
 }
 
 /// Walks a tile row by row. False: the block must leave; only checked in blocks that may leave.
@@ -214,6 +219,68 @@ bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   });
 }
 
+/// The best elements of up to kStepColumns columns, so far.
+struct Best {
+  float value[kStepColumns];
+  std::int32_t row[kStepColumns] = {};
+
+  explicit Best(bool least) {
+    const float worst = std::numeric_limits<float>::infinity();
+    std::fill_n(value, kStepColumns, least ? worst : -worst);
+  }
+};
+
+/// Index of the best element of a line, which is compared as rows of kColumns columns.
+std::int64_t BestOfLine(const ColumnArgs& args, const Best& best) {
+  const auto place = [&](std::size_t c) {
+    return static_cast<std::int64_t>(best.row[c]) * std::int64_t{kColumns} +
+           static_cast<std::int64_t>(c);
+  };
+  std::size_t chosen = 0;
+  for (std::size_t c = 1; c < std::min(kColumns, args.axis); ++c) {
+    const float value = best.value[c], other = best.value[chosen];
+    const bool equal = value == other || (IsNan(value) && IsNan(other));
+    const bool later = place(c) > place(chosen);
+    if (equal ? later == args.last : IsBetter(args, value, other)) chosen = c;
+  }
+  return place(chosen);
+}
+
+/// ArgBody of fp32, by an ArgStep.
+bool ArgStepBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  const auto& args = *static_cast<const ColumnArgs*>(raw);
+  const auto* const x = reinterpret_cast<const float*>(args.x);
+  auto* const y = reinterpret_cast<std::int64_t*>(args.y);
+  return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
+    Best best(args.least);
+    const bool stayed = ForRows(args, tile, may_leave, [&](std::size_t i, std::size_t at) {
+      args.step(x + at, tile.columns, static_cast<std::int32_t>(i), best.value, best.row);
+    });
+    if (!stayed) return false;
+    std::copy(best.row, best.row + tile.columns, y + tile.result);
+    return true;
+  });
+}
+
+/// The same for lines that lie densely.
+bool ArgLineBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
+  const auto& args = *static_cast<const ColumnArgs*>(raw);
+  const auto* const x = reinterpret_cast<const float*>(args.x);
+  auto* const y = reinterpret_cast<std::int64_t*>(args.y);
+  return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
+    Best best(args.least);
+    for (std::size_t at = 0; at < args.axis; at += kColumns) {
+      if (may_leave != nullptr && at % kElementsPerCheck == 0 && may_leave->ShouldLeave()) {
+        return false;
+      }
+      args.step(x + tile.first + at, std::min(kColumns, args.axis - at),
+                static_cast<std::int32_t>(at / kColumns), best.value, best.row);
+    }
+    y[tile.result] = BestOfLine(args, best);
+    return true;
+  });
+}
+
 /// The best of the pieces' best elements. A block has up to kColumns results.
 template <typename T>
 bool ArgAmongBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
@@ -291,17 +358,19 @@ Body FindArg(DataType type, bool among) {
   });
 }
 
-Result<ColumnArgs> Layout(const char* name, const AxisSpec& spec, double ns_per_element) {
+Result<ColumnArgs> Layout(const char* name, const AxisSpec& spec, double ns_per_element,
+                          std::size_t columns = kColumns, double ns_per_task = kNsPerTask) {
   LAGOON_RETURN_IF_ERROR(CheckElements(
       name, "x", {{"outer", spec.outer}, {"axis", spec.axis}, {"inner", spec.inner}}));
   ColumnArgs args;
   args.axis = spec.axis;
   args.inner = spec.inner;
-  args.tiles_per_outer = CeilDivide(spec.inner, kColumns);
+  args.columns = columns;
+  args.tiles_per_outer = CeilDivide(spec.inner, columns);
   args.tasks = spec.outer * args.tiles_per_outer;
   const double elements =
       static_cast<double>(spec.outer * spec.axis) * static_cast<double>(spec.inner);
-  args.blocks = BlocksFor(elements * ns_per_element + kNsPerTask * static_cast<double>(args.tasks),
+  args.blocks = BlocksFor(elements * ns_per_element + ns_per_task * static_cast<double>(args.tasks),
                           args.tasks);
   return args;
 }
@@ -337,9 +406,17 @@ Result<Kernel> MakeFold(const AxisSpec& spec, FoldOp op) {
 
 Result<Kernel> MakeArg(const ArgSpec& spec) {
   static constexpr char kName[] = "arg";
-  const Body body = FindArg(spec.axis.type, /*among=*/false);
+  Body body = FindArg(spec.axis.type, /*among=*/false);
   if (body == nullptr) return NotOn(kName, spec.axis.type);
-  LAGOON_ASSIGN_OR_RETURN(ColumnArgs args, Layout(kName, spec.axis, kNsPerElement));
+  const bool steps = spec.axis.type == DataType::kFloat32 && spec.axis.axis <= kMostStepRows;
+  LAGOON_ASSIGN_OR_RETURN(ColumnArgs args,
+                          steps ? Layout(kName, spec.axis, kNsPerStepElement, kStepColumns,
+                                         spec.axis.inner == 1 ? kNsPerShortLine : kNsPerTask)
+                                : Layout(kName, spec.axis, kNsPerElement));
+  if (steps) {
+    args.step = FindArgStep(spec.least, spec.last);
+    body = spec.axis.inner == 1 ? &ArgLineBody : &ArgStepBody;
+  }
   args.least = spec.least;
   args.last = spec.last;
   args.pieces = spec.pieces;

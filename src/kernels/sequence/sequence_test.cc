@@ -14,6 +14,23 @@ namespace {
 using testing::Doubles;
 using testing::Floats;
 
+/// What MakeMoments() writes for x, which it is compared with.
+Floats MomentsOf(const NormalizeSpec& s, const Floats& x) {
+  Doubles reference;
+  for (std::size_t i = 0; i < s.rows * s.pieces(); ++i) {
+    const std::size_t piece = i % s.pieces(), row = i / s.pieces() * s.row;
+    const std::size_t begin = row + s.row * piece / s.pieces();
+    const std::size_t end = row + s.row * (piece + 1) / s.pieces();
+    double mean = 0, squares = 0;
+    for (std::size_t j = begin; j < end && s.center; ++j) mean += x[j];
+    mean /= static_cast<double>(end - begin);
+    for (std::size_t j = begin; j < end; ++j) squares += std::pow(x[j] - mean, 2);
+    reference.insert(reference.end(), {mean, squares});
+  }
+  testing::ExpectKernel([&] { return MakeMoments(s); }, {x}, reference, 2e-5);
+  return {reference.begin(), reference.end()};
+}
+
 void CheckNormalize(const NormalizeSpec& s) {
   SCOPED_TRACE(::testing::Message()
                << s.rows << "x" << s.row << " period " << s.period << " inner " << s.inner);
@@ -35,6 +52,7 @@ void CheckNormalize(const NormalizeSpec& s) {
     }
   }
   std::vector<Floats> inputs{x};
+  if (s.moments) inputs.push_back(MomentsOf(s, x));
   if (s.scale) inputs.push_back(scale);
   if (s.bias) inputs.push_back(bias);
   testing::ExpectKernel([&] { return MakeNormalize(s); }, inputs, reference, 2e-5);
@@ -48,6 +66,29 @@ TEST(Normalize, LayersInstancesAndGroups) {
   CheckNormalize({.rows = 2 * 3, .row = 4 * 25, .period = 3, .inner = 25});
   CheckNormalize({.rows = 9, .row = 64, .bias = false, .center = false});
   CheckNormalize({.rows = 1, .row = kMaxNormalizeRow, .scale = false, .bias = false});
+}
+
+TEST(Normalize, LongRowsByTheMomentsOfTheirPieces) {
+  constexpr std::size_t kLong = 3 * kMaxNormalizeRow + 7;
+  CheckNormalize({.rows = 2, .row = kLong, .moments = true});
+  CheckNormalize({.rows = 2, .row = kLong, .bias = false, .center = false, .moments = true});
+  CheckNormalize({.rows = 4, .row = 5 * 7919, .period = 2, .inner = 7919, .moments = true});
+  CheckNormalize({.rows = 3, .row = 11, .period = 3, .inner = 11, .moments = true});
+}
+
+TEST(Normalize, MomentsFarFromZeroAreExact) {
+  constexpr std::size_t kRow = 5 * kMaxNormalizeRow;
+  const NormalizeSpec spec{.rows = 1, .row = kRow, .scale = false, .bias = false, .moments = true};
+  Floats x(kRow);
+  // 4096 + {-1, 1}, but the last fifth lies around 0: the means of the pieces are far apart.
+  for (std::size_t i = 0; i < kRow; ++i) {
+    x[i] = (i < kRow / 5 * 4 ? 4096.0F : 0.0F) + (i % 2 == 0 ? 1.0F : -1.0F);
+  }
+  const double mean = 4096 * 0.8, deviation = std::sqrt(4096.0 * 4096 * 0.16 + 1);
+  Doubles reference;
+  for (const float v : x) reference.push_back((v - mean) / deviation);
+  testing::ExpectKernel([&] { return MakeNormalize(spec); }, {x, MomentsOf(spec, x)}, reference,
+                        1e-6);
 }
 
 TEST(Normalize, RefusesBadSpecsByName) {

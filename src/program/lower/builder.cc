@@ -220,6 +220,8 @@ bool ProgramBuilder::AllConstant(std::span<const Operand> inputs) const {
                      [&](const Operand& input) { return program_.buffer(input.buffer).constant; });
 }
 
+bool LowerOptions::on_cpu() const { return kernels == nullptr || kernels == &CpuKernels(); }
+
 const KernelMaker& ProgramBuilder::device_kernels() const {
   return options_.kernels == nullptr ? CpuKernels() : *options_.kernels;
 }

@@ -106,6 +106,9 @@ struct LowerOptions {
   /// The device's kernels. Null: the CPU's.
   const KernelMaker* kernels = nullptr;
   bool all_versions = true;  // CompileOptions::all_versions
+
+  /// Whether the device has the kernels of LAGOON_CPU_KERNELS.
+  bool on_cpu() const;
 };
 
 /// The places of a graph's values while its nodes are lowered one after the other. Errors do not

@@ -13,7 +13,6 @@
 
 #include "kernels/conv/int8/byte_conv.h"
 #include "kernels/conv/int8/byte_depthwise.h"
-#include "kernels/cpu_kernels.h"
 #include "kernels/elementwise/byte_add.h"
 #include "kernels/window/byte_pool.h"
 #include "program/lower/emit.h"
@@ -320,8 +319,7 @@ bool DimsFit(const ProgramBuilder& builder, const Node& node, const ByteLinear& 
 }  // namespace
 
 bool ComputesOnBytes(const LowerOptions& options) {
-  const bool cpu = options.kernels == nullptr || options.kernels == &CpuKernels();
-  return cpu && ByteUnits().size() > 1;
+  return options.on_cpu() && ByteUnits().size() > 1;
 }
 
 Result<ByteTensor> EmitBytes(ProgramBuilder& builder, const std::string& name, const Tensor& x,

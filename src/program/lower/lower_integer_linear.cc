@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu_kernels.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
 
@@ -136,8 +135,7 @@ Status LowerIntegerLinear(ProgramBuilder& builder, const Node& node) {
   const Constant* const w = builder.constant(node.inputs[kWeights]);
   if (w == nullptr) return Fail(ErrorCode::kInternal, "the weights are not constant");
   LAGOON_ASSIGN_OR_RETURN(const Operands from, OperandsOf(builder, node, w->dims[1]));
-  const KernelMaker* const kernels = builder.options().kernels;
-  if (kernels != nullptr && kernels != &CpuKernels()) return LowerAsSteps(builder, node, from);
+  if (!builder.options().on_cpu()) return LowerAsSteps(builder, node, from);
   IntegerLinearSpec spec;
   spec.depth = static_cast<std::size_t>(w->dims[0]);
   spec.columns = static_cast<std::size_t>(w->dims[1]);

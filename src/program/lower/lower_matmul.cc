@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/cpu_kernels.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
 
@@ -144,8 +143,7 @@ Result<Tensor> IntegerProduct(ProgramBuilder& builder, const Node& node,
 }  // namespace
 
 DataType ByteDifferenceType(const ProgramBuilder& builder) {
-  const KernelMaker* const kernels = builder.options().kernels;
-  return kernels == nullptr || kernels == &CpuKernels() ? DataType::kInt16 : DataType::kInt32;
+  return builder.options().on_cpu() ? DataType::kInt16 : DataType::kInt32;
 }
 
 Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, const Tensor& x,

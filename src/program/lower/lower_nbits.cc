@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu_kernels.h"
 #include "kernels/nbits/nbits.h"
 #include "program/lower/emit.h"
 #include "program/lower/lower_nodes.h"
@@ -84,10 +83,7 @@ Status LowerMatMulNBits(ProgramBuilder& builder, const Node& node) {
   for (const std::size_t i : {kNbitsLevels, kNbitsScales, kNbitsZeros}) {
     if (InputOf(node, i) != kNoValue) key += " " + builder.KeyOf(node.inputs[i]);
   }
-  const KernelMaker* const kernels = builder.options().kernels;
-  if (kernels != nullptr && kernels != &CpuKernels()) {
-    return LowerDecoded(builder, node, spec, key);
-  }
+  if (!builder.options().on_cpu()) return LowerDecoded(builder, node, spec, key);
   LAGOON_ASSIGN_OR_RETURN(const Tensor x, FormOf(builder, node, spec));
   const auto pack = [spec, weights = WeightsOf(builder, node)](std::byte* to) {
     PackNbits(spec, ReadWeights(weights), to);

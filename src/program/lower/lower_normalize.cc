@@ -11,7 +11,7 @@
 namespace lagoon {
 namespace {
 
-/// Rows of x as NormalizeSpec describes them, and the parameters.
+/// Rows of x as NormalizeSpec describes them, and the parameters. Long rows become two kernels.
 struct Normalization {
   NormalizeSpec spec;
   Tensor x;
@@ -24,6 +24,14 @@ Result<Tensor> EmitNormalize(ProgramBuilder& builder, const std::string& name,
   spec.scale = n.scale.has_value();
   spec.bias = n.bias.has_value();
   std::vector<Operand> inputs{builder.All(n.x)};
+  if (spec.row > kMaxNormalizeRow) {
+    spec.moments = true;
+    const auto floats = static_cast<std::int64_t>(2 * spec.rows * spec.pieces());
+    const Tensor moments = builder.NewTensor(name, {floats}, Layout::kPlain);
+    LAGOON_RETURN_IF_ERROR(builder.Emit(name, [&](auto& make) { return make.Moments(spec); },
+                                        {builder.All(n.x)}, {builder.All(moments)}));
+    inputs.push_back(builder.All(moments));
+  }
   if (n.scale) inputs.push_back(builder.All(*n.scale));
   if (n.bias) inputs.push_back(builder.All(*n.bias));
   const Tensor y = builder.NewTensor(name, n.x.dims, Layout::kPlain);
@@ -92,7 +100,12 @@ Result<Tensor> PerChannel(ProgramBuilder& builder, ValueId value, std::size_t ra
   return AlongChannels(builder, plain, rank);
 }
 
-/// Normalizes rows too long for one block, in steps. x is [N, groups, rest].
+/// Whether the device has kernels for the rows of n.
+bool HasKernels(const ProgramBuilder& builder, const NormalizeSpec& n) {
+  return n.row <= kMaxNormalizeRow || builder.options().on_cpu();
+}
+
+/// Normalizes rows too long for one block of a GPU, in steps. x is [N, groups, rest].
 Result<Tensor> NormalizeBySteps(ProgramBuilder& builder, const Node& node, const Tensor& x,
                                 std::int64_t groups, double epsilon) {
   Steps steps(builder, node.name);
@@ -110,8 +123,14 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, std::int64_t group
   const double epsilon = node.Float("epsilon", 1e-5F);
   const std::size_t rank = x.dims.size();
   const std::size_t inner = CountFrom(x.dims, 2);
-  const std::size_t row = inner * static_cast<std::size_t>(x.dims[1] / groups);
-  if (row > kMaxNormalizeRow) {
+  Normalization n;
+  n.x = x;
+  n.spec.rows = static_cast<std::size_t>(x.dims[0] * groups);
+  n.spec.row = inner * static_cast<std::size_t>(x.dims[1] / groups);
+  n.spec.period = static_cast<std::size_t>(groups);
+  n.spec.inner = inner;
+  n.spec.epsilon = static_cast<float>(epsilon);
+  if (!HasKernels(builder, n.spec)) {
     Steps steps(builder, node.name);
     LAGOON_ASSIGN_OR_RETURN(Tensor y, NormalizeBySteps(builder, node, x, groups, epsilon));
     LAGOON_ASSIGN_OR_RETURN(const Tensor scale, PerChannel(builder, node.inputs[1], rank));
@@ -121,13 +140,6 @@ Status LowerGroups(ProgramBuilder& builder, const Node& node, std::int64_t group
     builder.Define(node.outputs[0], y);
     return {};
   }
-  Normalization n;
-  n.x = x;
-  n.spec.rows = static_cast<std::size_t>(x.dims[0] * groups);
-  n.spec.row = row;
-  n.spec.period = static_cast<std::size_t>(groups);
-  n.spec.inner = inner;
-  n.spec.epsilon = static_cast<float>(epsilon);
   LAGOON_ASSIGN_OR_RETURN(n.scale, builder.Use(node.inputs[1], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(n.bias, builder.Use(node.inputs[2], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitNormalize(builder, node.name, n));
@@ -221,7 +233,7 @@ Status LowerLayerNormalization(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(n.bias, RowParameter(builder, node, 2, row));
   const bool statistics = std::any_of(node.outputs.begin() + 1, node.outputs.end(),
                                       [](ValueId id) { return id != kNoValue; });
-  if (!statistics && n.spec.row <= kMaxNormalizeRow) {
+  if (!statistics && HasKernels(builder, n.spec)) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitNormalize(builder, node.name, n));
     builder.Define(node.outputs[0], y);
     return {};
