@@ -11,8 +11,8 @@
 
 namespace lagoon {
 
-/// The row functions without vectors, which the functions below call for short rows and for operands
-/// that are neither dense nor single elements.
+/// The row functions without vectors. Those below call them for short rows, and for operands that
+/// are neither dense nor single elements.
 RowFunction FindPlainQuantizeRow(DataType quantized);
 RowFunction FindPlainDequantizeRow(DataType quantized);
 RowFunction FindPlainCastRow(DataType from, DataType to);

@@ -141,6 +141,13 @@ bool SplitsChannels(const Dims& from, const Dims& to) {
          from[3] == to[4];
 }
 
+/// True if an image becomes [N,C,L] or back; in kChannelsLast no byte moves.
+bool KeepsChannels(const Dims& from, const Dims& to) {
+  const bool merges = from.size() == 4 && to.size() == 3,
+             splits = from.size() == 3 && to.size() == 4;
+  return (merges || splits) && from[0] == to[0] && from[1] == to[1];
+}
+
 /// True if [N,A,B,H,W] becomes [N,B,A,H,W].
 bool ShufflesChannels(const std::vector<std::int64_t>& order) {
   return order == std::vector<std::int64_t>{0, 2, 1, 3, 4};
@@ -149,16 +156,16 @@ bool ShufflesChannels(const std::vector<std::int64_t>& order) {
 Status LowerView(ProgramBuilder& builder, const Node& node) {
   const Dims dims = builder.dims(node.outputs[0]);
   const Dims x_dims = builder.dims(node.inputs[0]);
-  const bool channels_only = SplitsChannels(x_dims, dims) || SplitsChannels(dims, x_dims);
-  const Layout layout = dims == x_dims || channels_only
-                            ? builder.CheapestLayout(std::span(node.inputs).first(1))
-                            : Layout::kPlain;
-  LAGOON_ASSIGN_OR_RETURN(const Tensor x, builder.Use(node.inputs[0], layout));
-  if (channels_only && layout == Layout::kChannelsLast) {
-    builder.Define(node.outputs[0], x);
-    return {};
+  const bool either = dims == x_dims || KeepsChannels(x_dims, dims) ||
+                      SplitsChannels(x_dims, dims) || SplitsChannels(dims, x_dims);
+  const Layout layout =
+      either ? builder.CheapestLayout(std::span(node.inputs).first(1)) : Layout::kPlain;
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], layout));
+  if (layout == Layout::kChannelsLast) {
+    y.dims = dims;
+  } else {
+    LAGOON_ASSIGN_OR_RETURN(y, builder.Reshape(y, dims));
   }
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Reshape(x, dims));
   builder.Define(node.outputs[0], y);
   return {};
 }
@@ -167,7 +174,7 @@ Status LowerTranspose(ProgramBuilder& builder, const Node& node) {
   const Dims x_dims = builder.dims(node.inputs[0]);
   const std::vector<std::int64_t> order = node.Ints("perm", {});
   LAGOON_RETURN_IF_ERROR(CheckCount(order, x_dims.size(), "perm"));
-  const bool image = x_dims.size() == 4;
+  const bool image = x_dims.size() == 4 || x_dims.size() == 3;
   LAGOON_ASSIGN_OR_RETURN(
       const Tensor x,
       builder.Use(node.inputs[0], builder.CheapestLayout(std::span(node.inputs).first(1))));
