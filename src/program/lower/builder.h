@@ -144,6 +144,13 @@ class ProgramBuilder {
 
   /// How often each of the graph's values is read, graph outputs included.
   void SetReads(std::vector<std::uint32_t> reads) { reads_ = std::move(reads); }
+  /// By value: whether an op that computes with the channels last reads it, or what ops that take
+  /// either layout make of it.
+  void SetReadAsImages(std::vector<bool> read) { read_as_images_ = std::move(read); }
+  bool IsReadAsImage(ValueId value) const {
+    const auto at = static_cast<std::size_t>(value);
+    return at < read_as_images_.size() && read_as_images_[at];
+  }
   /// Whether an op that makes `output` may write it into the place of `input`: `input` is an input
   /// of the graph that nothing else reads, and `output` is an output of the graph.
   bool MayReplace(ValueId input, ValueId output) const;
@@ -255,6 +262,7 @@ class ProgramBuilder {
   std::map<ValueId, std::string> keys_;  // keys of added constants
   std::map<ValueId, OpaqueOutput> made_;
   std::vector<std::uint32_t> reads_;  // by ValueId; empty: not known
+  std::vector<bool> read_as_images_;  // the same
   std::set<ValueId> replaces_;        // outputs of the graph that lie in the place of an input
   std::optional<Error> defined_wrongly_;
   std::map<ValueId, ValueId> wide_, flat_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <ranges>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -317,16 +318,53 @@ std::vector<std::uint32_t> CountReads(const Graph& graph) {
   return reads;
 }
 
+/// ProgramBuilder::SetReadAsImages().
+std::vector<bool> ReadAsImages(const Graph& graph) {
+  constexpr std::array kImageOps{"Conv", "ConvTranspose", "MaxPool", "AveragePool",
+                                 "ChannelAffine"};
+  constexpr std::array kAnyLayout{"Add",
+                                  "Mul",
+                                  "Sub",
+                                  "Div",
+                                  "Concat",
+                                  "Clip",
+                                  "Relu",
+                                  "Resize",
+                                  "Pad",
+                                  "Sigmoid",
+                                  "Swish",
+                                  "HardSwish",
+                                  "Cast",
+                                  "FakeQuantize",
+                                  "QuantizeLinear",
+                                  "DequantizeLinear"};
+  std::vector<bool> read(graph.values.size());
+  const auto is = [](const auto& ops, const Node& node) {
+    return std::ranges::find(ops, node.op) != ops.end();
+  };
+  for (const Node& node : graph.nodes | std::views::reverse) {
+    const bool image = is(kImageOps, node);
+    const auto output = static_cast<std::size_t>(node.outputs[0]);
+    if (!image && !(is(kAnyLayout, node) && node.outputs[0] != kNoValue && read[output])) continue;
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) read[static_cast<std::size_t>(input)] = true;
+    }
+  }
+  return read;
+}
+
 }  // namespace
 
 Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerOptions& options) {
   std::vector<std::uint32_t> reads = CountReads(graph);
+  std::vector<bool> read_as_images = ReadAsImages(graph);
   const std::vector<Node> nodes = std::move(graph.nodes);
   const std::int64_t opset = graph.opset;
   const std::string where = fmt::format("model '{}'", model);
   auto builder = ProgramBuilder::Create(std::move(graph), options);
   if (!builder) return Annotate(where, std::move(builder).error());
   builder->SetReads(std::move(reads));
+  builder->SetReadAsImages(std::move(read_as_images));
   if (ComputesOnBytes(options)) {
     builder->SetFlow(std::make_shared<const ByteFlow>(builder->graph(), nodes));
   }

@@ -154,7 +154,8 @@ Result<std::vector<AxisScale>> ReadAxes(const Node& node, const Dims& x, const D
 
 Result<Tensor> EmitInterpolate(ProgramBuilder& builder, const Node& node, const Tensor& x,
                                std::size_t axis, const Taps& taps, const Sampling& s) {
-  const AxisSplit split = SplitAt(x.dims, axis, axis);
+  const std::size_t at = PhysicalAxis(x.dims.size(), x.layout, axis);
+  const AxisSplit split = SplitAt(x.physical(), at, at);
   const std::size_t per_pixel = s.mode == "linear" ? 2 : 4;
   const std::size_t out = taps.weights.size() / per_pixel;
   const Dims table{static_cast<std::int64_t>(out), static_cast<std::int64_t>(per_pixel)};
@@ -164,7 +165,7 @@ Result<Tensor> EmitInterpolate(ProgramBuilder& builder, const Node& node, const 
       ConstantTensor(builder, node.name + ".weights", DataType::kFloat32, table, taps.weights);
   Dims dims = x.dims;
   dims[axis] = static_cast<std::int64_t>(out);
-  const Tensor y = builder.NewTensor(node.name, dims, Layout::kPlain);
+  const Tensor y = builder.NewTensor(node.name, dims, x.layout);
   LAGOON_RETURN_IF_ERROR(builder.Emit(
       node.name,
       [&](auto& make) {
@@ -174,16 +175,24 @@ Result<Tensor> EmitInterpolate(ProgramBuilder& builder, const Node& node, const 
   return y;
 }
 
-/// In which order the axes are resampled. Along the last axis an element costs several times what
-/// it costs along the others, whose rows fill vectors: so that axis comes first where the others
+double GrowthOf(const AxisScale& axis) {
+  return static_cast<double>(axis.out) / static_cast<double>(std::max<std::int64_t>(axis.in, 1));
+}
+
+/// In which order the axes are resampled: of an image whose channels lie last, what grows least
+/// comes first. Along the last axis in memory an element costs several times what it costs along
+/// the others, whose rows fill vectors: so a plain tensor's last axis comes first where the others
 /// make more elements, and else last.
-std::vector<std::size_t> OrderOf(std::span<const AxisScale> axes) {
+std::vector<std::size_t> OrderOf(std::span<const AxisScale> axes, Layout layout) {
   std::vector<std::size_t> order(axes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (layout == Layout::kChannelsLast) {
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return GrowthOf(axes[i]); });
+    return order;
+  }
   double growth = 1;  // of the number of rows along the last axis, by the other axes
   for (const AxisScale& axis : axes.first(axes.empty() ? 0 : axes.size() - 1)) {
-    growth *=
-        static_cast<double>(axis.out) / static_cast<double>(std::max<std::int64_t>(axis.in, 1));
+    growth *= GrowthOf(axis);
   }
   if (growth > 1) std::rotate(order.begin(), order.end() - 1, order.end());
   return order;
@@ -212,6 +221,16 @@ Status LowerNearest(ProgramBuilder& builder, const Node& node, const std::vector
   return {};
 }
 
+/// The layout in which x is resampled: its own, if an image op follows. What leaves the model or
+/// goes to other ops is moved before it grows.
+Layout LayoutOf(const ProgramBuilder& builder, const Node& node) {
+  const Dims& x = builder.dims(node.inputs[0]);
+  const bool image = x.size() == 4 && x[0] == builder.dims(node.outputs[0])[0] &&
+                     x[1] == builder.dims(node.outputs[0])[1];
+  if (!image || !builder.IsReadAsImage(node.outputs[0])) return Layout::kPlain;
+  return builder.CheapestLayout(std::span(node.inputs).first(1));
+}
+
 Status LowerResize(ProgramBuilder& builder, const Node& node) {
   const Dims dims = builder.dims(node.outputs[0]);
   LAGOON_ASSIGN_OR_RETURN(const std::vector<AxisScale> axes,
@@ -219,7 +238,7 @@ Status LowerResize(ProgramBuilder& builder, const Node& node) {
   LAGOON_RETURN_IF_ERROR(CheckTable(dims));
   const Sampling s = SamplingOf(node);
   if (s.mode == "nearest") return LowerNearest(builder, node, axes, s);
-  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, builder.Use(node.inputs[0], LayoutOf(builder, node)));
   const DataType type = y.type;
   // fp32 holds every step between 8-bit integers exactly, and a linear mode stays in their range.
   const bool is_byte = type == DataType::kUInt8 || type == DataType::kInt8;
@@ -228,7 +247,7 @@ Status LowerResize(ProgramBuilder& builder, const Node& node) {
                 fmt::format("mode {} is not supported on {}", s.mode, OipName(type)));
   }
   LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, DataType::kFloat32));
-  for (const std::size_t i : OrderOf(axes)) {
+  for (const std::size_t i : OrderOf(axes, y.layout)) {
     const bool whole = !s.crops() || (axes[i].start == 0 && axes[i].end == 1);
     if (axes[i].in == axes[i].out && axes[i].scale == 1 && whole) continue;
     if (node.Int("antialias", 0) != 0 && axes[i].scale < 1) {
