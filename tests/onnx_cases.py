@@ -421,6 +421,11 @@ def windows():
     for mode in ("nearest", "linear", "cubic"):
         yield single(f"resize_{mode}", "Resize", [1, 2, 5, 7], inputs="x - scales",
                      weights={"scales": np.array([1, 1, 2, 1.5], np.float32)}, mode=mode)
+        for name, scales in (("grown", [1, 1, 1.5, 3]), ("shrunk", [1, 1, 0.75, 2])):
+            between = [node("Conv", "x w", "a"), node("Resize", "a - scales", "b", mode=mode),
+                       node("Concat", "b b", "c", axis=1), node("Sigmoid", "c", "d"), node("Conv", "d v")]
+            yield Case(f"resize_{mode}_{name}_between_convs", 13, between, {"x": [2, 3, 8, 7]},
+                       {"w": (9, 3, 1, 1), "v": (4, 18, 3, 3), "scales": np.array(scales, np.float32)})
 
 
 def all_cases():

@@ -133,6 +133,23 @@ TEST(CompileGraph, FlatteningManyPixelsMovesThemBack) {
   EXPECT_EQ(CountOps(loaded->plan, "transpose"), 2U);
 }
 
+ValueId Swapped(TestGraph& g, ValueId x) {
+  return g.Op("Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 2, 1}}});
+}
+
+// As vision transformers read an image: the rows of a sequence are the pixels, which lie so.
+TEST(CompileGraph, AnImageBecomesASequenceAndAnImageAgainWithoutAMove) {
+  TestGraph g;
+  const ValueId x = g.Conv(g.Input({2, 3, 8, 8}), 6, {3, 2, {1, 1, 1, 1}}, 1, true, FusedRelu());
+  const ValueId sequence = Swapped(g, g.View("Reshape", x, {2, 6, 16}));
+  const ValueId product = g.Op("MatMul", {sequence, g.Constant({6, 10})});
+  const ValueId image = g.View("Reshape", Swapped(g, product), {2, 10, 4, 4});
+  g.Output(g.Conv(image, 5, {3, 1, {1, 1, 1, 1}}));
+  const auto loaded = testing::ExpectSameAsReference(g);
+  ASSERT_NE(loaded, nullptr);
+  EXPECT_EQ(CountOps(loaded->plan, "transpose"), 2U);  // those of the input and the output
+}
+
 TEST(CompileGraph, OneRowAndManyRowsDoNotShareAPackedForm) {
   TestGraph g;
   const ValueId weights = g.Constant({64, 48});

@@ -246,6 +246,15 @@ const OpCase kCases[] = {
      }},
     {"MatMulOfRank4",
      [](TestGraph& g, ValueId x) { return g.Op("MatMul", {x, g.Constant({7, 9})}); }},
+    {"FlattenedImageTransposed",
+     [](TestGraph& g, ValueId x) {
+       return Transpose(g, g.View("Reshape", x, {2, 6, 35}), {0, 2, 1});
+     }},
+    {"SequenceAsImage",
+     [](TestGraph& g, ValueId x) {
+       const ValueId rows = Transpose(g, g.View("Reshape", x, {2, 35, 6}), {0, 2, 1});
+       return g.Op("Add", {g.View("Reshape", rows, {2, 6, 7, 5}), g.Constant({1, 6, 1, 1})});
+     }},
     {"MatMulOfRank3",
      [](TestGraph& g, ValueId x) {
        const ValueId rows = g.View("Reshape", x, {2, 6, 35});
