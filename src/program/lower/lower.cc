@@ -342,10 +342,12 @@ std::vector<bool> ReadAsImages(const Graph& graph) {
   const auto is = [](const auto& ops, const Node& node) {
     return std::ranges::find(ops, node.op) != ops.end();
   };
+  const auto is_read = [&](ValueId value) {
+    return value != kNoValue && read[static_cast<std::size_t>(value)];
+  };
   for (const Node& node : graph.nodes | std::views::reverse) {
-    const bool image = is(kImageOps, node);
-    const auto output = static_cast<std::size_t>(node.outputs[0]);
-    if (!image && !(is(kAnyLayout, node) && node.outputs[0] != kNoValue && read[output])) continue;
+    const bool passes = is(kAnyLayout, node) && std::ranges::any_of(node.outputs, is_read);
+    if (!passes && !is(kImageOps, node)) continue;
     for (const ValueId input : node.inputs) {
       if (input != kNoValue) read[static_cast<std::size_t>(input)] = true;
     }
