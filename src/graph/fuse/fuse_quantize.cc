@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "graph/fuse/fuse.h"
@@ -298,6 +299,73 @@ void MoveUp(Graph& graph) {
   }
 }
 
+/// A FakeQuantize of `x` in place of `fake`'s input. Returns its output.
+ValueId AddFake(Graph& graph, Node fake, ValueId x, std::vector<Node>& nodes) {
+  Value value = graph.value(x);  // the same type and dims
+  value.name = fake.name + ":part" + std::to_string(nodes.size());
+  value.constant.reset();
+  value.quantized.reset();
+  graph.values.push_back(std::move(value));
+  fake.name = graph.values.back().name;
+  fake.inputs = {x};
+  fake.outputs = {static_cast<ValueId>(graph.values.size() - 1)};
+  nodes.push_back(std::move(fake));
+  return nodes.back().outputs[0];
+}
+
+/// Whether `value` is rounded, perhaps moved since.
+bool IsRounded(const Graph& graph, const std::vector<std::optional<std::size_t>>& producers,
+               ValueId value) {
+  while (const std::optional<std::size_t> by = producers[static_cast<std::size_t>(value)]) {
+    const Node& node = graph.nodes[*by];
+    if (node.op == "FakeQuantize") return true;
+    if (!Moves(node)) return false;
+    value = node.inputs[0];
+  }
+  return false;
+}
+
+/// Rounds the parts of a Concat in place of the joined tensor that nothing else reads: then bytes
+/// are joined, a quarter of the memory, and the node that computes a part may round it. Parts that
+/// are bytes already are joined as they are, but before a batch-norm, whose kernel joins floats.
+void RoundParts(Graph& graph) {
+  const auto producers = ProducersOf(graph);
+  std::vector<bool> normalized(graph.values.size());  // read by a batch-norm
+  for (const Node& node : graph.nodes) {
+    if (node.op == "BatchNormalization")
+      normalized[static_cast<std::size_t>(node.inputs[0])] = true;
+  }
+  const std::vector<std::size_t> uses = UsesOf(graph);
+  std::vector<std::optional<std::size_t>> fakes(graph.nodes.size());  // by node: what rounds it
+  std::vector<bool> dropped(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& fake = graph.nodes[i];
+    if (fake.op != "FakeQuantize") continue;
+    const ValueId x = fake.inputs[0];
+    const std::optional<std::size_t> before = producers[static_cast<std::size_t>(x)];
+    if (!before || uses[static_cast<std::size_t>(x)] != 1) continue;
+    const Node& join = graph.nodes[*before];
+    if (join.op != "Concat" || graph.value(x).sizes != kNoValue) continue;
+    const bool rounded = std::ranges::all_of(
+        join.inputs, [&](ValueId part) { return IsRounded(graph, producers, part); });
+    if (rounded && !normalized[static_cast<std::size_t>(fake.outputs[0])]) continue;
+    fakes[*before] = i;
+    dropped[i] = true;
+  }
+  std::vector<Node> nodes;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (dropped[i]) continue;
+    Node node = graph.nodes[i];
+    if (fakes[i]) {
+      const Node& fake = graph.nodes[*fakes[i]];
+      for (ValueId& input : node.inputs) input = AddFake(graph, fake, input, nodes);
+      node.outputs = fake.outputs;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+}
+
 }  // namespace
 
 void FuseQuantization(Graph& graph) {
@@ -305,6 +373,8 @@ void FuseQuantization(Graph& graph) {
   Compact(graph);
   DequantizeEarlier(graph).Run();
   JoinPairs(graph);
+  Compact(graph);  // without the QuantizeLinears of the pairs
+  RoundParts(graph);
   GridWalk(graph).Run();
   Compact(graph);
   MoveUp(graph);

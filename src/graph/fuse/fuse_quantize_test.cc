@@ -123,6 +123,28 @@ TEST(FuseQuantization, IntegersAreMovedAsFloats) {
   EXPECT_EQ(graph.value(graph.nodes[2].outputs[0]).dims, (Dims{2, 25}));
 }
 
+TEST(FuseQuantization, RoundsThePartsOfAConcat) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}).Input("z", {1, 3, 5, 5}).Output("y").Floats("s", {}, {0.05f});
+  m.Add("Tanh", {"x"}, {"a"});
+  m.Add("Tanh", {"z"}, {"b"});
+  m.Add("Concat", {"a", "b"}, {"c"}).Int("axis", 1);
+  AddPair(m, "c", "d");
+  m.Add("Tanh", {"d"}, {"y"});
+  const Graph graph = Fused(m);
+  EXPECT_EQ(Ops(graph), "Tanh Tanh FakeQuantize FakeQuantize Concat Tanh");
+}
+
+TEST(FuseQuantization, AConcatThatIsReadAsItIsStays) {
+  ModelBuilder m;
+  m.Input("x", {1, 2, 5, 5}).Output("y").Output("c").Floats("s", {}, {0.05f});
+  m.Add("Tanh", {"x"}, {"a"});
+  m.Add("Concat", {"a", "x"}, {"c"}).Int("axis", 1);
+  AddPair(m, "c", "d");
+  m.Add("Tanh", {"d"}, {"y"});
+  EXPECT_EQ(Ops(Fused(m)), "Tanh Concat FakeQuantize Tanh");
+}
+
 TEST(FuseQuantization, MovedIntegersThatAreReadStay) {
   ModelBuilder m;
   m.Input("x", {1, 2, 6, 6}).Output("y").Output("p").Floats("s", {}, {0.05f});

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <ranges>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -345,10 +344,10 @@ std::vector<bool> ReadAsImages(const Graph& graph) {
   const auto is_read = [&](ValueId value) {
     return value != kNoValue && read[static_cast<std::size_t>(value)];
   };
-  for (const Node& node : graph.nodes | std::views::reverse) {
-    const bool passes = is(kAnyLayout, node) && std::ranges::any_of(node.outputs, is_read);
-    if (!passes && !is(kImageOps, node)) continue;
-    for (const ValueId input : node.inputs) {
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool passes = is(kAnyLayout, *node) && std::ranges::any_of(node->outputs, is_read);
+    if (!passes && !is(kImageOps, *node)) continue;
+    for (const ValueId input : node->inputs) {
       if (input != kNoValue) read[static_cast<std::size_t>(input)] = true;
     }
   }
