@@ -301,10 +301,11 @@ void MoveUp(Graph& graph) {
 
 /// A FakeQuantize of `x` in place of `fake`'s input. Returns its output.
 ValueId AddFake(Graph& graph, Node fake, ValueId x, std::vector<Node>& nodes) {
-  Value value = graph.value(x);  // the same type and dims
+  Value value;
   value.name = fake.name + ":part" + std::to_string(nodes.size());
-  value.constant.reset();
-  value.quantized.reset();
+  value.type = graph.value(x).type;
+  value.dims = graph.value(x).dims;
+  value.shape_known = graph.value(x).shape_known;
   graph.values.push_back(std::move(value));
   fake.name = graph.values.back().name;
   fake.inputs = {x};
@@ -313,10 +314,13 @@ ValueId AddFake(Graph& graph, Node fake, ValueId x, std::vector<Node>& nodes) {
   return nodes.back().outputs[0];
 }
 
-/// Whether `value` is rounded, perhaps moved since.
+/// Whether `value` is rounded, perhaps moved a few times since.
 bool IsRounded(const Graph& graph, const std::vector<std::optional<std::size_t>>& producers,
                ValueId value) {
-  while (const std::optional<std::size_t> by = producers[static_cast<std::size_t>(value)]) {
+  constexpr int kMostMoves = 8;
+  for (int moves = 0; moves <= kMostMoves; ++moves) {
+    const std::optional<std::size_t> by = producers[static_cast<std::size_t>(value)];
+    if (!by) return false;
     const Node& node = graph.nodes[*by];
     if (node.op == "FakeQuantize") return true;
     if (!Moves(node)) return false;
@@ -332,8 +336,8 @@ void RoundParts(Graph& graph) {
   const auto producers = ProducersOf(graph);
   std::vector<bool> normalized(graph.values.size());  // read by a batch-norm
   for (const Node& node : graph.nodes) {
-    if (node.op == "BatchNormalization")
-      normalized[static_cast<std::size_t>(node.inputs[0])] = true;
+    if (node.op != "BatchNormalization") continue;
+    normalized[static_cast<std::size_t>(node.inputs[0])] = true;
   }
   const std::vector<std::size_t> uses = UsesOf(graph);
   std::vector<std::optional<std::size_t>> fakes(graph.nodes.size());  // by node: what rounds it

@@ -321,22 +321,10 @@ std::vector<std::uint32_t> CountReads(const Graph& graph) {
 std::vector<bool> ReadAsImages(const Graph& graph) {
   constexpr std::array kImageOps{"Conv", "ConvTranspose", "MaxPool", "AveragePool",
                                  "ChannelAffine"};
-  constexpr std::array kAnyLayout{"Add",
-                                  "Mul",
-                                  "Sub",
-                                  "Div",
-                                  "Concat",
-                                  "Clip",
-                                  "Relu",
-                                  "Resize",
-                                  "Pad",
-                                  "Sigmoid",
-                                  "Swish",
-                                  "HardSwish",
-                                  "Cast",
-                                  "FakeQuantize",
-                                  "QuantizeLinear",
-                                  "DequantizeLinear"};
+  constexpr std::array kAnyLayout{"Add",  "Mul",       "Sub",          "Div",
+                                  "Clip", "Relu",      "Sigmoid",      "Swish",
+                                  "Cast", "HardSwish", "FakeQuantize", "QuantizeLinear",
+                                  "Pad",  "Concat",    "Resize",       "DequantizeLinear"};
   std::vector<bool> read(graph.values.size());
   const auto is = [](const auto& ops, const Node& node) {
     return std::ranges::find(ops, node.op) != ops.end();

@@ -143,8 +143,8 @@ bool SplitsChannels(const Dims& from, const Dims& to) {
 
 /// True if an image becomes [N,C,L] or back; in kChannelsLast no byte moves.
 bool KeepsChannels(const Dims& from, const Dims& to) {
-  const bool merges = from.size() == 4 && to.size() == 3,
-             splits = from.size() == 3 && to.size() == 4;
+  const bool merges = from.size() == 4 && to.size() == 3;
+  const bool splits = from.size() == 3 && to.size() == 4;
   return (merges || splits) && from[0] == to[0] && from[1] == to[1];
 }
 
