@@ -16,8 +16,8 @@ void Decide(benchmark::State& state) {
                                  .scarce_memory = 0},
                                 random);
   LearnedPlacer placer("bench",
-                       {learn::Mlp({GlobalFeatures(), 64, 64, kGroups}, random),
-                        learn::Mlp({LocalFeatures(), 64, 64, 2 * kSlots}, random)},
+                       {learn::Mlp({GlobalFeatures(), 256, 256, kGroups}, random),
+                        learn::Mlp({LocalFeatures(), 256, 256, 2 * kSlots}, random)},
                        {});
   for (auto _ : state) benchmark::DoNotOptimize(placer.Place(episode.view()));
 }
