@@ -330,9 +330,13 @@ bool IsRounded(const Graph& graph, const std::vector<std::optional<std::size_t>>
 }
 
 /// Rounds the parts of a Concat in place of the joined tensor that nothing else reads: then bytes
-/// are joined, a quarter of the memory, and the node that computes a part may round it. Parts that
-/// are bytes already are joined as they are, but before a batch-norm, whose kernel joins floats.
+/// are joined, a quarter of the memory, and the node that computes a part may round it. If all
+/// parts are rounded already, their bytes are joined and then moved to the other grid. The
+/// exception is a Concat before a batch-norm: the kernel of the batch-norm joins floats itself.
 void RoundParts(Graph& graph) {
+  const auto is_fake = [](const Node& node) { return node.op == "FakeQuantize"; };
+  if (std::ranges::none_of(graph.nodes, is_fake)) return;
+  Compact(graph);  // without the QuantizeLinears of the pairs, which read joined tensors too
   const auto producers = ProducersOf(graph);
   std::vector<bool> normalized(graph.values.size());  // read by a batch-norm
   for (const Node& node : graph.nodes) {
@@ -344,7 +348,7 @@ void RoundParts(Graph& graph) {
   std::vector<bool> dropped(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& fake = graph.nodes[i];
-    if (fake.op != "FakeQuantize") continue;
+    if (!is_fake(fake)) continue;
     const ValueId x = fake.inputs[0];
     const std::optional<std::size_t> before = producers[static_cast<std::size_t>(x)];
     if (!before || uses[static_cast<std::size_t>(x)] != 1) continue;
@@ -359,7 +363,7 @@ void RoundParts(Graph& graph) {
   std::vector<Node> nodes;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (dropped[i]) continue;
-    Node node = graph.nodes[i];
+    Node& node = graph.nodes[i];
     if (fakes[i]) {
       const Node& fake = graph.nodes[*fakes[i]];
       for (ValueId& input : node.inputs) input = AddFake(graph, fake, input, nodes);
@@ -377,7 +381,6 @@ void FuseQuantization(Graph& graph) {
   Compact(graph);
   DequantizeEarlier(graph).Run();
   JoinPairs(graph);
-  Compact(graph);  // without the QuantizeLinears of the pairs
   RoundParts(graph);
   GridWalk(graph).Run();
   Compact(graph);

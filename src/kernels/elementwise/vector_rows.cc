@@ -6,6 +6,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/elementwise/vector_rows.h"
+#include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lagoon {
@@ -100,8 +101,7 @@ void QuantizeVectors(const RowOperand* x, std::byte* y, std::size_t count,
   ForVectors(count, [&](size_t i) HWY_ATTR {
     const Floats level = hn::Add(hn::Round(hn::Div(hn::LoadU(d, from + i), scale)), zero);
     // NaN becomes the lowest level, as in ONNX Runtime.
-    const Floats kept = hn::IfThenElse(hn::Ge(level, low), level, low);
-    const auto whole = hn::ConvertTo(IntTag(), hn::Min(kept, high));
+    const auto whole = hn::ConvertTo(IntTag(), hn::Min(simd::AtLeast(level, low), high));
     hn::StoreU(hn::DemoteTo(TagOf<Q>(), whole), TagOf<Q>(), to + i);
   });
 }

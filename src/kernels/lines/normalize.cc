@@ -156,20 +156,12 @@ HWY_INLINE void WriteRow(const NormalizeArgs& args, size_t row, Range part, Norm
 bool NormalizeBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const NormalizeArgs*>(raw);
-  const Range rows = Share(args.rows, args.blocks, block);
-  for (size_t row = rows.begin; row < rows.end; ++row) {
-    WriteRow(args, row, {0, args.row}, OwnNorm(args, args.x + row * args.row));
-  }
-  return true;
-}
-
-bool NormalizePiecesBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
-  if (ctx.ShouldLeave()) return false;
-  const auto& args = *static_cast<const NormalizeArgs*>(raw);
   const Range pieces = Share(args.rows * args.pieces, args.blocks, block);
   for (size_t i = pieces.begin; i < pieces.end; ++i) {
     const size_t row = i / args.pieces;
-    WriteRow(args, row, Share(args.row, args.pieces, i % args.pieces), GivenNorm(args, row));
+    const Norm norm =
+        args.moments == nullptr ? OwnNorm(args, args.x + row * args.row) : GivenNorm(args, row);
+    WriteRow(args, row, Share(args.row, args.pieces, i % args.pieces), norm);
   }
   return true;
 }
@@ -191,7 +183,6 @@ bool MomentsBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
 }  // namespace
 
 Body PickNormalizeBody() { return &NormalizeBody; }
-Body PickNormalizePiecesBody() { return &NormalizePiecesBody; }
 Body PickMomentsBody() { return &MomentsBody; }
 
 }  // namespace HWY_NAMESPACE
@@ -208,7 +199,6 @@ namespace lagoon {
 namespace {
 
 HWY_EXPORT(PickNormalizeBody);
-HWY_EXPORT(PickNormalizePiecesBody);
 HWY_EXPORT(PickMomentsBody);
 
 constexpr char kName[] = "normalize", kMoments[] = "moments";
@@ -262,8 +252,7 @@ Result<Kernel> MakeNormalize(const NormalizeSpec& spec) {
   }
   Kernel kernel;
   kernel.name = kName;
-  kernel.body = spec.moments ? LAGOON_DISPATCH(PickNormalizePiecesBody)()
-                             : LAGOON_DISPATCH(PickNormalizeBody)();
+  kernel.body = LAGOON_DISPATCH(PickNormalizeBody)();
   kernel.blocks = static_cast<std::uint32_t>(args.blocks);
   kernel.args = ArgsImage(args);
   kernel.inputs = {offsetof(NormalizeArgs, x)};

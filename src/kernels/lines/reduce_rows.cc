@@ -219,19 +219,20 @@ bool ArgBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   });
 }
 
-/// The best elements of up to kStepColumns columns, so far.
+/// The best elements of up to kCount columns, so far.
+template <std::size_t kCount>
 struct Best {
-  float value[kStepColumns];
-  std::int32_t row[kStepColumns] = {};
+  float value[kCount];
+  std::int32_t row[kCount] = {};
 
   explicit Best(bool least) {
     const float worst = std::numeric_limits<float>::infinity();
-    std::fill_n(value, kStepColumns, least ? worst : -worst);
+    std::fill_n(value, kCount, least ? worst : -worst);
   }
 };
 
 /// Index of the best element of a line, which is compared as rows of kColumns columns.
-std::int64_t BestOfLine(const ColumnArgs& args, const Best& best) {
+std::int64_t BestOfLine(const ColumnArgs& args, const Best<kColumns>& best) {
   const auto place = [&](std::size_t c) {
     return static_cast<std::int64_t>(best.row[c]) * std::int64_t{kColumns} +
            static_cast<std::int64_t>(c);
@@ -252,7 +253,7 @@ bool ArgStepBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto* const x = reinterpret_cast<const float*>(args.x);
   auto* const y = reinterpret_cast<std::int64_t*>(args.y);
   return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
-    Best best(args.least);
+    Best<kStepColumns> best(args.least);
     const bool stayed = ForRows(args, tile, may_leave, [&](std::size_t i, std::size_t at) {
       args.step(x + at, tile.columns, static_cast<std::int32_t>(i), best.value, best.row);
     });
@@ -268,7 +269,7 @@ bool ArgLineBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   const auto* const x = reinterpret_cast<const float*>(args.x);
   auto* const y = reinterpret_cast<std::int64_t*>(args.y);
   return ForTiles(args, block, ctx, [&](const Tile& tile, BlockContext* may_leave) {
-    Best best(args.least);
+    Best<kColumns> best(args.least);
     for (std::size_t at = 0; at < args.axis; at += kColumns) {
       if (may_leave != nullptr && at % kElementsPerCheck == 0 && may_leave->ShouldLeave()) {
         return false;

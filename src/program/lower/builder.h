@@ -144,8 +144,8 @@ class ProgramBuilder {
 
   /// How often each of the graph's values is read, graph outputs included.
   void SetReads(std::vector<std::uint32_t> reads) { reads_ = std::move(reads); }
-  /// By value: whether an op that computes with the channels last reads it, or what ops that take
-  /// either layout make of it.
+  /// By ValueId: whether an op that computes with the channels last reads the value. There may be
+  /// ops between that take either layout, such as an Add.
   void SetReadAsImages(std::vector<bool> read) { read_as_images_ = std::move(read); }
   bool IsReadAsImage(ValueId value) const {
     const auto at = static_cast<std::size_t>(value);

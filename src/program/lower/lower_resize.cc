@@ -179,10 +179,10 @@ double GrowthOf(const AxisScale& axis) {
   return static_cast<double>(axis.out) / static_cast<double>(std::max<std::int64_t>(axis.in, 1));
 }
 
-/// In which order the axes are resampled: of an image whose channels lie last, what grows least
-/// comes first. Along the last axis in memory an element costs several times what it costs along
-/// the others, whose rows fill vectors: so a plain tensor's last axis comes first where the others
-/// make more elements, and else last.
+/// The order in which the axes are resampled. If the channels lie last, the axis that grows least
+/// comes first, so that the others have few elements to work on. In a plain tensor the last axis
+/// costs several times as much for each element as the others, whose rows fill vectors. It comes
+/// first if the other axes grow, and otherwise last.
 std::vector<std::size_t> OrderOf(std::span<const AxisScale> axes, Layout layout) {
   std::vector<std::size_t> order(axes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
