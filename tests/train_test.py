@@ -32,6 +32,18 @@ def test_a_toy_training_writes_weights_curve_and_checkpoint(lagoon, tmp_path):
     assert "load 1_to_1.4: networks" in result.stdout
 
 
+def test_the_best_weights_of_all_examinations_are_kept(lagoon, tmp_path):
+    out = tmp_path / "toy.weights"
+    result = train(lagoon, out, "--episodes", "60", "--seed", "2")
+    assert result.returncode == 0, result.stderr
+    with open(tmp_path / "toy.csv", encoding="utf-8") as file:
+        examined = [row for row in csv.DictReader(file) if row["choice"]]
+    assert len(examined) == 30
+    best = min(examined, key=lambda row: float(row["choice"]))
+    assert best is not examined[-1], "choose another seed: the last examination is the best"
+    assert f"examination: reward {float(best['exam_reward']):.4f}," in result.stdout
+
+
 def test_a_killed_training_resumes_to_the_same_weights_and_curve(lagoon, tmp_path):
     whole, killed = tmp_path / "whole.weights", tmp_path / "killed.weights"
     words = ("--episodes", "40")

@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/bench/bench_command.h"
@@ -23,9 +25,9 @@ namespace lagoon {
 namespace {
 
 constexpr char kAbout[] =
-    "Train the networks of the placers inss and inss-ni (InSS). Writes three files: the weights to "
-    "--out, the learning curve beside them as .csv, and a checkpoint as .checkpoint, from which "
-    "--resume goes on";
+    "Train the networks of the placers inss and inss-ni (InSS). Writes the weights that were best "
+    "when examined to --out, beside them the learning curve as .csv and a checkpoint as "
+    ".checkpoint, from which --resume goes on";
 
 // Of the bands of load in Examination::bands.
 constexpr std::array<const char*, kBandsFrom.size()> kBandNames = {"to_1", "1_to_1.4", "from_1.4"};
@@ -54,7 +56,7 @@ std::string Beside(const std::string& out, const std::string& extension) {
 std::string CurveHead() {
   std::string head =
       "episode,reward,violations,temperature,exam_reward,exam_violations,guess_reward,"
-      "guess_violations";
+      "guess_violations,choice";
   for (const char* band : kBandNames) {
     for (const char* column : kBandColumns) head += fmt::format(",{}_{}", column, band);
   }
@@ -85,10 +87,10 @@ std::string LineOf(const EpisodeResult& result) {
                      result.temperature);
 }
 
-std::string ExaminationOf(const Examination& examined) {
+std::string ExaminationOf(const Examination& examined, double choice) {
   std::string text =
-      fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g}", examined.reward, examined.violations,
-                  examined.guessed_reward, examined.guessed_violations);
+      fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{:.6g}", examined.reward, examined.violations,
+                  examined.guessed_reward, examined.guessed_violations, choice);
   for (const BandExamination& band : examined.bands) {
     text += fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{:.6g}", band.networks, band.global,
                         band.local, band.guess, band.lagoon);
@@ -97,7 +99,7 @@ std::string ExaminationOf(const Examination& examined) {
 }
 
 const std::string& NoExamination() {
-  static const std::string commas(4 + kBandNames.size() * std::size(kBandColumns), ',');
+  static const std::string commas(5 + kBandNames.size() * std::size(kBandColumns), ',');
   return commas;
 }
 
@@ -117,13 +119,61 @@ void PrintExamination(const std::string& weights, const Examination& examined) {
   }
 }
 
-void Keep(const TrainWords& words, const Trainer& trainer, const std::string& curve) {
-  std::ostringstream state;
-  trainer.Save(state);
-  DieOnFailure(learn::WriteFileWhole(words.out, EncodeNetworks(trainer.Networks())));
-  DieOnFailure(learn::WriteFileWhole(Beside(words.out, ".csv"), curve));
-  DieOnFailure(learn::WriteFileWhole(Beside(words.out, ".checkpoint"), state.str()));
+Result<PlacementNetworks> NetworksIn(const std::string& path) {
+  const Result<std::string> bytes = learn::ReadFileWhole(path);
+  if (!bytes) return tl::unexpected(bytes.error());
+  return DecodeNetworks(path, *bytes);
 }
+
+// The files of a training: the networks that were best when examined, and all of it to go on from.
+class TrainFiles {
+ public:
+  TrainFiles(const TrainWords& words, const TrainOptions& options)
+      : out_(words.out), chooser_(options, ExaminedFor::kChoice) {}
+
+  // Writes at once, rather than fail after the first episodes.
+  void Begin(Trainer& trainer, bool resume) {
+    if (resume) Resume(Beside(out_, ".checkpoint"), trainer);
+    curve_ = CurveSoFar(Beside(out_, ".csv"), trainer.done());
+    if (trainer.done() == 0) {
+      DieOnFailure(learn::WriteFileWhole(out_, EncodeNetworks(trainer.Networks())));
+    } else {
+      best_ = chooser_.Examine(Kept()).OverGuess();
+    }
+    WriteRest(trainer);
+  }
+
+  void Add(const EpisodeResult& result) { curve_ += LineOf(result) + NoExamination() + "\n"; }
+
+  // After an episode with an examination. The weights come first: killed in between, the training
+  // comes to the same networks again.
+  void Add(const EpisodeResult& result, const Trainer& trainer, const Examination& examined) {
+    const PlacementNetworks networks = trainer.Networks();
+    const double choice = chooser_.Examine(networks).OverGuess();
+    curve_ += LineOf(result) + ExaminationOf(examined, choice) + "\n";
+    if (choice < best_) DieOnFailure(learn::WriteFileWhole(out_, EncodeNetworks(networks)));
+    best_ = std::min(best_, choice);
+    WriteRest(trainer);
+  }
+
+  PlacementNetworks Kept() const {
+    Result<PlacementNetworks> networks = NetworksIn(out_);
+    if (!networks) Die(networks.error().message);
+    return std::move(*networks);
+  }
+
+ private:
+  void WriteRest(const Trainer& trainer) const {
+    std::ostringstream state;
+    trainer.Save(state);
+    DieOnFailure(learn::WriteFileWhole(Beside(out_, ".csv"), curve_));
+    DieOnFailure(learn::WriteFileWhole(Beside(out_, ".checkpoint"), state.str()));
+  }
+
+  std::string out_, curve_;
+  Examiner chooser_;
+  double best_ = std::numeric_limits<double>::infinity();  // Examination::OverGuess() of the file
+};
 
 // The options of the paper where `command` has none of its own, and the words that name rules.
 TrainOptions OptionsOf(const TrainWords& words, const CLI::App& command) {
@@ -152,28 +202,22 @@ TrainOptions OptionsOf(const TrainWords& words, const CLI::App& command) {
 
 void RunTrainPlacement(const TrainWords& words, const TrainOptions& options) {
   Trainer trainer(options);
-  if (words.resume) Resume(Beside(words.out, ".checkpoint"), trainer);
-  std::string curve = CurveSoFar(Beside(words.out, ".csv"), trainer.done());
-  Keep(words, trainer, curve);  // fails now rather than after the first episodes
-  const Examiner examiner(options);
-  std::optional<Examination> examined;
+  TrainFiles files(words, options);
+  files.Begin(trainer, words.resume);
+  const Examiner examiner(options, ExaminedFor::kJudgement);
   bench::ProgressBar bar("train placement", options.episodes - trainer.done());
   while (trainer.done() < options.episodes) {
     const EpisodeResult result = trainer.RunEpisode();
-    curve += LineOf(result);
     const bool last = trainer.done() == options.episodes;
     if (trainer.done() % words.examine_every == 0 || last) {
-      examined = examiner.Examine(trainer.Networks());
-      curve += ExaminationOf(*examined) + "\n";
-      Keep(words, trainer, curve);
+      files.Add(result, trainer, examiner.Examine(trainer.Networks()));
     } else {
-      curve += NoExamination() + "\n";
+      files.Add(result);
     }
     bar.Step(
         fmt::format("reward {:.3f}, violations {:.2f} %", result.reward, 100 * result.violations));
   }
-  // A training that had ended before has not examined them yet.
-  PrintExamination(words.out, examined ? *examined : examiner.Examine(trainer.Networks()));
+  PrintExamination(words.out, examiner.Examine(files.Kept()));
 }
 
 void AddRewardOptions(CLI::App& command, TrainWords& words) {
@@ -232,9 +276,7 @@ struct DecisionWords {
 };
 
 void RunTrainDecisions(const DecisionWords& words) {
-  const Result<std::string> bytes = learn::ReadFileWhole(words.weights);
-  if (!bytes) Die(bytes.error().message);
-  const Result<PlacementNetworks> networks = DecodeNetworks(words.weights, *bytes);
+  const Result<PlacementNetworks> networks = NetworksIn(words.weights);
   if (!networks) Die(networks.error().message);
   DieOnFailure(learn::WriteFileWhole(
       words.out, StableDecisions(*networks, !words.without_interference, words.count)));

@@ -9,29 +9,42 @@ namespace lagoon {
 namespace {
 
 constexpr int kViews = 40;  // of all loads, and of each band
-constexpr std::uint32_t kSeed = 0x7e57;
+// Each purpose takes this seed and one more for each band.
+constexpr std::uint32_t kJudgementSeed = 0x7e57, kChoiceSeed = 0xc401ce;
 
 }  // namespace
 
-Examiner::Examiner(const TrainOptions& options)
+double Examination::OverGuess() const {
+  constexpr double kFloor = 1e-4;
+  double sum = 0;
+  for (const BandExamination& band : bands) {
+    sum += (band.networks + kFloor) / (band.guess + kFloor);
+  }
+  return sum / static_cast<double>(bands.size());
+}
+
+Examiner::Examiner(const TrainOptions& options, ExaminedFor purpose)
     : interference_(options.interference), by_requests_(options.reward.by_requests) {
-  Random random(kSeed);
+  const std::uint32_t seed = purpose == ExaminedFor::kChoice ? kChoiceSeed : kJudgementSeed;
+  Random random(seed);
   for (int i = 0; i < kViews; ++i) {
     const PlacementView& view = views_.emplace_back(options.ranges, random).view();
     const Judged guess = Guess(view, interference_);
     known_.guessed_reward += guess.reward / kViews;
     known_.guessed_violations += guess.violations / kViews;
   }
-  for (std::size_t band = 0; band < of_bands_.size(); ++band) DrawBand(band, options.ranges);
+  for (std::size_t band = 0; band < of_bands_.size(); ++band) {
+    DrawBand(band, options.ranges, seed + 1 + static_cast<std::uint32_t>(band));
+  }
 }
 
-void Examiner::DrawBand(std::size_t band, const TrainingRanges& ranges) {
+void Examiner::DrawBand(std::size_t band, const TrainingRanges& ranges, std::uint32_t seed) {
   const bool last = band + 1 == kBandsFrom.size();
   const TrainingRanges all;
   TrainingRanges drawn = ranges;
   drawn.least_load = std::max(all.least_load, kBandsFrom[band]);
   drawn.most_load = last ? all.most_load : kBandsFrom[band + 1];
-  Random random(kSeed + 1 + static_cast<std::uint32_t>(band));
+  Random random(seed);
   Views& views = of_bands_[band];
   for (int i = 0; i < kViews; ++i) views.emplace_back(drawn, random);
   BandExamination& known = known_.bands[band];

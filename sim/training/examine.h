@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -27,17 +28,25 @@ struct BandExamination {
 };
 
 struct Examination {
+  /// To choose among networks by: their violations over those of the guess, mean over the bands, so
+  /// that a band in which few requests are late counts as much as the others. Below 1: better than
+  /// the guess. 0.01 % is added to both sides of each ratio.
+  double OverGuess() const;
+
   /// Means over views of all loads: Judged::reward and Judged::violations.
   double reward = 0, violations = 0;
   double guessed_reward = 0, guessed_violations = 0;
   std::array<BandExamination, kBandsFrom.size()> bands = {};
 };
 
+/// Networks are chosen by other views than those by which the chosen are judged.
+enum class ExaminedFor { kChoice, kJudgement };
+
 /// The same views for all seeds and rules of training. Not thread-safe.
 class Examiner {
  public:
   /// Judges the guess and `lagoon`, which no training changes.
-  explicit Examiner(const TrainOptions& options);
+  Examiner(const TrainOptions& options, ExaminedFor purpose);
   Examiner(const Examiner&) = delete;  // views point to the episodes' latency models
   Examiner& operator=(const Examiner&) = delete;
 
@@ -47,7 +56,7 @@ class Examiner {
   using Views = std::deque<TrainingEpisode>;
   double Lost(const PlacementView& view, const Assignment& assignment) const;
   double MeanLost(const Views& views, Placer& placer) const;
-  void DrawBand(std::size_t band, const TrainingRanges& ranges);
+  void DrawBand(std::size_t band, const TrainingRanges& ranges, std::uint32_t seed);
 
   bool interference_, by_requests_;
   Views views_;  // of all loads

@@ -86,7 +86,7 @@ TEST(Judge, CountsByReplicasModelsAndRequests) {
 }
 
 TEST(Examiner, TheGuessIsWhatNetworksThatSayNothingDecideLocally) {
-  const Examiner examiner(Small());
+  const Examiner examiner(Small(), ExaminedFor::kJudgement);
   PlacementNetworks networks = SmallNetworks();
   for (float& parameter : networks.local.parameters()) parameter = 0;
   const Examination examined = examiner.Examine(networks);
@@ -101,6 +101,26 @@ TEST(Examiner, TheGuessIsWhatNetworksThatSayNothingDecideLocally) {
   }
 }
 
+TEST(Examination, NetworksAreComparedWithTheGuessInEachBandAlike) {
+  Examination examined;
+  examined.bands = {BandExamination{.networks = 0.0001, .guess = 0.0003},  // 2e-4 of 4e-4
+                    BandExamination{.networks = 0.0039, .guess = 0.0039},
+                    BandExamination{.networks = 0.1499, .guess = 0.0999}};
+  EXPECT_NEAR(examined.OverGuess(), (0.5 + 1 + 1.5) / 3, 1e-12);
+  for (BandExamination& band : examined.bands) band = {};  // no losses at all
+  EXPECT_NEAR(examined.OverGuess(), 1, 1e-12);
+}
+
+TEST(Examiner, NetworksAreChosenByOtherViewsThanTheyAreJudgedBy) {
+  const PlacementNetworks networks = SmallNetworks();
+  const Examination chosen = Examiner(Small(), ExaminedFor::kChoice).Examine(networks);
+  const Examination judged = Examiner(Small(), ExaminedFor::kJudgement).Examine(networks);
+  EXPECT_NE(chosen.violations, judged.violations);
+  for (std::size_t i = 0; i < kBandsFrom.size(); ++i) {
+    EXPECT_NE(chosen.bands[i].guess, judged.bands[i].guess) << i;
+  }
+}
+
 TEST(Examiner, ABandHasViewsOfItsLoadsOnly) {
   Random random(0x7e57 + 2);
   double guess = 0;
@@ -108,7 +128,8 @@ TEST(Examiner, ABandHasViewsOfItsLoadsOnly) {
     const TrainingEpisode episode({.least_load = 1, .most_load = 1.4}, random);
     guess += Guess(episode.view(), true).of_models / 40;
   }
-  EXPECT_NEAR(Examiner(Small()).Examine(SmallNetworks()).bands[1].guess, guess, 1e-9);
+  EXPECT_NEAR(Examiner(Small(), ExaminedFor::kJudgement).Examine(SmallNetworks()).bands[1].guess,
+              guess, 1e-9);
 }
 
 TEST(Examiner, TheViewsAreTheSameForAllTrainings) {
@@ -117,13 +138,14 @@ TEST(Examiner, TheViewsAreTheSameForAllTrainings) {
   other.episodes = 9;
   other.rules.loads = true;
   const PlacementNetworks networks = SmallNetworks();
-  const Examination one = Examiner(Small()).Examine(networks);
-  const Examination two = Examiner(other).Examine(networks);
+  const Examination one = Examiner(Small(), ExaminedFor::kJudgement).Examine(networks);
+  const Examination two = Examiner(other, ExaminedFor::kJudgement).Examine(networks);
   EXPECT_EQ(one.reward, two.reward);
   EXPECT_EQ(one.bands[2].lagoon, two.bands[2].lagoon);
   EXPECT_EQ(one.bands[1].networks, two.bands[1].networks);
   other.reward.by_requests = true;
-  EXPECT_NE(Examiner(other).Examine(networks).bands[2].networks, one.bands[2].networks);
+  EXPECT_NE(Examiner(other, ExaminedFor::kJudgement).Examine(networks).bands[2].networks,
+            one.bands[2].networks);
 }
 
 }  // namespace
