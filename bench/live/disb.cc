@@ -238,8 +238,7 @@ class DisbBenchmark {
     for (const System& one : systems_) {
       if (one.scheduler || one.counted.empty()) continue;
       settings.push_back(&one);
-      shown.push_back(
-          {one.tail.median, false, MiddleValue(Work(one, settings.front()->standalone))});
+      shown.push_back({one.tail.median, false, Median(Work(one, settings.front()->standalone))});
     }
     if (settings.empty()) return;
     const StandaloneTimes& alone = settings.front()->standalone;

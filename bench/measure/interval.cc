@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "base/check.h"
+#include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
 namespace {
@@ -27,14 +27,6 @@ std::vector<double> Resample(const std::vector<double>& values, std::mt19937& ra
 
 }  // namespace
 
-double MiddleValue(std::vector<double> values) {
-  LAGOON_CHECK(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
 Interval CombinedInterval(const std::vector<std::vector<double>>& groups, std::uint32_t seed,
                           const std::function<double(std::span<const double>)>& combine) {
   std::vector<std::vector<double>> known;
@@ -49,13 +41,13 @@ Interval CombinedInterval(const std::vector<std::vector<double>>& groups, std::u
   if (interval.pairs == 0) return interval;
 
   std::vector<double> medians;
-  for (const auto& group : known) medians.push_back(MiddleValue(group));
+  for (const auto& group : known) medians.push_back(Median(group));
   interval.median = combine(medians);
   std::mt19937 random(seed);
   std::vector<double> figures(kResamples);
   for (double& figure : figures) {
     for (std::size_t i = 0; i < known.size(); ++i) {
-      medians[i] = MiddleValue(Resample(known[i], random));
+      medians[i] = Median(Resample(known[i], random));
     }
     figure = combine(medians);
   }

@@ -21,9 +21,6 @@ struct Interval {
 /// of n values with a probability of 1 - 2^(1-n), which exceeds 95 % from n = 6 on.
 inline constexpr std::size_t kLeastPairs = 6;
 
-/// The middle value, or the mean of the two middle values. Not empty.
-double MiddleValue(std::vector<double> values);
-
 /// The median of `values` with a percentile bootstrap (Efron 1979): medians of resamples with
 /// replacement, cut at 2.5 and 97.5 %. NaN values are left out; without any value `pairs` is 0.
 /// Equal seeds give equal intervals.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "bench/measure/statistics.h"
+
 namespace lagoon::bench {
 namespace {
 
@@ -25,9 +27,9 @@ TEST(MedianInterval, IsTheMedianBetweenBoundsThatAreValues) {
   EXPECT_EQ(interval.pairs, 7u);
 }
 
-TEST(MedianInterval, TakesTheMeanOfTheTwoMiddleValues) {
-  EXPECT_DOUBLE_EQ(MiddleValue({4, 1, 2, 3}), 2.5);
-  EXPECT_DOUBLE_EQ(MiddleValue({3, 1, 2}), 2);
+TEST(MedianInterval, TakesTheMeanOfTheTwoMedians) {
+  EXPECT_DOUBLE_EQ(Median({4, 1, 2, 3}), 2.5);
+  EXPECT_DOUBLE_EQ(Median({3, 1, 2}), 2);
 }
 
 TEST(MedianInterval, IsDeterminedByItsSeed) {

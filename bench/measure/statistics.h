@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -22,7 +24,14 @@ inline double Percentile(std::vector<double> samples, double percent) {
   return samples[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
 }
 
-inline double Median(std::vector<double> samples) { return Percentile(std::move(samples), 50); }
+/// The middle value; of an even number of samples the mean of the two middle ones. Not empty.
+inline double Median(std::vector<double> samples) {
+  LAGOON_CHECK(!samples.empty());
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  if (samples.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(samples.begin(), middle)) / 2;
+}
 
 inline double Mean(const std::vector<double>& samples) {
   LAGOON_CHECK(!samples.empty());

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bench/measure/interval.h"
+#include "bench/measure/statistics.h"
 
 namespace lagoon::bench {
 namespace {
@@ -30,7 +31,7 @@ double UsualValue(const std::vector<HostReading>& readings, double HostReading::
   for (const HostReading& reading : readings) {
     if (!std::isnan(reading.*member)) values.push_back(reading.*member);
   }
-  return values.size() < kLeastTrials ? kUnknown : MiddleValue(std::move(values));
+  return values.size() < kLeastTrials ? kUnknown : Median(std::move(values));
 }
 
 // Like std::shuffle, but the same with every standard library.

@@ -286,14 +286,14 @@ const System* RobotBenchmark::BestOfOs() const {
     if (one.name.lagoon()) continue;
     settings.push_back(&one);
     shown.push_back({one.tail.median, one.late.median > 0,
-                     MiddleValue(one.Each([&](const Trial& trial) { return Work(trial); }))});
+                     Median(one.Each([&](const Trial& trial) { return Work(trial); }))});
   }
   return settings.empty() ? nullptr : settings[BestSetting(shown)];
 }
 
 void RobotBenchmark::Judge(const System& system, const System* best, Evidence& evidence) const {
   const std::string& name = system.name.name;
-  if (best != nullptr && MiddleValue(best->Each([&](const Trial& one) { return Work(one); })) > 0) {
+  if (best != nullptr && Median(best->Each([&](const Trial& one) { return Work(one); })) > 0) {
     const auto work = [&](const System& one) {
       return one.Each([&](const Trial& trial) { return Work(trial); });
     };
