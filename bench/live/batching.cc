@@ -12,6 +12,7 @@
 #include "bench/client/bound_model.h"
 #include "bench/client/core_requests.h"
 #include "bench/client/temporary_repository.h"
+#include "bench/live/batch_steps.h"
 #include "bench/live/giving_up.h"
 #include "bench/measure/evidence.h"
 #include "bench/measure/seconds.h"
@@ -75,6 +76,8 @@ class ModelBenchmark {
                             .seed = options_.seed},
                            evidence, progress);
   }
+
+  double alone_ms() const { return alone_ms_; }
 
  private:
   using Key = std::pair<std::size_t, std::size_t>;  // load, side
@@ -323,16 +326,30 @@ Status RunBatching(const BatchingOptions& options, Report& report) {
   limits.zoo = options.zoo;
   limits.scheduler = options.scheduler;
   limits.workers = options.workers;
-  ProgressBar progress("bench batching",
-                       static_cast<int>(std::size(kSides)) *
-                               (static_cast<int>(cases) * options.windows + kAloneRounds) +
-                           static_cast<int>(std::size(kGivingUpSides)) * options.windows +
-                           static_cast<int>(limits.slos_ms.size() * limits.limiters.size()));
+  ProgressBar progress(
+      "bench batching",
+      static_cast<int>(std::size(kSides)) *
+              (static_cast<int>(cases) * options.windows + kAloneRounds) +
+          static_cast<int>(options.models.size() * std::size(kBatchSteps)) * options.windows +
+          static_cast<int>(std::size(kGivingUpSides)) * options.windows +
+          static_cast<int>(limits.slos_ms.size() * limits.limiters.size()));
   Evidence evidence(report, options.seed);
   LAGOON_RETURN_IF_ERROR(MeasureAdded(options, report, evidence, progress));
   for (const std::string& model : options.models) {
-    const Status measured = ModelBenchmark(options, model, report).Run(evidence, progress);
+    ModelBenchmark benchmark(options, model, report);
+    const Status measured = benchmark.Run(evidence, progress);
     if (!measured) return Annotate(model, measured.error());
+    const Status steps = MeasureBatchSteps({.zoo = options.zoo,
+                                            .model = model,
+                                            .scheduler = options.scheduler,
+                                            .workers = options.workers,
+                                            .rows = options.most_rows,
+                                            .slo_ms = options.deadline_alpha * benchmark.alone_ms(),
+                                            .windows = options.windows,
+                                            .window_seconds = options.window_seconds,
+                                            .seed = options.seed},
+                                           evidence, progress);
+    if (!steps) return Annotate(model, steps.error());
   }
   evidence.Finish();
   return RunBatchLimits(limits, progress, report);

@@ -40,7 +40,8 @@ struct BatchingOptions {
 ///   overload_refusal_ms_p99.M             how long a refusal takes there; target: less than 1
 ///   batcher_added_us_p50                  batched less single, for requests one at a time of a
 ///                                         model that computes next to nothing; target: at most 5
-/// And those of MeasureGivingUp() for the first model without batches, at twice its capacity and
+/// And those of MeasureBatchSteps() for each model, with the deadline as the SLO of a batch; those
+/// of MeasureGivingUp() for the first model without batches, at twice its capacity and
 /// the deadline as the limit, and those of RunBatchLimits().
 Status RunBatching(const BatchingOptions& options, Report& report);
 

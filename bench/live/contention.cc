@@ -76,10 +76,10 @@ Nanoseconds IntervalFor(double standalone_ms, double load) {
 // ---- Lagoon
 
 // Both models on one device; each window has a new dispatcher.
-class LagoonSide {
+class LagoonPair {
  public:
-  static Result<std::unique_ptr<LagoonSide>> Open(const ContentionOptions& options) {
-    std::unique_ptr<LagoonSide> side(new LagoonSide(options.trace));
+  static Result<std::unique_ptr<LagoonPair>> Open(const ContentionOptions& options) {
+    std::unique_ptr<LagoonPair> side(new LagoonPair(options.trace));
     LAGOON_ASSIGN_OR_RETURN(side->on_, OpenDevice(options.device));
     LAGOON_ASSIGN_OR_RETURN(
         side->real_time_,
@@ -137,7 +137,7 @@ class LagoonSide {
   }
 
  private:
-  explicit LagoonSide(TraceRecorder* trace) : trace_(trace) {}
+  explicit LagoonPair(TraceRecorder* trace) : trace_(trace) {}
 
   Device& device() { return *on_.device; }
 
@@ -192,11 +192,11 @@ std::vector<Setting> Settings(const ComparatorOptions& base) {
   return {defaults, quiet, pinned, nice};
 }
 
-class OnnxRuntimeSide {
+class OnnxRuntimePair {
  public:
-  static Result<std::unique_ptr<OnnxRuntimeSide>> Open(const ContentionOptions& options,
+  static Result<std::unique_ptr<OnnxRuntimePair>> Open(const ContentionOptions& options,
                                                        const Setting& setting) {
-    auto side = std::make_unique<OnnxRuntimeSide>();
+    auto side = std::make_unique<OnnxRuntimePair>();
     LAGOON_ASSIGN_OR_RETURN(
         side->real_time_,
         ComparatorProcess::Start(ModelFile(options.zoo, options.real_time), setting.real_time));
@@ -393,7 +393,7 @@ class ContentionBenchmark {
         requests_((options.requests + options.windows - 1) / options.windows) {}
 
   Status Open() {
-    LAGOON_ASSIGN_OR_RETURN(lagoon_, LagoonSide::Open(options_));
+    LAGOON_ASSIGN_OR_RETURN(lagoon_, LagoonPair::Open(options_));
     for (const std::string& name : options_.schedulers) {
       systems_.push_back({name,
                           [this, name](Window window, Trial& trial) {
@@ -429,9 +429,9 @@ class ContentionBenchmark {
  private:
   Status OpenOnnxRuntime() {
     for (const Setting& setting : Settings(options_.onnxruntime)) {
-      LAGOON_ASSIGN_OR_RETURN(sides_.emplace_back(), OnnxRuntimeSide::Open(options_, setting));
-      OnnxRuntimeSide* const defaults = sides_.front().get();
-      OnnxRuntimeSide* const side = sides_.back().get();
+      LAGOON_ASSIGN_OR_RETURN(sides_.emplace_back(), OnnxRuntimePair::Open(options_, setting));
+      OnnxRuntimePair* const defaults = sides_.front().get();
+      OnnxRuntimePair* const side = sides_.back().get();
       if (side == defaults) {
         LAGOON_ASSIGN_OR_RETURN(const double standalone_ms, side->StandaloneMs());
         onnxruntime_interval_ = IntervalFor(standalone_ms, options_.load);
@@ -439,7 +439,7 @@ class ContentionBenchmark {
       // The windows "alone" always use the default setting: that is what a user gives up.
       systems_.push_back({setting.name,
                           [=, this](Window window, Trial& trial) {
-                            OnnxRuntimeSide& one = window == kBoth ? *side : *defaults;
+                            OnnxRuntimePair& one = window == kBoth ? *side : *defaults;
                             return one.Measure(window, requests_, onnxruntime_interval_, random_,
                                                trial);
                           },
@@ -477,8 +477,8 @@ class ContentionBenchmark {
   Report& report_;
   std::mt19937 random_;
   const int requests_;  // real-time requests per window
-  std::unique_ptr<LagoonSide> lagoon_;
-  std::vector<std::unique_ptr<OnnxRuntimeSide>> sides_;  // by setting; the first is the default
+  std::unique_ptr<LagoonPair> lagoon_;
+  std::vector<std::unique_ptr<OnnxRuntimePair>> sides_;  // by setting; the first is the default
   Nanoseconds onnxruntime_interval_{0};
   std::vector<System> systems_;
 };

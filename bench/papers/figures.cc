@@ -36,7 +36,7 @@ constexpr std::string_view kNoTensorRt =
     "it compares with TensorRT's server on a real GPU; a simulated device has none";
 constexpr std::string_view kHostTime =
     "its gains are over a server that spends 0.7 ms of host time between two batches, which the "
-    "published times of models contain; gslice-5 and gslice-14 have streams and batches alone";
+    "published times of models contain; `lagoon bench batching` measures the same steps on the CPU";
 constexpr std::string_view kNoCounters =
     "it shows counters of a real GPU's cache and memory; the simulator assumes such a line";
 constexpr std::string_view kTraining =
@@ -102,6 +102,8 @@ constexpr std::array kTable{
     FigureInfo{"inss-13", "InSS Figures 13 and 14: latency of two models, 4 GPUs", InssFigure13},
     FigureInfo{"inss-16", "InSS Figures 16 to 18: 64 GPUs", InssFigure16},
     FigureInfo{"inss-19", "InSS Figures 3 and 19: time of a decision, 4 to 64 GPUs", InssFigure19},
+    FigureInfo{"inss-eq-3", "InSS Eq. 3: what a request will see, batch-level sim of an A100",
+               InssEquation3},
     FigureInfo{"inss-6", "InSS Figures 6 and 7", nullptr, kNoCounters},
     FigureInfo{"inss-8", "InSS Figures 8 and 9", nullptr, kTraining},
     FigureInfo{"inss-table-1", "InSS Table 1", nullptr, kNoMps},

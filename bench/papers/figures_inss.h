@@ -17,6 +17,9 @@ Result<Figure> InssTable3(const FigureOptions& options);
 /// Tables 3 and 4: errors on their 28 rows, of the time alone and of the slowdown apart, for some
 /// ways to measure and to fit, under TruthSpec{} and TruthSpec::Published(). Errors are fractions.
 Result<Figure> InssTable4(const FigureOptions& options);
+/// Eq. 3, and the forecast by which Lagoon's placers decide, beside the simulator: one replica of
+/// AlexNet at its knee. "full": batches wait until they are full; "waiting": they take what waits.
+Result<Figure> InssEquation3(const FigureOptions& options);
 Result<Figure> InssFigure10(const FigureOptions& options);  // with Figure 12
 Result<Figure> InssFigure11(const FigureOptions& options);  // with Figure 15
 Result<Figure> InssFigure13(const FigureOptions& options);  // with Figure 14
