@@ -123,6 +123,38 @@ TEST(FuseQuantization, IntegersAreMovedAsFloats) {
   EXPECT_EQ(graph.value(graph.nodes[2].outputs[0]).dims, (Dims{2, 25}));
 }
 
+// A table of `rows` rows of 1,024 bytes, with the dims `parameter` of its scale and zero point.
+ModelBuilder WithTable(std::int64_t rows, const Dims& parameter) {
+  ModelBuilder m;
+  m.Input("i", {2, 3}, onnx::TensorProto::INT64).Output("y");
+  const auto count = static_cast<std::size_t>(ElementCount(parameter));
+  m.Floats("s", parameter, std::vector<float>(count, 0.5F));
+  std::vector<std::uint8_t> levels(static_cast<std::size_t>(rows) * 1024);
+  for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = static_cast<std::uint8_t>(i % 251);
+  *m.graph().add_initializer() =
+      RawTensor<std::uint8_t>("t", onnx::TensorProto::UINT8, {rows, 1024}, levels);
+  *m.graph().add_initializer() = RawTensor<std::uint8_t>("z", onnx::TensorProto::UINT8, parameter,
+                                                         std::vector<std::uint8_t>(count, 7));
+  m.Add("DequantizeLinear", {"t", "s", "z"}, {"f"}).Int("axis", 0);
+  m.Add("Gather", {"f", "i"}, {"y"}).Int("axis", 0);
+  return m;
+}
+
+TEST(FuseQuantization, RowsOfALargeTableAreTakenAsBytes) {
+  for (const Dims& parameter : {Dims{}, Dims{1}}) {
+    const Graph graph = Loaded(WithTable(64, parameter));
+    ASSERT_EQ(Ops(graph), "Gather DequantizeLinear");
+    EXPECT_EQ(graph.value(graph.nodes[0].inputs[0]).type, DataType::kUInt8);
+    EXPECT_EQ(graph.value(graph.nodes[0].outputs[0]).dims, (Dims{2, 3, 1024}));
+    EXPECT_EQ(graph.value(graph.nodes[1].outputs[0]).type, DataType::kFloat32);
+  }
+}
+
+TEST(FuseQuantization, SmallTablesAndThoseWithAScaleForEachRowAreFloats) {
+  EXPECT_EQ(Ops(Loaded(WithTable(63, {}))), "Gather");
+  EXPECT_EQ(Ops(Loaded(WithTable(64, {64}))), "Gather");
+}
+
 TEST(FuseQuantization, RoundsThePartsOfAConcat) {
   ModelBuilder m;
   m.Input("x", {1, 2, 5, 5}).Input("z", {1, 3, 5, 5}).Output("y").Floats("s", {}, {0.05f});

@@ -219,11 +219,19 @@ std::vector<std::int8_t> LevelsOf(const QuantizedConstant& weights, std::size_t 
                                   std::size_t depth, bool columns_last) {
   const int flip = weights.levels.type == DataType::kUInt8 ? 0x80 : 0;
   const auto* const from = reinterpret_cast<const std::uint8_t*>(weights.levels.bytes->data());
+  const auto signed_of = [flip](std::uint8_t level) {
+    return static_cast<std::int8_t>(level ^ flip);
+  };
   std::vector<std::int8_t> levels(columns * depth);
-  for (std::size_t c = 0; c < columns; ++c) {
-    for (std::size_t i = 0; i < depth; ++i) {
-      const std::size_t at = columns_last ? i * columns + c : c * depth + i;
-      levels[c * depth + i] = static_cast<std::int8_t>(from[at] ^ flip);
+  if (!columns_last) std::transform(from, from + levels.size(), levels.begin(), signed_of);
+  constexpr std::size_t kSide = 64;  // squares, whose lines stay in the cache
+  for (std::size_t square = 0; columns_last && square < columns; square += kSide) {
+    for (std::size_t top = 0; top < depth; top += kSide) {
+      for (std::size_t c = square; c < std::min(square + kSide, columns); ++c) {
+        for (std::size_t i = top; i < std::min(top + kSide, depth); ++i) {
+          levels[c * depth + i] = signed_of(from[i * columns + c]);
+        }
+      }
     }
   }
   weights.levels.bytes.Release();

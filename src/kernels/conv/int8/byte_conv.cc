@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -205,11 +206,14 @@ bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
   return false;
 }
 
-/// The weights of an output channel in the order of the depth, and zeros to the last quad.
-void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter,
-                std::vector<std::int8_t>& column) {
+/// The weights of an output channel in the order of the depth.
+void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter, std::int8_t* column) {
   const std::size_t taps = WindowTaps(spec.window);
   const std::size_t channels = spec.in_channels / spec.groups;
+  if (taps == 1) {
+    std::copy_n(filter, channels, column);
+    return;
+  }
   for (std::size_t tap = 0; tap < taps; ++tap) {
     for (std::size_t c = 0; c < channels; ++c) {
       column[tap * channels + c] = filter[c * taps + tap];
@@ -253,29 +257,33 @@ std::size_t PackedByteConvBytes(const ByteConvSpec& spec) { return PackedOf(spec
 void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
   const std::size_t depth = DepthOf(spec), quads = CeilDivide(depth, kByteQuad);
   const PackedByteConv parts = PackedOf(spec);
-  std::memset(packed, 0, parts.size);
-  auto* const weights = reinterpret_cast<std::int8_t*>(packed);
+  std::memset(packed + parts.bias, 0, parts.size - parts.bias);
+  auto* weights = reinterpret_cast<std::int8_t*>(packed);
   auto* const bias = reinterpret_cast<std::int32_t*>(packed + parts.bias);
   auto* const scale = reinterpret_cast<float*>(packed + parts.scale);
-  std::vector<std::int8_t> column(quads * kByteQuad);
   const std::size_t columns = spec.out_channels / spec.groups;
   const std::size_t part_panels = CeilDivide(columns, kBytePanel);
-  for (std::size_t place = 0; place < spec.groups * part_panels * kBytePanel; ++place) {
-    const std::size_t panel = place / kBytePanel;
-    const std::size_t in_part = panel % part_panels * kBytePanel + ByteColumn(place % kBytePanel);
-    if (in_part >= columns) continue;
-    const std::size_t c = panel / part_panels * columns + in_part;
-    ReadColumn(spec, from.weights.data() + c * depth, column);
-    std::int64_t sum = 0;
-    for (const std::int8_t w : column) sum += w;
-    for (std::size_t quad = 0; quad < quads; ++quad) {
-      std::copy_n(
-          column.data() + quad * kByteQuad, kByteQuad,
-          weights + (panel * quads + quad) * kByteQuadBytes + place % kBytePanel * kByteQuad);
+  const std::size_t pitch = quads * kByteQuad;
+  std::vector<std::int8_t> panel_columns;  // of a panel, with zeros to the last quad
+  for (std::size_t panel = 0; panel < spec.groups * part_panels; ++panel) {
+    panel_columns.assign(kBytePanel * pitch, 0);
+    for (std::size_t i = 0; i < kBytePanel; ++i) {
+      const std::size_t in_part = panel % part_panels * kBytePanel + ByteColumn(i);
+      if (in_part >= columns) continue;
+      const std::size_t c = panel / part_panels * columns + in_part;
+      std::int8_t* const column = panel_columns.data() + i * pitch;
+      ReadColumn(spec, from.weights.data() + c * depth, column);
+      if (NeedsWideSums(column, pitch)) packed[parts.wide + panel] = std::byte{1};
+      const std::int64_t sum = std::accumulate(column, column + pitch, std::int64_t{0});
+      const std::size_t place = panel * kBytePanel + i;
+      bias[place] = static_cast<std::int32_t>(from.bias[c] - spec.x_zero * sum);
+      scale[place] = from.scale[c];
     }
-    if (NeedsWideSums(column.data(), column.size())) packed[parts.wide + panel] = std::byte{1};
-    bias[place] = static_cast<std::int32_t>(from.bias[c] - spec.x_zero * sum);
-    scale[place] = from.scale[c];
+    for (std::size_t quad = 0; quad < quads; ++quad) {
+      for (std::size_t i = 0; i < kBytePanel; ++i, weights += kByteQuad) {
+        std::memcpy(weights, panel_columns.data() + i * pitch + quad * kByteQuad, kByteQuad);
+      }
+    }
   }
 }
 
