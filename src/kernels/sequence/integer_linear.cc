@@ -268,7 +268,7 @@ HWY_INLINE bool LinearTask(const IntegerLinearArgs& args, const LinearTile& tile
 /// Sets what the sums of the tile's columns become.
 HWY_INLINE void SetColumns(const IntegerLinearArgs& args, const LinearTile& tile,
                            ByteScratch& scratch) {
-  const PackedByteConv parts(args.depth, args.columns);
+  const PackedByteConv parts = PackedByteConv::OfMatrix(args.depth, args.columns);
   // Minus the sum of the weights of each column.
   const auto* const sums = reinterpret_cast<const std::int32_t*>(args.weights + parts.bias);
   const auto zero = std::to_integer<std::int32_t>(args.x_zero[0]);
@@ -305,7 +305,7 @@ HWY_INLINE bool BytePanel(const IntegerLinearArgs& args, const LinearTile& tile,
   product.bias = scratch.bias + first;
   product.sums = scratch.sums;
   product.wide =
-      args.weights[PackedByteConv(args.depth, args.columns).wide + panel] != std::byte{0};
+      args.weights[PackedByteConv::OfMatrix(args.depth, args.columns).wide + panel] != std::byte{0};
   for (size_t quad = 0; quad < quads; quad += kByteChunkQuads) {
     if (ctx != nullptr && ctx->ShouldLeave()) return false;
     product.offset = quad * kByteQuad;
@@ -472,7 +472,7 @@ bool TakesByteWeights(const IntegerLinearSpec& spec) {
 }
 
 std::size_t PackedIntegerByteWeightBytes(std::size_t depth, std::size_t columns) {
-  return PackedByteConv(depth, columns).size;
+  return PackedByteConv::OfMatrix(depth, columns).size;
 }
 
 void PackIntegerByteWeights(std::size_t depth, std::size_t columns, const std::int8_t* weights,

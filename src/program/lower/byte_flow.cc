@@ -60,12 +60,12 @@ bool IsFunctionOfOne(const Graph& graph, const Node& node) {
   });
 }
 
-/// Whether a convolution in groups is worth a panel for each: with fewer columns than this most of
-/// a panel is empty.
+/// Whether a convolution in groups is worth a panel for each few of them: with fewer columns in a
+/// group than this most weights are 0. Tiles multiply several times as fast as vectors.
 bool FitsPanels(const ByteLinear& linear, std::int64_t channels) {
-  constexpr std::size_t kFewestColumns = 8;
+  const std::size_t fewest_columns = ByteUnits().front()->even ? 4 : 8;
   return linear.groups > 0 && linear.columns % linear.groups == 0 && channels % 4 == 0 &&
-         linear.columns / linear.groups >= kFewestColumns;
+         linear.columns / linear.groups >= fewest_columns;
 }
 
 }  // namespace

@@ -250,7 +250,13 @@ struct LinearKernels {
 };
 
 LinearKernels KernelsOf(const ByteLinear& linear) {
-  if (!linear.depthwise) return {MakeByteConv, PackedByteConvBytes, PackByteConv};
+  if (!linear.depthwise) {
+    const auto bytes = [](const ByteConvSpec& spec) { return PackedByteConvBytes(spec); };
+    const auto pack = [](const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
+      PackByteConv(spec, from, packed);
+    };
+    return {MakeByteConv, bytes, pack};
+  }
   return {MakeByteDepthwise, PackedByteDepthwiseBytes, PackByteDepthwise};
 }
 
@@ -260,18 +266,19 @@ BufferId AddWeights(ProgramBuilder& builder, const Node& node, const ByteConvSpe
   const auto text = [](const auto& values) {
     return ToString(IdentityOf(std::as_bytes(std::span(values))));
   };
-  const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
-                  TextOf(linear.weights->levels.bytes), text(numbers.scale), text(numbers.bias),
-                  spec.x_zero, linear.columns_last, linear.groups, spec.window.stride_w);
   const LinearKernels kernels = KernelsOf(linear);
+  const std::size_t size = kernels.bytes(spec);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
+                  TextOf(linear.weights->levels.bytes), text(numbers.scale), text(numbers.bias),
+                  spec.x_zero, linear.columns_last, linear.groups, spec.window.stride_w, size);
   const auto fill = [spec, weights = *linear.weights, numbers = std::move(numbers),
                      columns = linear.columns, depth = linear.depth, last = linear.columns_last,
                      pack = kernels.pack](std::byte* to) {
     const std::vector<std::int8_t> levels = LevelsOf(weights, columns, depth, last);
     pack(spec, {levels, numbers.bias, numbers.scale}, to);
   };
-  return builder.AddConstant(node.name + ".weights", kernels.bytes(spec), fill, key);
+  return builder.AddConstant(node.name + ".weights", size, fill, key);
 }
 
 Result<ByteConvSpec> SpecOf(const ProgramBuilder& builder, const Node& node,

@@ -27,19 +27,27 @@ constexpr double kCheckNs = 7'000;
 constexpr std::size_t kMaxResultBytes = 96 << 10;
 constexpr double kAddRowNs = 4;  // of the residual of a row of a panel
 constexpr std::size_t kLargeWeights = 1 << 20;
-constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
-constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a copied window: a byte, a kernel row
+constexpr double kPointerNs = 0.6;  // of a tap of a pixel
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
 /// With a larger pitch the copies of two groups would not stay in the first cache.
 constexpr std::uint32_t kMostPitchOfTwo = 320;
 
-std::size_t DepthOf(const ByteConvSpec& spec) {
-  return WindowTaps(spec.window) * (spec.in_channels / spec.groups);
+/// How many of ONNX's groups are a part. The weights between them are 0: those products take the
+/// room that would be empty in a panel of each group.
+std::uint32_t GroupsOfPart(const ByteConvSpec& spec) {
+  const std::uint32_t columns = spec.out_channels / spec.groups;
+  std::uint32_t most = 1;
+  for (std::uint32_t i = 2; i <= spec.groups && std::size_t{i} * columns <= kBytePanel; ++i) {
+    if (spec.groups % i == 0) most = i;
+  }
+  return most;
 }
 
-PackedByteConv PackedOf(const ByteConvSpec& spec) {
-  return {DepthOf(spec), spec.out_channels, spec.groups};
+std::uint32_t PartsOf(const ByteConvSpec& spec) { return spec.groups / GroupsOfPart(spec); }
+
+std::size_t DepthOf(const ByteConvSpec& spec) {
+  return WindowTaps(spec.window) * (spec.in_channels / PartsOf(spec));
 }
 
 bool IsFlatWindow(const ImageWindow& w) {
@@ -54,22 +62,22 @@ Status CheckSpec(const ByteConvSpec& spec) {
   static_cast<void>(elements);
   const std::uint32_t groups = spec.groups;
   if (groups == 0 || spec.in_channels % groups != 0 || spec.out_channels % groups != 0 ||
-      (groups > 1 && spec.in_channels / groups % kByteQuad != 0)) {
+      (PartsOf(spec) > 1 && spec.in_channels / PartsOf(spec) % kByteQuad != 0)) {
     return Invalid(
         kByteConv,
         fmt::format("{} groups of {} input and {} output channels: the groups must divide "
-                    "both, and leave a multiple of {} input channels",
+                    "both, and leave a multiple of {} input channels for a panel",
                     groups, spec.in_channels, spec.out_channels, kByteQuad));
   }
   LAGOON_RETURN_IF_ERROR(CheckElements(kByteConv, "the weights of a channel",
                                        {{"kernel_h", spec.window.kernel_h},
                                         {"kernel_w", spec.window.kernel_w},
                                         {"in_channels", spec.in_channels}}));
-  LAGOON_RETURN_IF_ERROR(
-      CheckElements(kByteConv, "the weights",
-                    {{"depth", DepthOf(spec)},
-                     {"out_channels",
-                      groups * CeilDivide(spec.out_channels / groups, kBytePanel) * kBytePanel}}));
+  LAGOON_RETURN_IF_ERROR(CheckElements(
+      kByteConv, "the weights",
+      {{"depth", DepthOf(spec)},
+       {"out_channels",
+        PartsOf(spec) * CeilDivide(spec.out_channels / PartsOf(spec), kBytePanel) * kBytePanel}}));
   if (DepthOf(spec) > kMaxByteDepth) {
     return Invalid(kByteConv, fmt::format("a sum has {} products, more than {}", DepthOf(spec),
                                           kMaxByteDepth));
@@ -95,12 +103,13 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.out_channels = spec.out_channels;
   a.pixels = static_cast<std::uint32_t>(OutputPixels(spec.window));
   a.groups = static_cast<std::uint32_t>(CeilDivide(a.pixels, unit.rows));
-  a.part_channels = a.channels / spec.groups;
-  a.part_columns = a.out_channels / spec.groups;
+  const std::uint32_t parts = PartsOf(spec);
+  a.part_channels = a.channels / parts;
+  a.part_columns = a.out_channels / parts;
   a.part_panels = static_cast<std::uint32_t>(CeilDivide(a.part_columns, kBytePanel));
-  a.panels = spec.groups * a.part_panels;
+  a.panels = parts * a.part_panels;
   a.flat = IsFlatWindow(a.window);
-  const bool few = a.channels < kFewestDirectChannels && !a.flat && spec.groups == 1;
+  const bool few = a.channels < kFewestDirectChannels && !a.flat && parts == 1;
   // Rows at even distance that end with a whole step lie so already.
   constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
   const bool lies_evenly = a.flat && a.channels % kStep == 0;
@@ -126,11 +135,21 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
   a.high = spec.high;
   a.x_zero = spec.x_zero;
   a.y_zero = spec.y_zero;
-  const PackedByteConv packed = PackedOf(spec);
+  const PackedByteConv packed(std::size_t{a.taps} * a.quads, a.panels);
   a.bias_offset = packed.bias;
   a.scale_offset = packed.scale;
   a.wide_offset = packed.wide;
   return a;
+}
+
+/// For the first of `units` that suits the shape. Windows of parts are not copied: a unit that
+/// reads rows at even distance needs strips there.
+ByteConvArgs ArgsOf(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
+  const std::size_t pixels = OutputPixels(spec.window);
+  const ByteConvArgs a = ShapeOf(spec, PickByteUnit(units, pixels, true));
+  const bool parts = a.part_channels != a.channels;
+  if (!a.unit->even || !parts || a.piece > 0) return a;
+  return ShapeOf(spec, PickByteUnit(units, pixels, false));
 }
 
 /// Time of one group in one panel, and of what all panels of a group share.
@@ -141,9 +160,9 @@ struct GroupNs {
       : panel(a.taps * a.quads * a.unit->quad_ns +
               static_cast<double>(a.unit->rows) *
                   (a.unit->row_ns + (a.add == nullptr ? 0 : kAddRowNs))),
-        shared(static_cast<double>(a.unit->rows) *
-               (a.copies > 0 ? a.quads * kByteQuad * kCopyByteNs + a.window.kernel_h * kCopyRowNs
-                             : a.taps * kPointerNs)) {}
+        shared(static_cast<double>(a.unit->rows) * (a.copies > 0  ? WindowCopyNs(a)
+                                                    : a.piece > 0 ? StripCopyNs(a)
+                                                                  : a.taps * kPointerNs)) {}
 };
 
 std::size_t ResultBytes(const ByteConvArgs& a) {
@@ -206,18 +225,22 @@ bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
   return false;
 }
 
-/// The weights of an output channel in the order of the depth.
-void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter, std::int8_t* column) {
+/// The weights of an output channel in the order of the depth. `group`: of its part.
+void ReadColumn(const ByteConvSpec& spec, const ByteConvArgs& args, const std::int8_t* filter,
+                std::size_t group, std::int8_t* column) {
   const std::size_t taps = WindowTaps(spec.window);
   const std::size_t channels = spec.in_channels / spec.groups;
+  column += group * channels;
   if (taps == 1) {
     std::copy_n(filter, channels, column);
     return;
   }
+  // With strips a tap is a row of the kernel, with zeros to the last step.
+  const std::size_t row_taps = args.piece > 0 ? args.window.kernel_w : taps;
   for (std::size_t tap = 0; tap < taps; ++tap) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      column[tap * channels + c] = filter[c * taps + tap];
-    }
+    std::int8_t* const to =
+        column + tap / row_taps * args.quads * kByteQuad + tap % row_taps * args.part_channels;
+    for (std::size_t c = 0; c < channels; ++c) to[c] = filter[c * taps + tap];
   }
 }
 
@@ -225,9 +248,7 @@ void ReadColumn(const ByteConvSpec& spec, const std::int8_t* filter, std::int8_t
 
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
   LAGOON_RETURN_IF_ERROR(CheckSpec(spec));
-  // The parts of a grouped convolution lie in pieces, which cannot be copied to lie evenly.
-  ByteConvArgs args =
-      ShapeOf(spec, PickByteUnit(units, OutputPixels(spec.window), spec.groups == 1));
+  ByteConvArgs args = ArgsOf(spec, units);
   Cut(args);
   Kernel kernel;
   kernel.name = kByteConv;
@@ -242,7 +263,8 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* 
   }
   kernel.outputs = {offsetof(ByteConvArgs, y)};
   const double results = static_cast<double>(args.pixels) * spec.out_channels;
-  const auto depth = static_cast<double>(DepthOf(spec));
+  const auto depth =
+      static_cast<double>(WindowTaps(spec.window) * (spec.in_channels / spec.groups));
   kernel.flops = 2 * results * depth;
   kernel.bytes_moved = static_cast<double>(InputPixels(spec.window)) * spec.in_channels +
                        depth * spec.out_channels +
@@ -252,27 +274,33 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* 
   return kernel;
 }
 
-std::size_t PackedByteConvBytes(const ByteConvSpec& spec) { return PackedOf(spec).size; }
+std::size_t PackedByteConvBytes(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
+  const ByteConvArgs args = ArgsOf(spec, units);
+  return PackedByteConv(std::size_t{args.taps} * args.quads, args.panels).size;
+}
 
-void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
-  const std::size_t depth = DepthOf(spec), quads = CeilDivide(depth, kByteQuad);
-  const PackedByteConv parts = PackedOf(spec);
+void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed,
+                  std::span<const ByteUnit* const> units) {
+  const ByteConvArgs args = ArgsOf(spec, units);
+  const std::size_t quads = std::size_t{args.taps} * args.quads;
+  const PackedByteConv parts(quads, args.panels);
   std::memset(packed + parts.bias, 0, parts.size - parts.bias);
   auto* weights = reinterpret_cast<std::int8_t*>(packed);
   auto* const bias = reinterpret_cast<std::int32_t*>(packed + parts.bias);
   auto* const scale = reinterpret_cast<float*>(packed + parts.scale);
-  const std::size_t columns = spec.out_channels / spec.groups;
-  const std::size_t part_panels = CeilDivide(columns, kBytePanel);
+  const std::size_t group_columns = spec.out_channels / spec.groups;
+  const std::size_t group_depth = WindowTaps(spec.window) * (spec.in_channels / spec.groups);
   const std::size_t pitch = quads * kByteQuad;
   std::vector<std::int8_t> panel_columns;  // of a panel, with zeros to the last quad
-  for (std::size_t panel = 0; panel < spec.groups * part_panels; ++panel) {
+  for (std::size_t panel = 0; panel < args.panels; ++panel) {
     panel_columns.assign(kBytePanel * pitch, 0);
     for (std::size_t i = 0; i < kBytePanel; ++i) {
-      const std::size_t in_part = panel % part_panels * kBytePanel + ByteColumn(i);
-      if (in_part >= columns) continue;
-      const std::size_t c = panel / part_panels * columns + in_part;
+      const std::size_t in_part = panel % args.part_panels * kBytePanel + ByteColumn(i);
+      if (in_part >= args.part_columns) continue;
+      const std::size_t c = panel / args.part_panels * args.part_columns + in_part;
       std::int8_t* const column = panel_columns.data() + i * pitch;
-      ReadColumn(spec, from.weights.data() + c * depth, column);
+      ReadColumn(spec, args, from.weights.data() + c * group_depth, in_part / group_columns,
+                 column);
       if (NeedsWideSums(column, pitch)) packed[parts.wide + panel] = std::byte{1};
       const std::int64_t sum = std::accumulate(column, column + pitch, std::int64_t{0});
       const std::size_t place = panel * kBytePanel + i;

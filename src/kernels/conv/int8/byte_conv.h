@@ -18,8 +18,8 @@ namespace lagoon {
 struct ByteConvSpec {
   ImageWindow window = {};
   std::uint32_t in_channels = 1, out_channels = 1;
-  /// ONNX's: each output channel reads the input channels of its part. More than one must divide
-  /// the channels, and leave a part with a multiple of kByteQuad input channels.
+  /// ONNX's: each output channel reads the input channels of its group. More than one must divide
+  /// the channels, and leave a part (byte_conv_args.h) with a multiple of kByteQuad input channels.
   std::uint32_t groups = 1;
   std::uint8_t x_zero = 0, y_zero = 0;
   bool floats = false;  // y is fp32
@@ -50,8 +50,11 @@ inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec,
                             std::span<const ByteUnit* const> units = ByteUnits());
 
-/// The packed weights, the same for every unit.
-std::size_t PackedByteConvBytes(const ByteConvSpec& spec);
-void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed);
+/// The packed weights for the same units. Equal weights of equal sizes are packed alike, whatever
+/// the rest of the window and the units are.
+std::size_t PackedByteConvBytes(const ByteConvSpec& spec,
+                                std::span<const ByteUnit* const> units = ByteUnits());
+void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed,
+                  std::span<const ByteUnit* const> units = ByteUnits());
 
 }  // namespace lagoon

@@ -2,7 +2,8 @@
 
 // Shared by the body of byte_conv and its factory. Names:
 //   group  the output pixels of one micro-tile
-//   part   a group of channels, as ONNX calls it; a panel has columns of one part only
+//   part   as many of ONNX's groups of channels as have room in a panel; a panel has columns of one
+//          part only
 //   tile   what one block computes: some panels of some groups
 //   tap    a stretch of the depth that lies in one piece for each pixel
 
@@ -22,16 +23,22 @@ namespace lagoon {
 struct PackedByteConv {
   std::size_t bias = 0, scale = 0, wide = 0, size = 0;
 
-  /// `depth`: of a part.
-  PackedByteConv(std::size_t depth, std::size_t out_channels, std::size_t parts = 1) {
-    const std::size_t panels = parts * CeilDivide(out_channels / parts, kBytePanel);
-    bias = panels * CeilDivide(depth, kByteQuad) * kByteQuadBytes;
+  /// Of a product of matrices.
+  static PackedByteConv OfMatrix(std::size_t depth, std::size_t columns) {
+    return {CeilDivide(depth, kByteQuad), CeilDivide(columns, kBytePanel)};
+  }
+  /// `quads`: of a panel.
+  PackedByteConv(std::size_t quads, std::size_t panels) {
+    bias = panels * quads * kByteQuadBytes;
     scale = bias + panels * kBytePanel * sizeof(std::int32_t);
     wide = scale + panels * kBytePanel * sizeof(float);
     // Units of tiles read behind the last panel.
     size = std::max(wide + panels, bias + (kByteTileQuads - 1) * kByteQuadBytes);
   }
 };
+
+/// Planned times of a copy: of a byte, and of a row of the kernel in a window.
+inline constexpr double kByteCopyNs = 0.08, kByteCopyRowNs = 2;
 
 struct ByteConvArgs {
   const std::uint8_t* x;
@@ -48,7 +55,7 @@ struct ByteConvArgs {
   std::uint32_t groups, panels;
   std::uint32_t part_channels, part_columns, part_panels;  // of x, of y, and panels of a part
   std::uint32_t group_tiles, panel_tiles;
-  std::uint32_t taps, quads;  // of a tap
+  std::uint32_t taps, quads;  // of a tap; with strips those of a step that is not full are 0
   std::uint32_t pitch;        // bytes from row to row of the products, if they are even
   std::size_t tap_pitch;      // bytes from tap to tap of them
   std::uint32_t chunk_quads;  // between two guard checks

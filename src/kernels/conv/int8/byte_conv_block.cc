@@ -153,7 +153,9 @@ bool ByteBlock::MultiplyWindows() {
 // Of groups and panels, what is less is read again and again from the second cache, and the other
 // once.
 bool ByteBlock::MultiplyInPlace() {
-  const ByteStrips strips(args_, tile_.groups, copies());
+  const Range parts{tile_.panels.begin / args_.part_panels,
+                    (tile_.panels.end - 1) / args_.part_panels + 1};
+  const ByteStrips strips(args_, tile_.groups, parts, copies());
   if (!strips.Fill(ctx_)) return false;
   const std::size_t groups = tile_.groups.size(), panels = tile_.panels.size();
   const bool groups_inside = groups <= panels;
@@ -175,8 +177,9 @@ bool ByteBlock::MultiplyGroup(const ByteStrips& strips, std::size_t group, std::
   std::size_t upper = middle - pixel, lower = end - middle;
   if (args_.piece > 0) {
     middle = std::min(ByteStrips::PixelOf(args_, 2 * group + 1), end);
-    pointers_[0] = strips.At(2 * group);
-    if (middle < end) pointers_[1] = strips.At(2 * group + 1);
+    const std::size_t part = panel / args_.part_panels;
+    pointers_[0] = strips.At(2 * group, part);
+    if (middle < end) pointers_[1] = strips.At(2 * group + 1, part);
     // The last piece of a row may be shorter than what is multiplied.
     upper = args_.piece;
     lower = middle < end ? args_.piece : 0;
@@ -289,7 +292,8 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows, std::size_t lower)
   const std::size_t depth_quads = std::size_t{args_.taps} * args_.quads;
   const std::int8_t* weights =
       reinterpret_cast<const std::int8_t*>(args_.weights) + panel * depth_quads * kByteQuadBytes;
-  const std::size_t first_channel = panel / args_.part_panels * args_.part_channels;
+  const bool strips = args_.piece > 0;  // of a part
+  const std::size_t first_channel = strips ? 0 : panel / args_.part_panels * args_.part_channels;
   ByteTile tile{};
   tile.rows = rows;
   tile.lower = lower;

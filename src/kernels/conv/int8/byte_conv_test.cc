@@ -48,9 +48,6 @@ class ByteProblem {
       bias.push_back(static_cast<std::int32_t>(random() % 20001) - 10000);
       scale.push_back(static_cast<float>(spread * (1 + random() % 100 / 100.0)));
     }
-    packed = hwy::AllocateAligned<std::byte>(depthwise ? PackedByteDepthwiseBytes(s)
-                                                       : PackedByteConvBytes(s));
-    (depthwise ? PackByteDepthwise : PackByteConv)(s, {weights, bias, scale}, packed.get());
     y.resize(OutputPixels(s.window) * s.out_channels * (s.floats ? 4 : 1));
     residual.resize(y.size());
     for (auto& v : residual) v = static_cast<std::uint8_t>(random() >> 8);
@@ -58,6 +55,7 @@ class ByteProblem {
 
   /// For the first of `units` that suits it.
   void Bind(std::span<const ByteUnit* const> units) {
+    Pack(units);
     kernel = *(depthwise ? MakeByteDepthwise : MakeByteConv)(spec, units);
     scratch = hwy::AllocateAligned<std::byte>(kernel.scratch_bytes);
     const void* inputs[] = {x.data(), packed.get(), residual.data(), &scales};
@@ -67,6 +65,13 @@ class ByteProblem {
     }
     std::memcpy(kernel.args.data() + kernel.outputs[0], &output, sizeof(void*));
     std::ranges::fill(y, kNotWritten);
+  }
+  void Pack(std::span<const ByteUnit* const> units) {
+    const ByteConvWeights from{weights, bias, scale};
+    packed = hwy::AllocateAligned<std::byte>(depthwise ? PackedByteDepthwiseBytes(spec)
+                                                       : PackedByteConvBytes(spec, units));
+    depthwise ? PackByteDepthwise(spec, from, packed.get())
+              : PackByteConv(spec, from, packed.get(), units);
   }
   bool RunBlock(std::uint32_t block, CheckProbe* probe = nullptr) {
     std::memset(scratch.get(), 0x5A, kernel.scratch_bytes);
@@ -189,11 +194,13 @@ TEST(ByteConv, EveryResultOfRandomShapesEqualsAPlainLoops) {
   }
 }
 
-// Rows of y that are long enough for strips, of one or several images, in one or several pieces.
+// Rows of y that are long enough for strips, of one or several images, in one or several pieces;
+// some with steps that are not full, and some with parts of several groups.
 TEST(ByteConv, ResultsOfLongRowsEqualAPlainLoops) {
-  constexpr std::uint32_t kShapes[][2] = {{1, 64}, {2, 32}, {2, 96}, {3, 64}, {4, 16}};
+  constexpr std::uint32_t kShapes[][2] = {{1, 64}, {2, 32}, {2, 96}, {3, 64},
+                                          {4, 16}, {3, 48}, {3, 24}};
   std::minstd_rand random(11);
-  for (std::uint32_t i = 0; i < 120; ++i) {
+  for (std::uint32_t i = 0; i < 180; ++i) {
     SCOPED_TRACE(i);
     ByteConvSpec spec = RandomSpec(random);
     ImageWindow& w = spec.window;
@@ -205,6 +212,11 @@ TEST(ByteConv, ResultsOfLongRowsEqualAPlainLoops) {
     w.out_width = 12 + random() % 30;
     w.width = (w.out_width - 1) * w.stride_w + 1 + random() % 4;
     spec.out_channels = 1 + random() % 70;
+    if (i % 3 == 0) {
+      spec.groups = 1 << random() % 5;
+      spec.in_channels = spec.groups * 4 * (1 + random() % 5);
+      spec.out_channels = spec.groups * (1 + random() % 20);
+    }
     if (i % 4 == 0) {  // along the height
       std::swap(w.height, w.width);
       std::swap(w.out_height, w.out_width);
@@ -273,7 +285,7 @@ TEST(ByteConv, PanelsWhosePairsMayExceed16BitsAreMarked) {
     const std::vector<float> scale(40, 1);
     std::vector<std::byte> packed(PackedByteConvBytes(spec));
     PackByteConv(spec, {weights, bias, scale}, packed.data());
-    const std::size_t wide = PackedByteConv(2, 40).wide;
+    const std::size_t wide = PackedByteConv::OfMatrix(2, 40).wide;
     EXPECT_EQ(packed.at(wide), std::byte{0});
     return packed.at(wide + 1) != std::byte{0};
   };
@@ -298,8 +310,6 @@ TEST(ByteConv, TheLargestProductsAreExact) {
     problem.spec.y_zero = 210;
     for (const std::int8_t w : {std::int8_t{127}, std::int8_t{-128}}) {
       std::ranges::fill(problem.weights, w);
-      PackByteConv(problem.spec, {problem.weights, problem.bias, problem.scale},
-                   problem.packed.get());
       ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
     }
   }
@@ -341,6 +351,8 @@ TEST(ByteConv, LeavesUnseenAtEveryCheckAndComputesTheSameAgain) {
   ExpectLeavesUnseen(spec);
   spec.in_channels = 64;  // in strips
   ExpectLeavesUnseen(spec);
+  spec.groups = 4;
+  ExpectLeavesUnseen(spec);
 }
 
 TEST(ByteConv, RefusesWhatItCannotSum) {
@@ -355,10 +367,11 @@ TEST(ByteConv, RefusesWhatItCannotSum) {
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("in_channels"));
   spec.groups = 2;
-  spec.in_channels = spec.out_channels = 12;
+  spec.in_channels = 12;
+  spec.out_channels = 66;
   const Result<Kernel> ragged = MakeByteConv(spec);
   ASSERT_FALSE(ragged);
-  EXPECT_THAT(ragged.error().message, HasSubstr("2 groups of 12 input and 12 output channels"));
+  EXPECT_THAT(ragged.error().message, HasSubstr("2 groups of 12 input and 66 output channels"));
   spec.groups = 1;
   spec.in_channels = 1;
   spec.limits = true;

@@ -8,8 +8,9 @@
 namespace lagoon {
 namespace {
 
-/// Shorter pieces leave too much of a tile empty.
-constexpr std::uint32_t kShortestPiece = 12;
+/// Shorter pieces leave too much of a tile empty. Parts have no other way to use tiles, and vectors
+/// take several times as long.
+constexpr std::uint32_t kShortestPiece = 12, kShortestPieceOfParts = 4;
 /// Larger strips would not stay in the second cache.
 constexpr std::size_t kMostStripBytes = 512 << 10;
 
@@ -19,21 +20,41 @@ std::size_t SpanOf(const ImageWindow& w, std::size_t rows) {
 }
 
 std::size_t RowBytes(const ByteConvArgs& args) {
-  return std::size_t{args.strip_width} * args.channels;
+  return std::size_t{args.strip_width} * args.part_channels;
+}
+
+/// Rows of the strips of a part in a block.
+std::size_t MostRows(const ByteConvArgs& args) {
+  const ImageWindow& w = args.window;
+  const std::size_t groups = CeilDivide(args.groups, args.group_tiles);
+  const std::size_t rows = CeilDivide(2 * groups, args.pieces) + 1;
+  // Every image has rows above those of its first row of y.
+  const std::size_t images = rows / w.out_height + 2;
+  return rows * w.stride_h + images * SpanOf(w, 1);
 }
 
 }  // namespace
 
+double WindowCopyNs(const ByteConvArgs& args) {
+  return args.quads * kByteQuad * kByteCopyNs + args.window.kernel_h * kByteCopyRowNs;
+}
+
+double StripCopyNs(const ByteConvArgs& args) {
+  return std::size_t{args.window.stride_h} * args.window.stride_w * args.channels * kByteCopyNs;
+}
+
 void UseStrips(ByteConvArgs& args) {
   const ImageWindow& w = args.window;
-  const std::size_t tap = std::size_t{w.kernel_w} * args.channels;
-  const bool whole_steps = tap % (kByteTileQuads * kByteQuad) == 0;
+  constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
+  const std::size_t tap = std::size_t{w.kernel_w} * args.part_channels;
+  const std::size_t steps = CeilDivide(tap, kStep);
   const bool one_part = args.part_channels == args.channels;
-  if (!args.unit->even || !whole_steps || !one_part || w.dilation_w != 1) return;
-  if (WindowTaps(w) == 1) return;
+  if (!args.unit->even || w.dilation_w != 1 || WindowTaps(w) == 1) return;
+  // With a third of each row of the kernel empty, copies of windows are as fast.
+  if (one_part && 3 * tap < 2 * steps * kStep) return;
   const auto pieces = static_cast<std::uint32_t>(CeilDivide(w.out_width, kByteHalf));
   const auto piece = static_cast<std::uint32_t>(CeilDivide(w.out_width, pieces));
-  if (piece < kShortestPiece) return;
+  if (piece < (one_part ? kShortestPiece : kShortestPieceOfParts)) return;
   const std::uint32_t width = (pieces * piece - 1) * w.stride_w + w.kernel_w;
   if (std::size_t{width} * args.channels * SpanOf(w, 2) > kMostStripBytes) return;
   args.pieces = pieces;
@@ -41,28 +62,30 @@ void UseStrips(ByteConvArgs& args) {
   args.strip_width = width;
   args.copies = 0;
   args.taps = w.kernel_h;
-  args.quads = static_cast<std::uint32_t>(tap / kByteQuad);
-  args.pitch = w.stride_w * args.channels;
+  args.quads = static_cast<std::uint32_t>(steps * kByteTileQuads);
+  args.pitch = w.stride_w * args.part_channels;
   args.tap_pitch = w.dilation_h * RowBytes(args);
   args.groups = static_cast<std::uint32_t>(CeilDivide(ByteStrips::Halves(args), 2));
 }
 
 std::size_t StripBytes(const ByteConvArgs& args) {
   if (args.piece == 0) return 0;
-  const ImageWindow& w = args.window;
-  const std::size_t groups = CeilDivide(args.groups, args.group_tiles);
-  const std::size_t rows = CeilDivide(2 * groups, args.pieces) + 1;
-  // Every image has rows above those of its first row of y.
-  const std::size_t images = rows / w.out_height + 2;
-  return (rows * w.stride_h + images * SpanOf(w, 1)) * RowBytes(args);
+  // The panels of a block may begin within a part.
+  const std::size_t panels = CeilDivide(args.panels, args.panel_tiles);
+  const std::size_t all = args.panels / args.part_panels;
+  const std::size_t parts = std::min(CeilDivide(panels - 1, args.part_panels) + 1, all);
+  // The last step may end behind the last row.
+  return parts * MostRows(args) * RowBytes(args) + kByteTileQuads * kByteQuad;
 }
 
-ByteStrips::ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory)
+ByteStrips::ByteStrips(const ByteConvArgs& args, Range groups, Range parts, std::uint8_t* memory)
     : args_(args),
+      parts_(parts),
       first_(args.piece == 0 ? 0 : 2 * groups.begin / args.pieces),
       last_(args.piece == 0
                 ? 0
                 : (std::min<std::size_t>(2 * groups.end, Halves(args)) - 1) / args.pieces),
+      part_bytes_(args.piece == 0 ? 0 : MostRows(args) * RowBytes(args)),
       memory_(memory) {}
 
 std::size_t ByteStrips::Halves(const ByteConvArgs& args) {
@@ -81,42 +104,54 @@ std::size_t ByteStrips::FirstRow(std::size_t image) const {
   return of_first + (image - first_image - 1) * SpanOf(w, w.out_height);
 }
 
-const std::uint8_t* ByteStrips::At(std::size_t half) const {
+const std::uint8_t* ByteStrips::At(std::size_t half, std::size_t part) const {
   const ImageWindow& w = args_.window;
   const std::size_t row = half / args_.pieces, image = row / w.out_height;
   const std::size_t first = image == first_ / w.out_height ? first_ % w.out_height : 0;
   const std::size_t strip_row = FirstRow(image) + (row % w.out_height - first) * w.stride_h;
   const std::size_t column = half % args_.pieces * args_.piece * w.stride_w;
-  return memory_ + strip_row * RowBytes(args_) + column * args_.channels;
+  return memory_ + (part - parts_.begin) * part_bytes_ + strip_row * RowBytes(args_) +
+         column * args_.part_channels;
 }
 
 bool ByteStrips::Fill(BlockContext& ctx) const {
   if (args_.piece == 0) return true;
   const ImageWindow& w = args_.window;
-  const std::size_t channels = args_.channels, row_bytes = RowBytes(args_);
-  const std::size_t before = std::min<std::size_t>(w.pad_left, args_.strip_width) * channels;
-  const std::size_t there =
-      std::min<std::size_t>(std::size_t{w.width} * channels, row_bytes - before);
   for (std::size_t image = first_ / w.out_height; image <= last_ / w.out_height; ++image) {
     const std::size_t first = image == first_ / w.out_height ? first_ % w.out_height : 0;
     const std::size_t end = image == last_ / w.out_height ? last_ % w.out_height + 1 : w.out_height;
-    std::uint8_t* to = memory_ + FirstRow(image) * row_bytes;
+    std::uint8_t* to = memory_ + FirstRow(image) * RowBytes(args_);
     const std::size_t rows = SpanOf(w, end - first);
-    for (std::size_t i = 0; i < rows; ++i, to += row_bytes) {
+    for (std::size_t i = 0; i < rows; ++i, to += RowBytes(args_)) {
       if (ctx.ShouldLeave()) return false;
-      const std::ptrdiff_t y = static_cast<std::ptrdiff_t>(first * w.stride_h + i) -
-                               static_cast<std::ptrdiff_t>(w.pad_top);
-      if (y < 0 || y >= static_cast<std::ptrdiff_t>(w.height)) {
-        std::memset(to, args_.x_zero, row_bytes);
-        continue;
-      }
-      const std::size_t row = image * w.height + static_cast<std::size_t>(y);
-      std::memset(to, args_.x_zero, before);
-      std::memcpy(to + before, args_.x + row * w.width * channels, there);
-      std::memset(to + before + there, args_.x_zero, row_bytes - before - there);
+      FillRow(image,
+              static_cast<std::ptrdiff_t>(first * w.stride_h + i) -
+                  static_cast<std::ptrdiff_t>(w.pad_top),
+              to);
     }
   }
   return true;
+}
+
+/// Row `y` of the image, which may be padding, to each part's strips. `to`: in the first part's.
+void ByteStrips::FillRow(std::size_t image, std::ptrdiff_t y, std::uint8_t* to) const {
+  const ImageWindow& w = args_.window;
+  const std::size_t channels = args_.part_channels, row_bytes = RowBytes(args_);
+  const bool inside = y >= 0 && y < static_cast<std::ptrdiff_t>(w.height);
+  const std::size_t row = inside ? image * w.height + static_cast<std::size_t>(y) : 0;
+  const std::size_t before = std::min<std::size_t>(w.pad_left, args_.strip_width);
+  const std::size_t there = inside ? std::min<std::size_t>(w.width, args_.strip_width - before) : 0;
+  const std::uint8_t* from = args_.x + row * w.width * args_.channels + parts_.begin * channels;
+  for (std::size_t part = 0; part < parts_.size(); ++part, to += part_bytes_, from += channels) {
+    std::memset(to, args_.x_zero, before * channels);
+    std::uint8_t* const inner = to + before * channels;
+    if (channels == args_.channels) {
+      std::memcpy(inner, from, there * channels);
+    } else if (there > 0) {
+      args_.unit->copy({from, args_.channels, there, channels, inner, channels});
+    }
+    std::memset(inner + there * channels, args_.x_zero, row_bytes - (before + there) * channels);
+  }
 }
 
 }  // namespace lagoon

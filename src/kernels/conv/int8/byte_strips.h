@@ -1,8 +1,10 @@
 #pragma once
 
-// The rows of an image that a block of byte_conv reads, padded and one behind the other. There the
-// windows of neighbours in a row of y lie at even distance, so that a unit of tiles reads them
-// without a copy of each. A group is two halves, each a piece of a row of y.
+// The rows of an image that a block of byte_conv reads, padded and one behind the other, each part
+// by itself. There the windows of neighbours in a row of y lie at even distance, so that a unit of
+// tiles reads them without a copy of each. It reads whole steps of a row of the kernel: what lies
+// behind that row counts for nothing, since its weights are 0. A group is two halves, each a piece
+// of a row of y.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +12,10 @@
 #include "kernels/conv/int8/byte_conv_args.h"
 
 namespace lagoon {
+
+/// Planned time of the copies for an output pixel: of its window, and of its part of strips.
+double WindowCopyNs(const ByteConvArgs& args);
+double StripCopyNs(const ByteConvArgs& args);
 
 /// Sets how `args` computes with strips, if that is faster than with copies of windows: everything
 /// but the place in scratch memory. Else changes nothing.
@@ -21,7 +27,7 @@ std::size_t StripBytes(const ByteConvArgs& args);
 /// The strips of a block, `memory`: StripBytes().
 class ByteStrips {
  public:
-  ByteStrips(const ByteConvArgs& args, Range groups, std::uint8_t* memory);
+  ByteStrips(const ByteConvArgs& args, Range groups, Range parts, std::uint8_t* memory);
 
   /// Copies the rows, if `args` computes with strips. False if the block left.
   bool Fill(BlockContext& ctx) const;
@@ -31,14 +37,17 @@ class ByteStrips {
   /// The first output pixel of a half; of all pixels for the half behind the last.
   static std::size_t PixelOf(const ByteConvArgs& args, std::size_t half);
   /// Where the first window of a half begins.
-  const std::uint8_t* At(std::size_t half) const;
+  const std::uint8_t* At(std::size_t half, std::size_t part) const;
 
  private:
   /// The first row of the strips of the image of an output row, counted through all images.
   std::size_t FirstRow(std::size_t image) const;
+  void FillRow(std::size_t image, std::ptrdiff_t y, std::uint8_t* to) const;
 
   const ByteConvArgs& args_;
+  const Range parts_;
   const std::size_t first_, last_;  // rows of y, counted through all images
+  const std::size_t part_bytes_;    // of the strips of a part
   std::uint8_t* const memory_;
 };
 
