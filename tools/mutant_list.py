@@ -90,6 +90,9 @@ GROUPS = {
     "bytes": [f"src/kernels/{name}.cc" for name in ("conv/int8/byte_conv_test", "elementwise/byte_add_test", "elementwise/byte_add",
                                                     "elementwise/rows", "checks", "cpu_level")] +
              ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/conv/int8"),
+    "reductions": [f"src/kernels/lines/{name}.cc" for name in ("reduce_rows_test", "reduce_rows", "arg_step", "scan")] +
+                  [f"src/kernels/{name}.cc" for name in ("checks", "cpu_level")] +
+                  ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"],
     "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
               "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/nbits"),
     "conv-list": ["src/kernels/conv/conv2d_list_test.cc", "src/kernels/activation.cc", "src/kernels/checks.cc",
@@ -194,7 +197,7 @@ TREE_GROUPS = {
 }
 
 # Libraries of a group's program besides the test framework.
-LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-append": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
+LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "reductions": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-append": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
              "parts": ["-lxxhash"], "grpc-head": ["-lgrpc++", "-lfmt"], "channel-region": ["-lfmt"]}
 
 FLEET = "src/serving/fleet"
@@ -386,6 +389,8 @@ MUTANTS = [
      "std::memset(scratch_, args_.x_zero, args_.pointers_offset)", "std::memset(scratch_, 0, args_.pointers_offset)", ["bytes"]),
     ("bytes-groups", "every group of channels reads those of the first", "src/kernels/conv/int8/byte_conv_block.cc",
      "panel / args_.part_panels * args_.part_channels;", "0 * panel;", ["bytes"]),
+    ("groups-of-a-part-overlap", "every group of a part has the weights of the first", "src/kernels/conv/int8/byte_conv.cc",
+     "column += group * channels;", "", ["bytes"]),
     ("residual-of-the-first-rows", "every block adds the residual of the first", "src/kernels/conv/int8/byte_conv_block.cc",
      "args_.residual + at, *args_.scales", "args_.residual, *args_.scales", ["bytes"]),
     ("floats-of-no-grid", "bytes that are written as floats are not rounded", "src/kernels/conv/int8/byte_conv_block.cc",
@@ -394,6 +399,11 @@ MUTANTS = [
      "first / most % args_.copies * most * args_.pitch;", "0 * first;", ["bytes"]),
     ("near-halves", "a sum of bytes near a half is rounded as if it were known exactly", "src/kernels/elementwise/byte_add.cc",
      "nearest_half(0.5F - 255 * (std::abs(a) + std::abs(b)) * 0x1p-20F)", "nearest_half(0.5F)", ["bytes"]),
+    ("arg-nan-loses", "a NaN is no greater than a number", "src/kernels/lines/arg_step.cc",
+     "return hn::Or(kLeast ? hn::Le(value, best) : hn::Ge(value, best), nan);",
+     "return hn::And(kLeast ? hn::Le(value, best) : hn::Ge(value, best), hn::Or(nan, hn::Not(nan)));", ["reductions"]),
+    ("arg-last-for-first", "of equal values the last is taken for the first", "src/kernels/lines/arg_step.cc",
+     "kLeast ? hn::Lt(value, best) : hn::Gt(value, best)", "kLeast ? hn::Le(value, best) : hn::Ge(value, best)", ["reductions"]),
     ("bytes-saturate", "sums of two large products are wrong on AVX2", "src/kernels/conv/int8/byte_conv.cc",
      "if (std::max(up, down) > kMostOfPair) return true;", "", ["bytes"]),
     ("zero-points-left-out", "weights of a few bits lose their zero points", "src/kernels/nbits/nbits_pack.cc",
@@ -1580,6 +1590,8 @@ MUTANTS = [
      "std::max(all.least_load, kBandsFrom[band])", "all.least_load", ["learned"]),
     ("stages-not-apart", "both stages are examined as one", f"{TRAINING}/examine.cc",
      ".global = global, .local = local", ".global = global || local, .local = global || local", ["learned"]),
+    ("chosen-by-the-judge", "networks are chosen by the views that judge them", f"{TRAINING}/examine.cc",
+     "purpose == ExaminedFor::kChoice ? kChoiceSeed : kJudgementSeed", "purpose == ExaminedFor::kChoice ? kJudgementSeed : kJudgementSeed", ["learned"]),
     # Placers on a simulated cluster.
     ("plan-for-each-measurement", "a placer plans anew whenever what is measured changes", "sim/placement/periodic_placer.cc",
      "x.slo == y.slo &&", "x.slo == y.slo && x.slowdown == y.slowdown &&", ["placement"]),
