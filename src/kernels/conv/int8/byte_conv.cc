@@ -263,8 +263,8 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* 
   }
   kernel.outputs = {offsetof(ByteConvArgs, y)};
   const double results = static_cast<double>(args.pixels) * spec.out_channels;
-  const auto depth =
-      static_cast<double>(WindowTaps(spec.window) * (spec.in_channels / spec.groups));
+  const std::size_t channels = spec.in_channels / spec.groups;
+  const auto depth = static_cast<double>(WindowTaps(spec.window) * channels);
   kernel.flops = 2 * results * depth;
   kernel.bytes_moved = static_cast<double>(InputPixels(spec.window)) * spec.in_channels +
                        depth * spec.out_channels +
