@@ -30,7 +30,7 @@ constexpr int kStandaloneRuns = 30;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // The windows of a trial, which are compared with each other.
-enum Window : std::size_t { kAlone, kBestEffort, kBoth };
+enum Window : std::size_t { kRealTimeAlone, kBestEffort, kBoth };
 const std::vector<std::string> kWindows = {"alone", "best-effort", "both"};
 
 // The results of one system in one trial.
@@ -108,7 +108,7 @@ class LagoonPair {
                             AddQueue(dispatcher, JobClass::kBestEffort, *best_effort_));
     OpenLoopClient producer(dispatcher, urgent, *real_time_);
     ClosedLoopClient loop(dispatcher, background, *best_effort_);
-    if (window == kAlone) {
+    if (window == kRealTimeAlone) {
       const Arrivals arrivals(requests, interval_, random);
       for (const Sample& sample : producer.Run(arrivals.times)) {
         trial.alone_ms.push_back(sample.latency_ms);
@@ -220,7 +220,7 @@ class OnnxRuntimePair {
       for (const double us : answered.latencies_us) latencies_ms.push_back(us / 1e3);
       return {};
     };
-    if (window == kAlone) {
+    if (window == kRealTimeAlone) {
       LAGOON_RETURN_IF_ERROR(real_time(trial.alone_ms));
       trial.busy = arrivals.Busy(trial.alone_ms);
     } else if (window == kBestEffort) {
