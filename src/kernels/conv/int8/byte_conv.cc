@@ -123,6 +123,7 @@ ByteConvArgs ShapeOf(const ByteConvSpec& spec, const ByteUnit& unit) {
                                        : unit.even ? steps_bytes
                                                    : a.quads * kByteQuad);
   a.copies = !copied ? 0 : a.pitch <= kMostPitchOfTwo ? 2 : 1;
+  a.row_taps = a.taps;
   UseStrips(a);
   const std::uint32_t quads_at_once = unit.even ? kByteTileQuads : 1;
   const auto checked = static_cast<std::uint32_t>(kCheckNs / unit.quad_ns);
@@ -235,11 +236,11 @@ void ReadColumn(const ByteConvSpec& spec, const ByteConvArgs& args, const std::i
     std::copy_n(filter, channels, column);
     return;
   }
-  // With strips a tap is a row of the kernel, with zeros to the last step.
-  const std::size_t row_taps = args.piece > 0 ? args.window.kernel_w : taps;
+  // What the args call a tap is some of the window's, and in strips zeros to the last step.
+  const std::size_t piece = taps / args.taps;
   for (std::size_t tap = 0; tap < taps; ++tap) {
     std::int8_t* const to =
-        column + tap / row_taps * args.quads * kByteQuad + tap % row_taps * args.part_channels;
+        column + tap / piece * args.quads * kByteQuad + tap % piece * args.part_channels;
     for (std::size_t c = 0; c < channels; ++c) to[c] = filter[c * taps + tap];
   }
 }

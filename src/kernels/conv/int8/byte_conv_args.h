@@ -57,7 +57,8 @@ struct ByteConvArgs {
   std::uint32_t group_tiles, panel_tiles;
   std::uint32_t taps, quads;  // of a tap; with strips those of a step that is not full are 0
   std::uint32_t pitch;        // bytes from row to row of the products, if they are even
-  std::size_t tap_pitch;      // bytes from tap to tap of them
+  /// Of them: bytes from tap to tap, taps of a row, and bytes from row to row of taps.
+  std::size_t tap_pitch, row_taps, row_pitch;
   std::uint32_t chunk_quads;  // between two guard checks
   /// The windows of so many groups have room in scratch memory, where each pixel's is one tap; 0: x
   /// is read where it is.

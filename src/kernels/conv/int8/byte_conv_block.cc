@@ -304,12 +304,14 @@ bool ByteBlock::Multiply(std::size_t panel, std::size_t rows, std::size_t lower)
     if (ctx_.ShouldLeave()) return false;
     const std::size_t tap = at / args_.quads, quad = at % args_.quads;
     const std::size_t whole_taps = args_.chunk_quads / args_.quads;
-    tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.taps - tap);
+    const std::size_t row = tap / args_.row_taps, in_row = tap % args_.row_taps;
+    tile.taps = std::clamp<std::size_t>(whole_taps, 1, args_.row_taps - in_row);
     tile.quads = std::min<std::size_t>(args_.quads - quad, args_.chunk_quads);
     tile.pixels = args_.unit->even ? pointers_ : pointers_ + tap * args_.unit->rows;
     tile.pitch = args_.pitch;
     tile.tap_pitch = args_.tap_pitch;
-    tile.offset = first_channel + quad * kByteQuad + tap * args_.tap_pitch;
+    tile.offset =
+        first_channel + quad * kByteQuad + row * args_.row_pitch + in_row * args_.tap_pitch;
     tile.weights = weights + at * kByteQuadBytes;
     tile.resume = at > 0;
     unit_.Multiply(tile);

@@ -46,25 +46,30 @@ double StripCopyNs(const ByteConvArgs& args) {
 void UseStrips(ByteConvArgs& args) {
   const ImageWindow& w = args.window;
   constexpr std::size_t kStep = kByteTileQuads * kByteQuad;
-  const std::size_t tap = std::size_t{w.kernel_w} * args.part_channels;
+  // A tap is a row of the kernel, if that lies in one piece, or else a pixel.
+  const bool rows = w.dilation_w == 1;
+  const std::size_t tap = std::size_t{rows ? w.kernel_w : 1} * args.part_channels;
   const std::size_t steps = CeilDivide(tap, kStep);
   const bool one_part = args.part_channels == args.channels;
-  if (!args.unit->even || w.dilation_w != 1 || WindowTaps(w) == 1) return;
-  // With a third of each row of the kernel empty, copies of windows are as fast.
+  if (!args.unit->even || WindowTaps(w) == 1) return;
+  // With a third of each tap empty, copies of windows are as fast.
   if (one_part && 3 * tap < 2 * steps * kStep) return;
   const auto pieces = static_cast<std::uint32_t>(CeilDivide(w.out_width, kByteHalf));
   const auto piece = static_cast<std::uint32_t>(CeilDivide(w.out_width, pieces));
   if (piece < (one_part ? kShortestPiece : kShortestPieceOfParts)) return;
-  const std::uint32_t width = (pieces * piece - 1) * w.stride_w + w.kernel_w;
+  const std::uint32_t width =
+      (pieces * piece - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1;
   if (std::size_t{width} * args.channels * SpanOf(w, 2) > kMostStripBytes) return;
   args.pieces = pieces;
   args.piece = piece;
   args.strip_width = width;
   args.copies = 0;
-  args.taps = w.kernel_h;
   args.quads = static_cast<std::uint32_t>(steps * kByteTileQuads);
   args.pitch = w.stride_w * args.part_channels;
-  args.tap_pitch = w.dilation_h * RowBytes(args);
+  args.row_pitch = w.dilation_h * RowBytes(args);
+  args.taps = rows ? w.kernel_h : w.kernel_h * w.kernel_w;
+  args.row_taps = rows ? w.kernel_h : w.kernel_w;
+  args.tap_pitch = rows ? args.row_pitch : std::size_t{w.dilation_w} * args.part_channels;
   args.groups = static_cast<std::uint32_t>(CeilDivide(ByteStrips::Halves(args), 2));
 }
 

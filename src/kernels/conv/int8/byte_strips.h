@@ -2,9 +2,8 @@
 
 // The rows of an image that a block of byte_conv reads, padded and one behind the other, each part
 // by itself. There the windows of neighbours in a row of y lie at even distance, so that a unit of
-// tiles reads them without a copy of each. It reads whole steps of a row of the kernel: what lies
-// behind that row counts for nothing, since its weights are 0. A group is two halves, each a piece
-// of a row of y.
+// tiles reads them without a copy of each. It reads whole steps of a tap: what lies behind that
+// counts for nothing, since its weights are 0. A group is two halves, each a piece of a row of y.
 
 #include <cstddef>
 #include <cstdint>
