@@ -8,6 +8,7 @@
 
 #include "base/testing/paths.h"
 #include "device/cuda/driver/source_program.h"
+#include "graph/testing/model_builder.h"
 #include "program/run.h"
 #include "program/testing/emulated_gpu.h"
 #include "program/testing/run_graph.h"
@@ -101,6 +102,37 @@ TEST(CudaProgram, WhatOnlyReadsConstantsRunsOnTheHostAtLoad) {
   Gpu gpu;
   testing::ExpectOutputs(g, gpu.Run(g));
   EXPECT_EQ(gpu.names(), std::vector<std::string>{"binary"});
+}
+
+// A table of bytes that stands for floats stays bytes (graph/fuse/fuse_quantize.cc).
+TEST(CudaProgram, RowsOfATableOfBytesBecomeFloats) {
+  constexpr std::size_t kRows = 64, kColumns = 1024;
+  std::vector<std::uint8_t> levels(kRows * kColumns);
+  for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = static_cast<std::uint8_t>(i % 251);
+  testing::ModelBuilder m;
+  m.Input("i", {2}, onnx::TensorProto::INT64).Output("y").Floats("s", {}, {0.5F});
+  *m.graph().add_initializer() =
+      testing::RawTensor<std::uint8_t>("t", onnx::TensorProto::UINT8, {kRows, kColumns}, levels);
+  *m.graph().add_initializer() =
+      testing::RawTensor<std::uint8_t>("z", onnx::TensorProto::UINT8, {}, {7});
+  m.Add("DequantizeLinear", {"t", "s", "z"}, {"f"});
+  m.Add("Gather", {"f", "i"}, {"y"});
+  const auto graph = m.Load();
+  ASSERT_TRUE(graph) << graph.error().message;
+  Gpu gpu;
+  const auto loaded = gpu.Compile(*graph);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  auto instance = Instance::Create(*loaded, gpu.device());
+  ASSERT_TRUE(instance);
+  const std::int64_t rows[] = {5, 63};
+  const void* const input = rows;
+  std::vector<float> y(2 * kColumns);
+  void* const output = y.data();
+  ASSERT_TRUE(RunOnce(**instance, gpu.device(), {&input, 1}, {&output, 1}));
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(rows[i / kColumns]) * kColumns + i % kColumns;
+    ASSERT_EQ(y[i], (static_cast<float>(levels[at]) - 7) * 0.5F) << i;
+  }
 }
 
 TEST(CudaProgram, Bf16RoundsTheOperandsOfProducts) {

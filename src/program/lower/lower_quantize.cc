@@ -85,6 +85,17 @@ Status LowerQuantizeLinear(ProgramBuilder& builder, const Node& node) {
   return {};
 }
 
+/// (x - zero) * scale with one scale, by kernels that every device has: the same bits.
+Result<Tensor> DequantizedInSteps(ProgramBuilder& builder, const Node& node, const Tensor& x,
+                                  Tensor scale, Tensor zero) {
+  LAGOON_ASSIGN_OR_RETURN(scale, builder.Reshape(scale, {}));
+  LAGOON_ASSIGN_OR_RETURN(zero, builder.Reshape(zero, {}));
+  LAGOON_ASSIGN_OR_RETURN(zero, EmitCast(builder, node.name, zero, DataType::kFloat32));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitCast(builder, node.name, x, DataType::kFloat32));
+  LAGOON_ASSIGN_OR_RETURN(y, EmitBinary(builder, node.name, BinaryOp::kSub, y, zero));
+  return EmitBinary(builder, node.name, BinaryOp::kMul, y, scale);
+}
+
 Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const Tensor x,
                           builder.Use(node.inputs[0], LayoutToConvert(builder, node)));
@@ -92,10 +103,14 @@ Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(scale, EmitCast(builder, node.name, scale, DataType::kFloat32));
   LAGOON_ASSIGN_OR_RETURN(const Tensor zero, ZeroPoint(builder, node, 2, x.type, scale.dims));
   Tensor y = builder.NewTensor(node.name, x.dims, x.layout);
-  LAGOON_RETURN_IF_ERROR(builder.Emit(
-      node.name,
-      [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },
-      {builder.All(x), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+  if (!builder.options().on_cpu() && ElementCount(scale.dims) == 1) {
+    LAGOON_ASSIGN_OR_RETURN(y, DequantizedInSteps(builder, node, x, scale, zero));
+  } else {
+    LAGOON_RETURN_IF_ERROR(builder.Emit(
+        node.name,
+        [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },
+        {builder.All(x), builder.All(scale), builder.All(zero)}, {builder.All(y)}));
+  }
   LAGOON_ASSIGN_OR_RETURN(y, EmitCast(builder, node.name, y, builder.type(node.outputs[0])));
   builder.Define(node.outputs[0], y);
   return {};
