@@ -253,6 +253,34 @@ TEST(Bytes, ConvolutionsInGroupsThatFillNoPanelAreComputedInFloats) {
   }
 }
 
+// Tiles want the weights of neighbouring and of distant pixels in other orders, of the same size.
+TEST(Bytes, EqualWeightsArePackedForEachDilation) {
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 48, 1, 30}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  for (const std::int64_t dilation : {1, 2}) {
+    const std::string name = std::to_string(dilation);
+    q.Weights("w" + name, {8, 48, 1, 3}, 0);
+    m.Add("Conv", {"x1", "w" + name}, {"c" + name}).Ints("dilations", {1, dilation});
+    q.Round("c" + name, "r" + name, 0.05F, 120);
+  }
+  m.Add("Concat", {"r1", "r2"}, {"c"}).Int("axis", 3);
+  q.Round("c", "y", 0.05F, 120);
+  ExpectAsInFloats(m, Image(48 * 30), 0.05F);
+}
+
+// A panel would hold four groups, whose depth would be more than a sum may have.
+TEST(Bytes, DeepGroupsArePartsOfTheirOwn) {
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 1600, 3, 3}).Output("y");
+  q.Round("x", "x1", 0.01F, 110);
+  q.Conv("x1", "c1", {32, 400, 5, 5}, 4);
+  q.Round("c1", "y", 0.5F, 120);
+  ExpectAsInFloats(m, Image(1600 * 9), 0.5F);
+}
+
 TEST(Bytes, ConvolutionsOverLinesStayBytes) {
   if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
   QuantisedModel q;

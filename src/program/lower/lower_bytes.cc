@@ -245,19 +245,22 @@ std::string TextOf(const ConstantData& bytes) {
 /// The factory of a linear node's kernel.
 struct LinearKernels {
   Result<Kernel> (*make)(const ByteConvSpec& spec, std::span<const ByteUnit* const> units);
-  std::size_t (*bytes)(const ByteConvSpec& spec);
+  ByteConvPacking (*packing)(const ByteConvSpec& spec);
   void (*pack)(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed);
 };
 
 LinearKernels KernelsOf(const ByteLinear& linear) {
   if (!linear.depthwise) {
-    const auto bytes = [](const ByteConvSpec& spec) { return PackedByteConvBytes(spec); };
+    const auto packing = [](const ByteConvSpec& spec) { return ByteConvPackingOf(spec); };
     const auto pack = [](const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed) {
       PackByteConv(spec, from, packed);
     };
-    return {MakeByteConv, bytes, pack};
+    return {MakeByteConv, packing, pack};
   }
-  return {MakeByteDepthwise, PackedByteDepthwiseBytes, PackByteDepthwise};
+  const auto packing = [](const ByteConvSpec& spec) {
+    return ByteConvPacking{.bytes = PackedByteDepthwiseBytes(spec)};
+  };
+  return {MakeByteDepthwise, packing, PackByteDepthwise};
 }
 
 /// Adds the packed weights.
@@ -267,18 +270,20 @@ BufferId AddWeights(ProgramBuilder& builder, const Node& node, const ByteConvSpe
     return ToString(IdentityOf(std::as_bytes(std::span(values))));
   };
   const LinearKernels kernels = KernelsOf(linear);
-  const std::size_t size = kernels.bytes(spec);
+  const ByteConvPacking packing = kernels.packing(spec);
+  const ImageWindow& window = spec.window;
   const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} bytes", builder.KeyOf(node.inputs[1]),
+      fmt::format("{} {} {} {} {} {} {} {} {} {}x{} {} {} bytes", builder.KeyOf(node.inputs[1]),
                   TextOf(linear.weights->levels.bytes), text(numbers.scale), text(numbers.bias),
-                  spec.x_zero, linear.columns_last, linear.groups, spec.window.stride_w, size);
+                  spec.x_zero, linear.columns_last, linear.groups, spec.in_channels,
+                  window.stride_w, window.kernel_h, window.kernel_w, packing.bytes, packing.taps);
   const auto fill = [spec, weights = *linear.weights, numbers = std::move(numbers),
                      columns = linear.columns, depth = linear.depth, last = linear.columns_last,
                      pack = kernels.pack](std::byte* to) {
     const std::vector<std::int8_t> levels = LevelsOf(weights, columns, depth, last);
     pack(spec, {levels, numbers.bias, numbers.scale}, to);
   };
-  return builder.AddConstant(node.name + ".weights", size, fill, key);
+  return builder.AddConstant(node.name + ".weights", packing.bytes, fill, key);
 }
 
 Result<ByteConvSpec> SpecOf(const ProgramBuilder& builder, const Node& node,

@@ -36,10 +36,11 @@ constexpr std::uint32_t kMostPitchOfTwo = 320;
 /// How many of ONNX's groups are a part. The weights between them are 0: those products take the
 /// room that would be empty in a panel of each group.
 std::uint32_t GroupsOfPart(const ByteConvSpec& spec) {
-  const std::uint32_t columns = spec.out_channels / spec.groups;
+  const std::size_t columns = spec.out_channels / spec.groups;
+  const std::size_t depth = WindowTaps(spec.window) * (spec.in_channels / spec.groups);
   std::uint32_t most = 1;
-  for (std::uint32_t i = 2; i <= spec.groups && std::size_t{i} * columns <= kBytePanel; ++i) {
-    if (spec.groups % i == 0) most = i;
+  for (std::uint32_t i = 2; i <= spec.groups && i * columns <= kBytePanel; ++i) {
+    if (spec.groups % i == 0 && i * depth <= kMaxByteDepth) most = i;
   }
   return most;
 }
@@ -275,9 +276,10 @@ Result<Kernel> MakeByteConv(const ByteConvSpec& spec, std::span<const ByteUnit* 
   return kernel;
 }
 
-std::size_t PackedByteConvBytes(const ByteConvSpec& spec, std::span<const ByteUnit* const> units) {
+ByteConvPacking ByteConvPackingOf(const ByteConvSpec& spec,
+                                  std::span<const ByteUnit* const> units) {
   const ByteConvArgs args = ArgsOf(spec, units);
-  return PackedByteConv(std::size_t{args.taps} * args.quads, args.panels).size;
+  return {PackedByteConv(std::size_t{args.taps} * args.quads, args.panels).size, args.taps};
 }
 
 void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed,

@@ -50,10 +50,16 @@ inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec,
                             std::span<const ByteUnit* const> units = ByteUnits());
 
-/// The packed weights for the same units. Equal weights of equal sizes are packed alike, whatever
-/// the rest of the window and the units are.
-std::size_t PackedByteConvBytes(const ByteConvSpec& spec,
-                                std::span<const ByteUnit* const> units = ByteUnits());
+/// How weights are packed. Equal weights, of equal channels, groups and kernels, are packed alike if
+/// this is equal, whatever the rest of the window and the units are.
+struct ByteConvPacking {
+  std::size_t bytes = 0;
+  std::size_t taps = 1;  // stretches of the depth, each with zeros to the last step
+};
+
+/// For the same units as the kernel.
+ByteConvPacking ByteConvPackingOf(const ByteConvSpec& spec,
+                                  std::span<const ByteUnit* const> units = ByteUnits());
 void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::byte* packed,
                   std::span<const ByteUnit* const> units = ByteUnits());
 

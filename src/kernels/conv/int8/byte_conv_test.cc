@@ -69,7 +69,7 @@ class ByteProblem {
   void Pack(std::span<const ByteUnit* const> units) {
     const ByteConvWeights from{weights, bias, scale};
     packed = hwy::AllocateAligned<std::byte>(depthwise ? PackedByteDepthwiseBytes(spec)
-                                                       : PackedByteConvBytes(spec, units));
+                                                       : ByteConvPackingOf(spec, units).bytes);
     depthwise ? PackByteDepthwise(spec, from, packed.get())
               : PackByteConv(spec, from, packed.get(), units);
   }
@@ -283,7 +283,7 @@ TEST(ByteConv, PanelsWhosePairsMayExceed16BitsAreMarked) {
     weights[79] = b;
     const std::vector<std::int32_t> bias(40);
     const std::vector<float> scale(40, 1);
-    std::vector<std::byte> packed(PackedByteConvBytes(spec));
+    std::vector<std::byte> packed(ByteConvPackingOf(spec).bytes);
     PackByteConv(spec, {weights, bias, scale}, packed.data());
     const std::size_t wide = PackedByteConv::OfMatrix(2, 40).wide;
     EXPECT_EQ(packed.at(wide), std::byte{0});
