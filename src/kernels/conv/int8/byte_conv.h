@@ -50,8 +50,8 @@ inline constexpr std::int64_t kMaxByteBias = (std::int64_t{1} << 30) - (std::int
 Result<Kernel> MakeByteConv(const ByteConvSpec& spec,
                             std::span<const ByteUnit* const> units = ByteUnits());
 
-/// How weights are packed. Equal weights, of equal channels, groups and kernels, are packed alike if
-/// this is equal, whatever the rest of the window and the units are.
+/// How weights are packed: equal weights, of equal channels, groups and kernels, alike if this is
+/// equal, whatever the rest of the window and the units are.
 struct ByteConvPacking {
   std::size_t bytes = 0;
   std::size_t taps = 1;  // stretches of the depth, each with zeros to the last step
