@@ -125,7 +125,7 @@ Result<PlacementNetworks> NetworksIn(const std::string& path) {
   return DecodeNetworks(path, *bytes);
 }
 
-// The files of a training: the networks that were best when examined, and all of it to go on from.
+// The files that a training writes: its best networks so far, its curve, and its checkpoint.
 class TrainFiles {
  public:
   TrainFiles(const TrainWords& words, const TrainOptions& options)

@@ -12,8 +12,8 @@ namespace lagoon::bench {
 /// before has:
 ///   one       one request of one row is in flight
 ///   two       two are
-///   copied    two batches are, which the client copies together from tensors of one row, and whose
-///             answers it copies apart
+///   copied    two batches are in flight; the client joins rows into a batch by copies, and divides
+///             the answer by copies
 ///   gathered  the same rows come one by one: the server's own copies gather and scatter them
 ///   slab      and it finds how many rows end within the SLO, up to twice as many
 inline constexpr const char* kBatchSteps[] = {"one", "two", "copied", "gathered", "slab"};

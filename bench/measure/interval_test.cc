@@ -27,7 +27,7 @@ TEST(MedianInterval, IsTheMedianBetweenBoundsThatAreValues) {
   EXPECT_EQ(interval.pairs, 7u);
 }
 
-TEST(MedianInterval, TakesTheMeanOfTheTwoMedians) {
+TEST(MedianInterval, TakesTheMeanOfTheTwoMiddleValues) {
   EXPECT_DOUBLE_EQ(Median({4, 1, 2, 3}), 2.5);
   EXPECT_DOUBLE_EQ(Median({3, 1, 2}), 2);
 }

@@ -162,14 +162,7 @@ ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Dims
 ValueId GraphEditor::AddConstant(const Node& node, std::string_view suffix, Constant constant) {
   producers_.emplace_back();
   uses_.push_back(1);
-  Value value;
-  value.name = node.name + std::string(suffix);
-  value.type = constant.type;
-  value.dims = constant.dims;
-  value.shape_known = true;
-  value.constant = std::move(constant);
-  graph_.values.push_back(std::move(value));
-  return static_cast<ValueId>(graph_.values.size() - 1);
+  return lagoon::AddConstant(graph_, node.name + std::string(suffix), std::move(constant));
 }
 
 void GraphEditor::Finish() {
@@ -195,17 +188,23 @@ Status ChargeValues(const Graph& graph, ByteBudget& budget) {
   return {};
 }
 
+ValueId AddConstant(Graph& graph, std::string name, Constant constant) {
+  Value value;
+  value.name = std::move(name);
+  value.type = constant.type;
+  value.dims = constant.dims;
+  value.shape_known = true;
+  value.constant = std::move(constant);
+  graph.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph.values.size() - 1);
+}
+
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
                          const std::vector<float>& values) {
   LAGOON_CHECK(static_cast<std::size_t>(ElementCount(dims)) == values.size());
-  Value value;
-  value.name = std::move(name);
-  value.dims = dims;
-  value.shape_known = true;
-  value.constant = Constant{DataType::kFloat32, std::move(dims),
-                            std::make_shared<const ConstantData::Bytes>(BytesOf(values))};
-  graph.values.push_back(std::move(value));
-  return static_cast<ValueId>(graph.values.size() - 1);
+  return AddConstant(graph, std::move(name),
+                     {DataType::kFloat32, std::move(dims),
+                      std::make_shared<const ConstantData::Bytes>(BytesOf(values))});
 }
 
 }  // namespace lagoon

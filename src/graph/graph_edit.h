@@ -65,7 +65,10 @@ class GraphEditor {
 /// together, and activations, which take turns in it.
 Status ChargeValues(const Graph& graph, ByteBudget& budget);
 
-/// Adds a new fp32 constant to `graph`.
+/// Adds a new constant to `graph`.
+ValueId AddConstant(Graph& graph, std::string name, Constant constant);
+
+/// The same of fp32.
 ValueId AddFloatConstant(Graph& graph, std::string name, Dims dims,
                          const std::vector<float>& values);
 

@@ -270,7 +270,7 @@ TEST(Bytes, EqualWeightsArePackedForEachDilation) {
   ExpectAsInFloats(m, Image(48 * 30), 0.05F);
 }
 
-// A panel would hold four groups, whose depth would be more than a sum may have.
+// A panel has room for four groups, but their joint depth exceeds kMaxByteDepth.
 TEST(Bytes, DeepGroupsArePartsOfTheirOwn) {
   QuantisedModel q;
   ModelBuilder& m = q.model();

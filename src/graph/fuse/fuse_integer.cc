@@ -213,16 +213,6 @@ bool DivideMatMul(Graph& graph, const Node& node, std::vector<Node>& nodes) {
   return true;
 }
 
-ValueId AddConstant(Graph& graph, std::string name, Constant constant) {
-  Value value;
-  value.name = std::move(name);
-  value.dims = constant.dims;
-  value.shape_known = true;
-  value.constant = std::move(constant);
-  graph.values.push_back(std::move(value));
-  return static_cast<ValueId>(graph.values.size() - 1);
-}
-
 /// The bias of a QLinearConv in floats: its scale is that of x times that of w.
 ValueId FloatBias(Graph& graph, const Node& node) {
   const std::vector<std::int64_t> levels = graph.value(node.inputs[8]).constant->ToInt64();

@@ -381,6 +381,7 @@ class TakeBytes {
   explicit TakeBytes(Graph& graph) : graph_(graph) {}
 
   void Run() {
+    if (std::ranges::none_of(graph_.nodes, [&](const Node& node) { return Takes(node); })) return;
     std::vector<Node> nodes;
     for (Node& node : graph_.nodes) {
       if (!Takes(node)) {
@@ -422,25 +423,16 @@ class TakeBytes {
     graph_.values.push_back(std::move(value));
     return static_cast<ValueId>(graph_.values.size() - 1);
   }
-  ValueId AddConstant(const std::string& name, Constant constant) {
-    Value value;
-    value.name = name;
-    value.type = constant.type;
-    value.dims = constant.dims;
-    value.shape_known = true;
-    value.constant = std::move(constant);
-    return Add(std::move(value));
-  }
   /// The only number of `constant`, for all elements.
   ValueId AddNumber(const std::string& name, Constant constant) {
     constant.dims = {};
-    return AddConstant(name, std::move(constant));
+    return AddConstant(graph_, name, std::move(constant));
   }
   /// The inputs of a DequantizeLinear.
   std::vector<ValueId> AddTable(ValueId id) {
     const std::string name = graph_.value(id).name;
     const std::shared_ptr<const QuantizedConstant> from = graph_.value(id).quantized;
-    std::vector<ValueId> inputs = {AddConstant(name + ":levels", from->levels),
+    std::vector<ValueId> inputs = {AddConstant(graph_, name + ":levels", from->levels),
                                    AddNumber(name + ":scale", from->scale)};
     if (from->zero) inputs.push_back(AddNumber(name + ":zero", *from->zero));
     return inputs;

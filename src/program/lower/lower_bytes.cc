@@ -224,7 +224,8 @@ std::vector<std::int8_t> LevelsOf(const QuantizedConstant& weights, std::size_t 
   };
   std::vector<std::int8_t> levels(columns * depth);
   if (!columns_last) std::transform(from, from + levels.size(), levels.begin(), signed_of);
-  constexpr std::size_t kSide = 64;  // squares, whose lines stay in the cache
+  // The transposition goes square by square, whose lines of both sides fit the first cache.
+  constexpr std::size_t kSide = 64;
   for (std::size_t square = 0; columns_last && square < columns; square += kSide) {
     for (std::size_t top = 0; top < depth; top += kSide) {
       for (std::size_t c = square; c < std::min(square + kSide, columns); ++c) {

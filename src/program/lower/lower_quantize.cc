@@ -102,10 +102,11 @@ Status LowerDequantizeLinear(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(Tensor scale, builder.Use(node.inputs[1], Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(scale, EmitCast(builder, node.name, scale, DataType::kFloat32));
   LAGOON_ASSIGN_OR_RETURN(const Tensor zero, ZeroPoint(builder, node, 2, x.type, scale.dims));
-  Tensor y = builder.NewTensor(node.name, x.dims, x.layout);
+  Tensor y;
   if (!builder.options().on_cpu() && ElementCount(scale.dims) == 1) {
     LAGOON_ASSIGN_OR_RETURN(y, DequantizedInSteps(builder, node, x, scale, zero));
   } else {
+    y = builder.NewTensor(node.name, x.dims, x.layout);
     LAGOON_RETURN_IF_ERROR(builder.Emit(
         node.name,
         [&](auto& make) { return make.Dequantize(SpecOf(x.dims, node.Int("axis", -1), x.type)); },

@@ -27,7 +27,8 @@ constexpr double kCheckNs = 7'000;
 constexpr std::size_t kMaxResultBytes = 96 << 10;
 constexpr double kAddRowNs = 4;  // of the residual of a row of a panel
 constexpr std::size_t kLargeWeights = 1 << 20;
-constexpr double kPointerNs = 0.6;  // of a tap of a pixel
+constexpr double kPointerNs = 0.6;                    // of a tap of a pixel
+constexpr double kCopyByteNs = 0.08, kCopyRowNs = 2;  // of a copied window: a byte, a kernel row
 /// Fewer channels are copied: a tap of few quads has too little work.
 constexpr std::uint32_t kFewestDirectChannels = 16;
 /// With a larger pitch the copies of two groups would not stay in the first cache.
@@ -154,6 +155,14 @@ ByteConvArgs ArgsOf(const ByteConvSpec& spec, std::span<const ByteUnit* const> u
   return ShapeOf(spec, PickByteUnit(units, pixels, false));
 }
 
+/// Time of the copies, or of the pointers, for an output pixel.
+double ReadNs(const ByteConvArgs& a) {
+  const ImageWindow& w = a.window;
+  if (a.copies > 0) return a.quads * kByteQuad * kCopyByteNs + w.kernel_h * kCopyRowNs;
+  if (a.piece > 0) return std::size_t{w.stride_h} * w.stride_w * a.channels * kCopyByteNs;
+  return a.taps * kPointerNs;
+}
+
 /// Time of one group in one panel, and of what all panels of a group share.
 struct GroupNs {
   double panel, shared;
@@ -162,9 +171,7 @@ struct GroupNs {
       : panel(a.taps * a.quads * a.unit->quad_ns +
               static_cast<double>(a.unit->rows) *
                   (a.unit->row_ns + (a.add == nullptr ? 0 : kAddRowNs))),
-        shared(static_cast<double>(a.unit->rows) * (a.copies > 0  ? WindowCopyNs(a)
-                                                    : a.piece > 0 ? StripCopyNs(a)
-                                                                  : a.taps * kPointerNs)) {}
+        shared(static_cast<double>(a.unit->rows) * ReadNs(a)) {}
 };
 
 std::size_t ResultBytes(const ByteConvArgs& a) {

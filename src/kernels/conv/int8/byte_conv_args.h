@@ -37,9 +37,6 @@ struct PackedByteConv {
   }
 };
 
-/// Planned times of a copy: of a byte, and of a row of the kernel in a window.
-inline constexpr double kByteCopyNs = 0.08, kByteCopyRowNs = 2;
-
 struct ByteConvArgs {
   const std::uint8_t* x;
   const std::byte* weights;      // PackedByteConv

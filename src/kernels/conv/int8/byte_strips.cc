@@ -35,14 +35,6 @@ std::size_t MostRows(const ByteConvArgs& args) {
 
 }  // namespace
 
-double WindowCopyNs(const ByteConvArgs& args) {
-  return args.quads * kByteQuad * kByteCopyNs + args.window.kernel_h * kByteCopyRowNs;
-}
-
-double StripCopyNs(const ByteConvArgs& args) {
-  return std::size_t{args.window.stride_h} * args.window.stride_w * args.channels * kByteCopyNs;
-}
-
 void UseStrips(ByteConvArgs& args) {
   const ImageWindow& w = args.window;
   constexpr std::size_t kStep = kByteTileQuads * kByteQuad;

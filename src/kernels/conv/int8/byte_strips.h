@@ -12,10 +12,6 @@
 
 namespace lagoon {
 
-/// Planned time of the copies for an output pixel: of its window, and of its part of strips.
-double WindowCopyNs(const ByteConvArgs& args);
-double StripCopyNs(const ByteConvArgs& args);
-
 /// Sets how `args` computes with strips, if that is faster than with copies of windows: everything
 /// but the place in scratch memory. Else changes nothing.
 void UseStrips(ByteConvArgs& args);
