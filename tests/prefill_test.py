@@ -1,5 +1,6 @@
 """Prompts that the job program examples/jobs/chat.cc reads in chunks: the texts are those of ONNX Runtime."""
 
+import dataclasses
 import pathlib
 import time
 
@@ -13,19 +14,20 @@ from text_stream import Reference, Stream
 from tiny_model import TinyModel, add_chat, add_model, add_program, chat_config, decoder_config, parameter
 
 SMALL = genai.SHAPES["small"]
+LONG = dataclasses.replace(SMALL, hidden=512, inner=1024, positions=1152)
 ROOM, ROWS = SMALL.positions, 3
 CHUNKS = (5, 16, ROOM)
 ROLE = "lagoon.model.prefill"
 
 
-def add_texts(repository, library, name, chunks, config="", positions=False, rows=ROWS):
+def add_texts(repository, library, name, chunks, config="", positions=False, rows=ROWS, shape=SMALL, urgent=""):
     """The program `name` over decoders of its own, with a model for chunks of each of these sizes."""
-    model = genai.decoder(SMALL, 0, positions=positions)
-    add_model(repository, f"{name}_decode", model, decoder_config(ROOM, rows, 1))
+    model, room = genai.decoder(shape, 0, positions=positions), shape.positions
+    add_model(repository, f"{name}_decode", model, decoder_config(room, rows, 1, urgent))
     for i, (role, chunk) in enumerate(zip((ROLE, f"{ROLE}_2", f"{ROLE}_3"), chunks)):
-        add_model(repository, f"{name}_read{i}", model, decoder_config(ROOM, 1, chunk))
+        add_model(repository, f"{name}_read{i}", model, decoder_config(room, 1, chunk, urgent))
         config += parameter(role, f"{name}_read{i}")
-    add_program(repository, name, library, chat_config(name, ROOM, prefill=False) + config)
+    add_program(repository, name, library, chat_config(name, room, prefill=False) + config + urgent)
 
 
 @pytest.fixture(scope="module", name="library")
@@ -107,6 +109,24 @@ def test_prompts_that_are_read_together_take_turns(server, reference):
             stream.ask(prompt, name, "by5", most=4, context=ROOM)
         tokens = stream.tokens(len(prompts))
     assert tokens == {name: reference.generate(prompt, 4) for name, prompt in prompts.items()}
+
+
+def test_a_prompt_takes_turns_with_the_texts_and_joins_them(lagoon, library, tmp_path):
+    """Not at their end: the scheduler alone would run what has the least left, as far as it has seen texts."""
+    repository = tmp_path / "models"
+    add_texts(repository, library, "long", [128], shape=LONG, urgent="optimization { priority: PRIORITY_MAX }\n")
+    with serving(lagoon, repository, "--scheduler", "lagoon", "--workers", "1") as server, Stream(server) as stream:
+        stream.ask(prompt_of(8), "", "long", most=600, context=LONG.positions)
+        stream.tokens()
+        before = runs(server, "long_decode")
+        stream.ask(prompt_of(8), "text", "long", most=600, context=LONG.positions)
+        stream.ask(prompt_of(512), "prompt", "long", most=590, context=LONG.positions)
+        tokens = stream.tokens(2)
+        made = runs(server, "long_decode") - before
+    assert [len(tokens["text"]), len(tokens["prompt"])] == [600, 590]
+    # The first tokens come from chunks. The text has a token for each of the other's 4 chunks, and then both are in
+    # each run, unless a client is late.
+    assert 599 <= made < 599 + 50
 
 
 def test_a_client_that_leaves_while_its_prompt_is_read_frees_its_place(server, reference):

@@ -19,10 +19,10 @@
 // `max_tokens` fit.
 //
 // The model in the role `prefill` reads prompts, whole or in chunks (chat_prompt.h). Without it
-// prompts go through `decode` too, token by token. Chunks bound the time for which best-effort
-// texts wait for a best-effort prompt. Models for chunks of other sizes may have the roles
-// `prefill_2` and `prefill_3`: the program takes the largest chunk whose measured time is at most
-// the parameter `job.chunk_ms` (100), otherwise the smallest.
+// prompts go through `decode` too, token by token. Readings and runs of `decode` take turns, so
+// that chunks bound the time for which texts wait for a prompt of their class. Models for chunks of
+// other sizes may have the roles `prefill_2` and `prefill_3`: the program takes the largest chunk
+// whose measured time is at most the parameter `job.chunk_ms` (100), otherwise the smallest.
 
 #include <fmt/format.h>
 
@@ -153,7 +153,7 @@ class Chat final : public lagoon::JobProgram {
     if (chunks.empty()) return {};
     const ChunkModel& chunk = ChooseChunk(chunks, most);
     LAGOON_ASSIGN_OR_RETURN(JobInstance* const own, setup.MakeInstance(*chunk.model));
-    reader_ = std::make_unique<ChunkReader>(chunk, shape_, *own, decode_->standalone);
+    reader_ = std::make_unique<ChunkReader>(chunk, shape_, *own, decode_->standalone, *batch_);
     return {};
   }
 
@@ -179,7 +179,7 @@ class Chat final : public lagoon::JobProgram {
   }
 
   std::unique_ptr<Prompt> MakePrompt(std::span<const std::int64_t> tokens) const {
-    if (whole_ != nullptr) return std::make_unique<WholePrompt>(*whole_, shape_, tokens);
+    if (whole_ != nullptr) return std::make_unique<WholePrompt>(*whole_, shape_, *batch_, tokens);
     if (reader_ != nullptr) return std::make_unique<ChunkedPrompt>(*reader_, tokens);
     return nullptr;
   }

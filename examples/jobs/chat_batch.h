@@ -16,6 +16,9 @@ namespace chat {
 // The requests that decode together, and their caches. A request has a row from its prefill to its
 // end. One coroutine at a time leads: it runs the model for all rows that want a token then.
 // Tensors change only while no coroutine leads, or by the one that does.
+//
+// Readings of prompts and runs take turns: otherwise the scheduler would run what is shorter, the
+// texts, and a prompt would be read when they have ended, instead of decoding with them.
 class Batch {
  public:
   /// `own`: has the caches, which the model changes in place. Their memory is there for the tokens
@@ -92,10 +95,31 @@ class Batch {
     Batch& batch_;
   };
 
+  /// Reads a prompt, or a chunk of one, until it is destroyed. Only where MayRead().
+  class Reading {
+   public:
+    explicit Reading(Batch& batch) : batch_(batch) { ++batch_.readings_; }
+    ~Reading() {
+      --batch_.readings_;
+      batch_.runs_next_ = true;
+      batch_.changed.Notify();
+    }
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+   private:
+    Batch& batch_;
+  };
+
   bool led() const { return led_; }
-  /// Whether a coroutine should lead now: no one does, all rows of the last run have had their
-  /// token, so that they can be in the next one, and no row waits to join.
-  bool MayLead() const { return !led_ && due_ == 0 && std::ranges::none_of(rows_, &State::joins); }
+  /// Whether a coroutine should lead now: no one does or reads, all rows of the last run have had
+  /// their token, so that they can be in the next one, and no row waits to join.
+  bool MayLead() const {
+    return !led_ && readings_ == 0 && due_ == 0 && std::ranges::none_of(rows_, &State::joins);
+  }
+  /// Whether a coroutine may read now: rows that want a token have had a run since the last
+  /// reading.
+  bool MayRead() const { return !runs_next_ || std::ranges::none_of(rows_, &State::wants); }
   bool wants(std::size_t row) const { return rows_[row].wants; }
   /// Tokens in the row's cache.
   std::int64_t used(std::size_t row) const { return rows_[row].used; }
@@ -148,6 +172,7 @@ class Batch {
   }
   /// The run has ended: the entries of its tokens are added to the caches.
   void End() {
+    runs_next_ = false;
     if (shape_.in_place) past_.swap(present_);
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       State& state = rows_[row];
@@ -230,6 +255,8 @@ class Batch {
   std::vector<State> rows_;
   bool led_ = false;
   std::size_t due_ = 0;  // rows that are due
+  int readings_ = 0;
+  bool runs_next_ = false;  // a reading has ended since the last run
   std::vector<std::int64_t> ids_, positions_;
   const std::size_t keys_;  // of a row in the mask
   std::vector<std::int64_t> mask_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "chat_batch.h"
 #include "chat_model.h"
 #include "sched/programs/job_program.h"
 
@@ -36,8 +37,10 @@ class Prompt {
 /// By one run of a model for whole prompts.
 class WholePrompt final : public Prompt {
  public:
-  WholePrompt(const JobModel& model, const Shape& shape, std::span<const std::int64_t> tokens)
+  WholePrompt(const JobModel& model, const Shape& shape, Batch& batch,
+              std::span<const std::int64_t> tokens)
       : model_(model),
+        batch_(batch),
         ids_(Size(shape.length)),
         mask_(Size(shape.length)),
         logits_(Size(shape.length * shape.vocabulary)),
@@ -49,7 +52,12 @@ class WholePrompt final : public Prompt {
     std::fill_n(mask_.begin(), read_, 1);
   }
   std::optional<JobWait> Step(JobContext& job) override {
-    if (std::exchange(ran_, true)) return std::nullopt;
+    if (reading_) {
+      reading_.reset();
+      return std::nullopt;
+    }
+    if (!batch_.MayRead()) return job.Wait(batch_.changed);
+    reading_.emplace(batch_);
     std::vector<void*> outputs{logits_.data()};
     for (std::vector<float>& cache : caches_) outputs.push_back(cache.data());
     return job.Run(model_, std::vector<const void*>{ids_.data(), mask_.data()}, outputs);
@@ -62,28 +70,31 @@ class WholePrompt final : public Prompt {
 
  private:
   const JobModel& model_;
+  Batch& batch_;
   std::vector<std::int64_t> ids_, mask_;
   std::vector<float> logits_;
   std::vector<std::vector<float>> caches_;
   const std::size_t read_, vocabulary_;
-  bool ran_ = false;
+  std::optional<Batch::Reading> reading_;  // while the model runs
 };
 
 class ChunkedPrompt;
 
 /// Reads prompts in chunks of `ChunkModel::tokens`, by one instance: a chunk at a time, so that
-/// other work runs between two chunks. The instance has the caches of one prompt, the holder;
+/// texts get tokens between two chunks. The instance has the caches of one prompt, the holder;
 /// another prompt whose turn comes first moves them to host memory.
 class ChunkReader {
  public:
   /// So many chunks of others may pass a prompt that waits.
   static constexpr int kMostPassed = 16;
 
-  ChunkReader(const ChunkModel& chunk, const Shape& shape, JobInstance& own, Nanoseconds decode)
+  ChunkReader(const ChunkModel& chunk, const Shape& shape, JobInstance& own, Nanoseconds decode,
+              Batch& batch)
       : chunk_(chunk),
         shape_(shape),
         own_(own),
         decode_(decode),
+        batch_(batch),
         ids_(Size(chunk.tokens)),
         positions_(Size(chunk.tokens)),
         mask_(Size(shape.length)),
@@ -132,7 +143,7 @@ class ChunkReader {
   const Shape shape_;
   JobInstance& own_;
   const Nanoseconds decode_;             // of a run of `decode`, alone
-  JobSignal changed_;                    // a chunk has ended, or a prompt has gone
+  Batch& batch_;                         // its signal also tells that the next one may begin
   std::vector<ChunkedPrompt*> prompts_;  // that wait or are read, in the order of their arrival
   const ChunkedPrompt* busy_ = nullptr;  // null: the next one may begin
   ChunkedPrompt* holder_ = nullptr;      // null: what lies in the caches is not needed
@@ -155,7 +166,7 @@ class ChunkedPrompt final : public Prompt {
       if (reader_.busy_ == nullptr)
         reader_.Clear();  // else `busy_` is another, which parks this one
     }
-    reader_.changed_.Notify();
+    reader_.batch_.changed.Notify();
   }
   ChunkedPrompt(const ChunkedPrompt&) = delete;
   ChunkedPrompt& operator=(const ChunkedPrompt&) = delete;
@@ -164,7 +175,8 @@ class ChunkedPrompt final : public Prompt {
     if (state_ == State::kRuns) EndChunk();
     if (used_ == tokens_.size()) return std::nullopt;
     if (state_ == State::kWaits) {
-      if (reader_.busy_ != nullptr || reader_.Next() != this) return job.Wait(reader_.changed_);
+      const bool begins = reader_.busy_ == nullptr && reader_.Next() == this;
+      if (!begins || !reader_.batch_.MayRead()) return job.Wait(reader_.batch_.changed);
       Begin();
       if (reader_.holder_ != nullptr && reader_.holder_ != this) StartToPark(*reader_.holder_);
     }
@@ -202,6 +214,7 @@ class ChunkedPrompt final : public Prompt {
 
   void Begin() {
     reader_.busy_ = this;
+    reading_.emplace(reader_.batch_);
     for (ChunkedPrompt* const other : reader_.prompts_) ++other->passed_;
     passed_ = 0;
   }
@@ -250,21 +263,22 @@ class ChunkedPrompt final : public Prompt {
   }
   void EndChunk() {
     used_ = end_;
+    reading_.reset();  // which notifies the prompts that wait, too
     if (used_ == tokens_.size()) return;
     state_ = State::kWaits;
     reader_.busy_ = nullptr;
-    reader_.changed_.Notify();
   }
 
   ChunkReader& reader_;
   const std::span<const std::int64_t> tokens_;
   State state_ = State::kWaits;
-  std::size_t used_ = 0;             // tokens whose entries are in the caches
-  std::size_t begin_ = 0, end_ = 0;  // of the present or last chunk
-  std::size_t moved_ = 0;            // caches, where a prompt is parked or loaded
-  int passed_ = 0;                   // chunks of others since the last one of this prompt
-  std::shared_ptr<Caches> parked_;   // the caches, where another prompt is the holder
-  std::shared_ptr<Caches> parks_;    // another prompt's, while this one moves them
+  std::size_t used_ = 0;                   // tokens whose entries are in the caches
+  std::size_t begin_ = 0, end_ = 0;        // of the present or last chunk
+  std::size_t moved_ = 0;                  // caches, where a prompt is parked or loaded
+  int passed_ = 0;                         // chunks of others since the last one of this prompt
+  std::optional<Batch::Reading> reading_;  // from Begin() to EndChunk()
+  std::shared_ptr<Caches> parked_;         // the caches, where another prompt is the holder
+  std::shared_ptr<Caches> parks_;          // another prompt's, while this one moves them
 };
 
 inline const ChunkedPrompt* ChunkReader::Next() const {
