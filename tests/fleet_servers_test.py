@@ -57,8 +57,9 @@ class Fleet:
         with urllib.request.urlopen(request, timeout=10) as reply:
             return json.loads(reply.read())
 
-    def join(self, name, member):
-        return self.state("/v2/fleet/members", {"name": name, "address": f"127.0.0.1:{member.ports['grpc']}"})
+    def join(self, name, member, **words):
+        address = f"127.0.0.1:{member.ports['grpc']}"
+        return self.state("/v2/fleet/members", {"name": name, "address": address, **words})
 
     def serving(self):
         """Members that are there and get requests."""
@@ -304,6 +305,36 @@ def test_a_placer_loads_models_at_servers(lagoon, digits):
         counts = traffic.counts()
         assert counts["sent"] == counts["answered"], traffic.problems
         assert counts["wrong"] == counts["doubled"] == counts["lost"] == 0, traffic.problems
+
+
+def test_a_placer_sets_shares_at_servers(lagoon, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1").symlink_to(DIGITS / "1")
+        (tmp_path / name / "config.pbtxt").write_text(
+            'parameters { key: "lagoon.share" value { string_value: "auto" } }\n'
+            'parameters { key: "lagoon.slo_ms" value { string_value: "50" } }\n')
+    def shares(member):
+        with urllib.request.urlopen(f"http://127.0.0.1:{member.ports['http']}/v2/shares", timeout=10) as reply:
+            return {model["model"]: model for model in json.loads(reply.read())["models"]}
+    with fleet_of(lagoon, tmp_path, 0, "--models", tmp_path, "--placer", "lagoon") as fleet:
+        words = ["--models", tmp_path, "--workers", 1, "--shares", "weight", "--scheduler", "weighted",
+                 "--model-control", "explicit", "--allow-admin-on-http"]
+        fleet.members += [LagoonProcess("serve", *words, path=lagoon.binary).wait_ready(START_SECONDS) for _ in range(2)]
+        room = 3 * fleet.state()["models"][0]["memory_bytes"] // 2  # for one of both models
+        for name, member in zip("ab", fleet.members):
+            fleet.join(name, member, memory_bytes=room)
+        fleet.wait_ready(2)
+        deadline = time.monotonic() + 5
+        while [[model["demand_from"] for model in shares(member).values()] for member in fleet.members] != [["fixed"]] * 2:
+            assert time.monotonic() < deadline, [shares(member) for member in fleet.members]
+            time.sleep(0.1)
+        # Another placer leaves shares to the servers again.
+        fleet.state("/v2/fleet/placer", {"placer": "static"})
+        deadline = time.monotonic() + 5
+        while any(model["fixed"] for member in fleet.members for model in shares(member).values()):
+            assert time.monotonic() < deadline, [shares(member) for member in fleet.members]
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize("fleet, message", [

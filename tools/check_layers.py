@@ -131,7 +131,7 @@ FOLDERS = {
     "server/generate": "base plan serving/core server server/edge server/http server/tensors",
     "server/telemetry": "base base/net plan sched serving/config serving/core",
     "server/shares": "base cluster serving/core server server/http",
-    "server/remote": f"base base/net plan serving/config serving/core {EDGE} server/edge server/http server/grpc",
+    "server/remote": f"base base/net plan serving/config serving/core {EDGE} server/edge server/http server/grpc server/shares",
     "server/edge": f"base base/compress serving/core {EDGE}",
     "server/http": f"base base/compress plan serving/core {EDGE} server/edge",
     "server/grpc": f"base plan serving/core {EDGE} server/edge server/extensions/server_settings.h server/fleet/repository.h server/oip_json.h server/unserved.h",

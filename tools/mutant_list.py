@@ -134,6 +134,8 @@ GROUPS = {
     "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
                      "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
                     sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
+    "share-json": ["src/server/shares/share_json_test.cc", "src/server/shares/share_json.cc", "src/serving/core/models.cc"] +
+                  [f"src/base/{name}.cc" for name in ("check", "json_fields", "status", "text")],
     "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "routes/fleet_routes", "fleet_shares", "placement_keeper") for end in ("", "_test")] +
              [f"src/cluster/placement/placement_judge{end}.cc" for end in ("", "_test")] +
              ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/routes/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
@@ -442,6 +444,12 @@ MUTANTS = [
      "if (!seen.back().insert(key).second) twice = key;", "seen.back().insert(key);", ["json-fields"]),
     ("json-field-unknown", "a misspelled field has no effect", "src/base/json_fields.cc",
      "if (Find(required, key) == nullptr && Find(optional, key) == nullptr) {", "if (key.empty()) {", ["json-fields"]),
+    ("share-json-name", "a server may tell of a model that none can have", "src/server/shares/share_json.cc",
+     "  if (IsModelName(model.model) && IsVersion(model.version)) return {};", "  return {};", ["share-json"]),
+    ("share-json-part", "a server may tell of a share above the device", "src/server/shares/share_json.cc",
+     "  return JsonField::Number(name, 0, 100.001,", "  return JsonField::Number(name, 0, 1e9,", ["share-json"]),
+    ("share-json-many", "a server may tell of any number of models", "src/server/shares/share_json.cc",
+     "    if (report.models.size() == kMostTold) {", "    if (false) {", ["share-json"]),
     ("link-another-server", "a server with another id gets requests", "src/server/remote/link_connection.cc",
      "  if (!target_.server.empty() && server != target_.server) {", "  if (false) {", ["link"]),
     ("link-last-answer", "a connection that its server ends is used again", "src/server/remote/link_connection.cc",

@@ -56,7 +56,10 @@ void RemoteCore::LoadModel(const std::string& model, LoadOverride with,
                                  "config or files of a request",
                                  Quoted(member_), Quoted(model))));
   }
-  Begin(std::make_unique<Change>(*this, model, /*load=*/true, std::move(done)));
+  // The shares of other models are to leave room for this one.
+  shares_->Then([this, model, done = std::move(done)]() mutable {
+    Begin(std::make_unique<Change>(*this, model, /*load=*/true, std::move(done)));
+  });
 }
 
 void RemoteCore::UnloadModel(const std::string& model, std::function<void(Status)> done) {

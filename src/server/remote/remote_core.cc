@@ -20,6 +20,8 @@ namespace {
 
 // Statistics of thousands of models are longer than gRPC's default allows.
 constexpr int kNoLimit = -1;
+// Shares are read as often as a placer decides: at every fourth poll.
+constexpr int kPollsOfShares = 4;
 
 int Milliseconds(Nanoseconds duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -61,6 +63,11 @@ RemoteCore::RemoteCore(const RemoteOptions& options)
                                     options.poll_timeout + kBeatPeriod})),
       talk_(Connect(options)),
       stub_(inference::GRPCInferenceService::NewStub(talk_)) {
+  if (options.loads) {
+    shares_ = std::make_unique<RemoteShares>(
+        link_, RemoteShares::Options{member_, kPollsOfShares * options.poll_period,
+                                     options.poll_timeout});
+  }
   poll_ = std::make_unique<RemotePoll>(
       talk_, RemotePoll::Options{options.poll_period, options.poll_timeout},
       [this](Result<MemberReport> report) { Reported(std::move(report)); });
@@ -69,6 +76,7 @@ RemoteCore::RemoteCore(const RemoteOptions& options)
 RemoteCore::~RemoteCore() {
   poll_.reset();
   Drain(Now());
+  shares_.reset();
   link_->Close();
 }
 
@@ -91,6 +99,7 @@ void RemoteCore::Reported(Result<MemberReport> report) {
     spdlog::info("{}: another server answers there now", member_);
     subjects_.clear();
     made_.clear();
+    if (shares_ != nullptr) shares_->Forget();
   }
   report_ = *std::move(report);
   refusal_ = Refusal();
@@ -98,6 +107,7 @@ void RemoteCore::Reported(Result<MemberReport> report) {
   ApplyChanges(report_.asked);
   TakeSubjects();
   if (has_loaded) AskAgain();
+  if (shares_ != nullptr && Admit()) shares_->Ask();
   others_.clear();
   for (const ModelStatistics& model : report_.models) others_[model.name] += model.pending;
   for (auto& [model, pending] : others_) pending -= std::min(pending, OwnOf(model));
@@ -130,6 +140,7 @@ void RemoteCore::Lose(const Error& error) {
   others_.clear();
   made_.clear();
   subjects_.clear();
+  if (shares_ != nullptr) shares_->Forget();
   for (Lesson* const lesson : lessons_) lesson->Cancel();
   for (const auto& [handle, call] : calls_) call->Lose();
   for (Change* const change : changes_) change->Cancel();
@@ -172,6 +183,17 @@ std::vector<std::string> RemoteCore::Fronts() const {
   MutexLock lock(mutex_);
   return refusal_.empty() ? report_.fronts : std::vector<std::string>();
 }
+
+std::optional<SharesReport> RemoteCore::Shares() const {
+  return shares_ == nullptr ? std::nullopt : shares_->Report();
+}
+
+void RemoteCore::ResizeShare(const std::string& model, const std::string& version,
+                             const ShareWanted& wanted) {
+  if (shares_ != nullptr) shares_->Resize(model, version, wanted);
+}
+
+bool RemoteCore::Resizing() const { return shares_ != nullptr && shares_->Resizing(); }
 
 /// Why the member gets no requests, whatever it serves.
 std::string RemoteCore::Refusal() const {

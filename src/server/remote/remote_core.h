@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "server/remote/http_link.h"
 #include "server/remote/remote_poll.h"
+#include "server/remote/remote_shares.h"
 #include "serving/core/fleet_member.h"
 #include "serving/core/inference.h"
 #include "serving/core/repository_control.h"
@@ -44,7 +45,8 @@ struct RemoteOptions {
   std::size_t most_in_flight = 1024;
   /// A member of another version has a Problem(). Empty: every version is right.
   std::string version;
-  /// The core has a repository: models are loaded and unloaded at the member.
+  /// The core has a repository: models are loaded and unloaded at the member, and shares are read
+  /// and set there.
   bool loads = false;
 };
 
@@ -56,7 +58,8 @@ struct RemoteOptions {
 /// said is dropped when another server answers in its place. A member that did not answer is asked
 /// again after RemoteOptions::poll_timeout. No method but Drain() blocks. Answers come on the
 /// threads that receive them, so that a request waits for no other thread. Of the facets it
-/// may have a repository: the member's device is seen and changed at the member.
+/// may have a repository: the member's device is seen and changed at the member, but for the shares
+/// that a placer decides (FleetLink). A model is loaded when the resizes before have ended.
 ///
 /// A decoupled model does not serve through this object: kUnimplemented.
 ///
@@ -108,6 +111,10 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   std::string Absence() const override;
   std::string Server() const override;
   std::vector<std::string> Fronts() const override;
+  std::optional<SharesReport> Shares() const override;
+  void ResizeShare(const std::string& model, const std::string& version,
+                   const ShareWanted& wanted) override;
+  bool Resizing() const override;
   RepositoryControl* repository() override { return options_.loads ? this : nullptr; }
   /// All requests of this object in flight.
   std::size_t InFlight() const;
@@ -237,7 +244,8 @@ class RemoteCore final : public Inference, public FleetLink, private RepositoryC
   std::uint64_t told_ GUARDED_BY(mutex_) = 0;  // lessons that the member has given
   std::string odd_ GUARDED_BY(mutex_);         // the last name of a model that the log has refused
 
-  std::unique_ptr<RemotePoll> poll_;  // last: it ends before what its callback uses
+  std::unique_ptr<RemoteShares> shares_;  // null without RemoteOptions::loads
+  std::unique_ptr<RemotePoll> poll_;      // last: it ends before what its callback uses
 };
 
 }  // namespace lagoon

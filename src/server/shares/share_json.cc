@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <limits>
+#include <utility>
 
 #include "base/json_fields.h"
+#include "base/text.h"
+#include "serving/core/models.h"
 
 namespace lagoon {
 namespace {
@@ -14,15 +19,16 @@ using Json = nlohmann::ordered_json;
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+// In the order of the values.
+constexpr std::array<std::string_view, 3> kBottlenecks = {"none", "host", "device"};
+constexpr std::array<std::string_view, 4> kDemandsFrom = {"fixed", "surface", "default", "load"};
+constexpr std::array<std::string_view, 2> kKinds = {"units", "weight"};
+
 std::string_view NameOf(Bottleneck bottleneck) {
-  constexpr std::array<std::string_view, 3> kNames = {"none", "host", "device"};
-  return kNames[static_cast<std::size_t>(bottleneck)];
+  return kBottlenecks[static_cast<std::size_t>(bottleneck)];
 }
 
-std::string_view NameOf(DemandFrom from) {
-  constexpr std::array<std::string_view, 4> kNames = {"fixed", "surface", "default", "load"};
-  return kNames[static_cast<std::size_t>(from)];
-}
+std::string_view NameOf(DemandFrom from) { return kDemandsFrom[static_cast<std::size_t>(from)]; }
 
 Json ModelJson(const ModelShare& model, TimePoint now) {
   const bool shared = model.share.has_value();
@@ -59,18 +65,108 @@ Json ModelJson(const ModelShare& model, TimePoint now) {
 
 tl::unexpected<Error> OfBody(const Error& error) { return Annotate("the body", error); }
 
+/// A field that may be null, and then sets nothing.
+JsonField Nullable(JsonField field) {
+  field.takes += ", or null";
+  field.read = [read = std::move(field.read)](const nlohmann::json& value) -> Status {
+    return value.is_null() ? Status() : read(value);
+  };
+  return field;
+}
+
+/// A number that is not negative.
+JsonField Amount(std::string_view name, std::optional<double>& to) {
+  return Nullable(JsonField::Number(name, 0, 1e15, [&to](double value) { to = value; }));
+}
+
+/// A part of the device, in percent. Sums of parts may be above it by a rounding error.
+JsonField Percent(std::string_view name, std::function<void(double)> set) {
+  return JsonField::Number(name, 0, 100.001, [set = std::move(set)](double percent) {
+    set(std::min(percent / 100, 1.0));
+  });
+}
+
+template <typename Enum, std::size_t kCount>
+JsonField OneOf(std::string_view name, const std::array<std::string_view, kCount>& names,
+                Enum& to) {
+  return {name, fmt::format("one of {}", fmt::join(names, ", ")),
+          [&names, &to](const nlohmann::json& value) -> Status {
+            if (!value.is_string()) return JsonField::Misfit();
+            const auto found = std::ranges::find(names, value.get_ref<const std::string&>());
+            if (found == names.end()) return JsonField::Misfit();
+            to = static_cast<Enum>(found - names.begin());
+            return {};
+          }};
+}
+
+JsonField Ignored(std::string_view name) {
+  return {name, "anything", [](const nlohmann::json&) { return Status(); }};
+}
+
+Status ReadModel(const nlohmann::json& json, ModelShare& model) {
+  constexpr std::uint64_t kMostRows = std::numeric_limits<std::int32_t>::max();
+  const auto ceiling = [&](std::uint64_t rows) { model.ceiling = static_cast<std::int64_t>(rows); };
+  LAGOON_RETURN_IF_ERROR(ReadFields(
+      json,
+      {JsonField::Text("model", model.model), JsonField::Text("version", model.version),
+       Nullable(Percent("share_percent", [&](double part) { model.share = part; })),
+       JsonField::Flag("fixed", [&](bool fixed) { model.fixed = fixed; }),
+       Nullable(Percent("demand_percent", [&](double part) { model.demand = part; })),
+       Nullable(OneOf("demand_from", kDemandsFrom, model.demand_from)),
+       JsonField::Number("weight", 0, 1e6, model.weight),
+       JsonField::Whole(
+           "batch_rows_limit", 0, kMostRows,
+           [&](std::uint64_t rows) { model.most_rows = static_cast<std::int64_t>(rows); }),
+       Nullable(JsonField::Whole("batch_rows_ceiling", 0, kMostRows, ceiling)),
+       Amount("arrivals_per_s", model.load.arrivals_per_s),
+       Amount("rows_per_s", model.load.rows_per_s), Amount("batch_ms", model.load.batch_ms),
+       Amount("request_p95_ms", model.load.request_p95_ms),
+       OneOf("bottleneck", kBottlenecks, model.load.bottleneck),
+       JsonField::Whole("moves", model.moves)},
+      {Ignored("units"), Ignored("slo_ms"), Ignored("slo_of"), Ignored("last_change")}));
+  if (IsModelName(model.model) && IsVersion(model.version)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("no model can have the name {} and the version {}", Quoted(model.model),
+                          Quoted(model.version)));
+}
+
 }  // namespace
 
 std::string SharesJson(const SharesReport& report, TimePoint now) {
   Json models = Json::array();
   for (const ModelShare& model : report.models) models.push_back(ModelJson(model, now));
-  return DumpJson(Json{{"shares", report.kind == ShareKind::kUnits ? "units" : "weight"},
+  return DumpJson(Json{{"shares", kKinds[static_cast<std::size_t>(report.kind)]},
                        {"tuning", report.tuning},
                        {"trigger_percent", 100 * report.trigger},
                        {"hold_down_s", ToMilliseconds(report.hold_down) / 1000},
                        {"units", report.units},
                        {"granule", report.granule},
                        {"models", std::move(models)}});
+}
+
+Result<SharesReport> ParseSharesReport(std::string_view body) {
+  SharesReport report;
+  double hold_down = 0;
+  const auto model = [&](const nlohmann::json& json) -> Status {
+    if (report.models.size() == kMostTold) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there are more than {} models", kMostTold));
+    }
+    return ReadModel(json, report.models.emplace_back());
+  };
+  const Status read = ReadJson(
+      body,
+      {OneOf("shares", kKinds, report.kind),
+       JsonField::Flag("tuning", [&](bool on) { report.tuning = on; }),
+       Percent("trigger_percent", [&](double part) { report.trigger = part; }),
+       JsonField::Number("hold_down_s", 0, 1e6, hold_down), JsonField::Whole("units", report.units),
+       JsonField::Whole(
+           "granule", 1, 1'000'000,
+           [&](std::uint64_t units) { report.granule = static_cast<std::uint32_t>(units); }),
+       JsonField::List("models", "models", model)});
+  if (!read) return OfBody(read.error());
+  report.hold_down = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(hold_down));
+  return report;
 }
 
 Result<SharesRules> ParseSharesJson(std::string_view body) {
@@ -110,6 +206,16 @@ Result<ShareWanted> ParseResizeJson(std::string_view body) {
   const bool by_share = wanted.automatic || wanted.none;
   if (wanted.units.has_value() + wanted.part.has_value() + by_share == 1) return wanted;
   return Fail(ErrorCode::kInvalidArgument, "the body must have either units, percent or share");
+}
+
+std::string ResizeJson(const ShareWanted& wanted) {
+  Json json;
+  if (wanted.units) json["units"] = *wanted.units;
+  if (wanted.part) json["percent"] = 100 * *wanted.part;
+  if (wanted.automatic) json["share"] = "auto";
+  if (wanted.none) json["share"] = "none";
+  if (wanted.rows > 0) json["rows"] = wanted.rows;
+  return DumpJson(json);
 }
 
 }  // namespace lagoon

@@ -14,6 +14,12 @@ namespace lagoon {
 /// `now`: of the report; moves are told by how long ago they were.
 std::string SharesJson(const SharesReport& report, TimePoint now);
 
+/// What another server has told: the report of SharesJson() without changes, units and SLOs of
+/// models. kInvalidArgument says what is wrong with `body`, as a part above 100 % or more than
+/// kMostTold models.
+Result<SharesReport> ParseSharesReport(std::string_view body);
+inline constexpr std::size_t kMostTold = 4096;
+
 /// Takes {"tuning": BOOL, "trigger_percent": NUMBER, "hold_down_s": NUMBER}, at least one of them.
 /// kInvalidArgument says what is wrong with `body`.
 Result<SharesRules> ParseSharesJson(std::string_view body);
@@ -21,5 +27,7 @@ Result<SharesRules> ParseSharesJson(std::string_view body);
 /// Takes {"units": NUMBER}, {"percent": NUMBER}, {"share": "auto"} or {"share": "none"}.
 /// kInvalidArgument says what is wrong with `body`.
 Result<ShareWanted> ParseResizeJson(std::string_view body);
+/// The body from which ParseResizeJson() reads `wanted`.
+std::string ResizeJson(const ShareWanted& wanted);
 
 }  // namespace lagoon

@@ -79,5 +79,106 @@ TEST(ShareJson, HostileBodiesAreRefusedByName) {
       << ParseResizeJson(R"({"units": 1.5})").error().message;
 }
 
+TEST(ShareJson, AReportIsReadBack) {
+  SharesReport report{.kind = ShareKind::kWeight,
+                      .tuning = false,
+                      .trigger = 0.05,
+                      .hold_down = std::chrono::milliseconds(2500),
+                      .units = 8,
+                      .granule = 2,
+                      .models = {}};
+  ModelShare& model = report.models.emplace_back();
+  model.model = "bert";
+  model.version = "7";
+  model.share = 0.3;
+  model.fixed = true;
+  model.demand = 0.6;
+  model.demand_from = DemandFrom::kLoad;
+  model.weight = 2;
+  model.most_rows = 16;
+  model.ceiling = 6;
+  model.load = {.arrivals_per_s = 12.5,
+                .batch_ms = 4,
+                .request_p95_ms = 9,
+                .rows_per_s = 1e6,
+                .bottleneck = Bottleneck::kDevice};
+  model.moves = 3;
+  model.last = ShareChange{.from = 0.5, .to = 0.25, .why = "because", .at = {}};
+  ModelShare& free = report.models.emplace_back();
+  free.model = "free";
+  free.version = "1";
+  const std::string text = SharesJson(report, {});
+  const auto read = ParseSharesReport(text);
+  ASSERT_TRUE(read) << read.error().message;
+  report.models[0].last.reset();  // the one thing of these that is not read
+  EXPECT_EQ(SharesJson(*read, {}), SharesJson(report, {}));
+  EXPECT_FALSE(read->models[1].share);
+}
+
+TEST(ShareJson, NonsenseOfAServerIsRefusedByName) {
+  SharesReport report;
+  ModelShare& model = report.models.emplace_back();
+  model.model = "m";
+  model.version = "1";
+  model.share = 0.5;
+  const auto good = nlohmann::json::parse(SharesJson(report, {}));
+  const auto refusal = [](const nlohmann::json& json) {
+    const auto read = ParseSharesReport(json.dump());
+    return read ? "" : read.error().message;
+  };
+  EXPECT_EQ(refusal(good), "");
+  const auto with = [&](const char* field, const nlohmann::json& value) {
+    auto json = good;
+    (json.contains(field) ? json : json["models"][0])[field] = value;
+    return refusal(json);
+  };
+  for (const auto& [field, value] :
+       std::initializer_list<std::pair<const char*, nlohmann::json>>{{"shares", "parts"},
+                                                                     {"shares", nullptr},
+                                                                     {"granule", 0},
+                                                                     {"units", -1},
+                                                                     {"hold_down_s", -1},
+                                                                     {"models", 3},
+                                                                     {"share_percent", 101},
+                                                                     {"share_percent", -0.1},
+                                                                     {"share_percent", "all"},
+                                                                     {"fixed", 1},
+                                                                     {"batch_ms", -4},
+                                                                     {"arrivals_per_s", 1e300},
+                                                                     {"bottleneck", "nothing"},
+                                                                     {"batch_rows_limit", 1.5},
+                                                                     {"batch_rows_ceiling", -2},
+                                                                     {"demand_from", "hope"},
+                                                                     {"weight", nullptr},
+                                                                     {"moves", -1}}) {
+    EXPECT_NE(with(field, value).find(field), std::string::npos)
+        << field << value << with(field, value);
+  }
+  EXPECT_NE(with("model", "../m").find("no model can have the name '../m'"), std::string::npos);
+  EXPECT_NE(with("version", "new").find("no model can have"), std::string::npos);
+  auto many = good;
+  for (std::size_t i = 0; i < kMostTold; ++i) many["models"].push_back(good["models"][0]);
+  EXPECT_NE(refusal(many).find("more than 4096 models"), std::string::npos) << refusal(many);
+  auto less = good;
+  less["models"][0].erase("fixed");
+  EXPECT_NE(refusal(less).find("fixed"), std::string::npos);
+  EXPECT_FALSE(ParseSharesReport("nonsense"));
+}
+
+TEST(ShareJson, AResizeIsReadBack) {
+  for (const ShareWanted& wanted :
+       {ShareWanted{.part = 0.3, .rows = 4}, ShareWanted{.units = 3}, ShareWanted{.none = true},
+        ShareWanted{.automatic = true, .rows = 7}, ShareWanted{.part = 1.0 / 3}}) {
+    const std::string text = ResizeJson(wanted);
+    const auto read = ParseResizeJson(text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(read->units, wanted.units);
+    EXPECT_NEAR(read->part.value_or(0), wanted.part.value_or(0), 1e-15);
+    EXPECT_EQ(read->automatic, wanted.automatic);
+    EXPECT_EQ(read->none, wanted.none);
+    EXPECT_EQ(read->rows, wanted.rows);
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

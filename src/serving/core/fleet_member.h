@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serving/core/fleet_control.h"
 #include "serving/core/inference.h"
+#include "serving/core/share_control.h"
 
 namespace lagoon {
 
@@ -48,10 +50,18 @@ class FleetLink {
   virtual std::string Server() const = 0;
   /// FleetControl::Fronts() of the member; none of a member with a Problem().
   virtual std::vector<std::string> Fronts() const = 0;
+  /// The shares of the member's models, as it told them last. Empty: it has told of none.
+  virtual std::optional<SharesReport> Shares() const = 0;
+  /// ShareControl::ResizeShare() at the member, soon and in the order of the calls. The log has
+  /// what it refuses.
+  virtual void ResizeShare(const std::string& model, const std::string& version,
+                           const ShareWanted& wanted) = 0;
+  /// A resize has not ended, so that Shares() does not show it.
+  virtual bool Resizing() const = 0;
 };
 
 /// A device of this process has a repository, shares and a scheduler. Another server has a link,
-/// and a repository if the fleet's placer may load models there. Ready() says whether the member is
+/// and a repository if the fleet's placer may load models and set shares there. Ready() says whether the member is
 /// there.
 struct FleetMember {
   std::string name;  // unique in the fleet, for people

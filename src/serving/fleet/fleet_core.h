@@ -99,7 +99,8 @@ struct FleetOptions {
 /// - device(): units, memory and limits are sums.
 /// - ReadShares(): one row per replica; kind and rules are the first member's. SetSharesRules()
 ///   sets the rules of all members, ResizeShare() moves the share of every replica of the model. A
-///   share that is tuned ("auto") is the placer's, if that decides about shares.
+///   share that is tuned ("auto") is the placer's, if that decides about shares; also at servers,
+///   where it replaces what was set there.
 /// - repository(): null, as the placer decides what is loaded.
 ///
 /// Any thread may call any method.
@@ -258,8 +259,10 @@ class FleetCore final : public Inference,
   void Apply(const Assignment& assignment) override;
   void SetShares(const Assignment& assignment, bool decided) override;
   bool PlacerDecidesShare(const Known& known) const REQUIRES(share_mutex_);
-  void SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted)
-      REQUIRES(share_mutex_);
+  static std::optional<SharesReport> SharesOf(const Member& member);
+  void KeepOthersShares(std::size_t index, const SharesReport& report,
+                        std::vector<ReplicaShare>& wanted) REQUIRES(share_mutex_);
+  void SetSharesOf(std::size_t index, std::vector<ReplicaShare> wanted) REQUIRES(share_mutex_);
   void ReleaseShares(const Places& wanted);
   void ResizeAgain(const Replica& replica);
   void FollowMembers(TimePoint now);
@@ -303,6 +306,7 @@ class FleetCore final : public Inference,
   std::vector<bool> ready_;
   std::vector<SharesReport> shares_;
   std::set<Replica> there_;
+  std::set<Replica> given_ GUARDED_BY(share_mutex_);  // whose shares at servers are the placer's
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
   bool told_full_ = false;     // the log says that a model is ignored; the keeper's thread only
   // Replicas that have no route any more and wait for the end of their requests, and since when.

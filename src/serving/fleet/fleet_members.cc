@@ -306,10 +306,8 @@ bool FleetCore::Follow(std::size_t index) {
   if (member.link != nullptr) member.Tell(models);
   const bool away = member.link != nullptr && !member.link->Absence().empty();
   if (!away) member.SetProblem(ProblemOf(index, models));
-  shares_[index] = {};
-  if (member.core->shares() != nullptr) {
-    shares_[index] = core.shares()->ReadShares().value_or(SharesReport());
-  }
+  const std::optional<SharesReport> shares = SharesOf(member);
+  shares_[index] = shares.value_or(SharesReport());
   const bool ready = there && core.Ready() && !member.out();
   if (!ready) {
     member.followed.store(false);
@@ -321,7 +319,7 @@ bool FleetCore::Follow(std::size_t index) {
     const KnownPtr known = FindOrAdd(status.name, member);
     if (known == nullptr) continue;
     if (there_.insert({status.name, index}).second) Learn(*known, core, status);
-    if (member.core->shares() == nullptr) shares_[index].models.emplace_back().model = status.name;
+    if (!shares) shares_[index].models.emplace_back().model = status.name;
     known->longest = std::max(known->longest, status.standalone);
     TakeShapes(index, status.name, *known);
   }

@@ -310,7 +310,11 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
     const bool limits = options_.batch_limits && known->slo > 0 && known->latency.learned();
     if (limits) share.rows = replica.rows;
   }
-  for (const auto& [member, shares] : wanted) SetSharesOf(member, shares);
+  for (const auto& [member, shares] : wanted) {
+    const FleetLink* const link = slots_[member]->link;
+    // The next decision sees what has become of them.
+    if (link == nullptr || !link->Resizing()) SetSharesOf(member, shares);
+  }
 }
 
 bool FleetCore::PlacerDecidesShare(const Known& known) const {
@@ -331,16 +335,47 @@ void FleetCore::ResizeAgain(const Replica& replica) {
                replica.first, slots_[replica.second]->name, again.error().message);
 }
 
-void FleetCore::SetSharesOf(std::size_t member, const std::vector<ReplicaShare>& wanted) {
-  ShareControl* const shares = slots_[member]->core->shares();
-  if (shares == nullptr) return;
-  const Result<SharesReport> report = shares->ReadShares();
-  if (!report) return;  // the device is lost
+/// As the member has them, or has told them last. Empty: the device is lost, or it has told of none.
+std::optional<SharesReport> FleetCore::SharesOf(const Member& member) {
+  if (member.link != nullptr) return member.link->Shares();
+  Result<SharesReport> report = member.core->shares()->ReadShares();
+  return report ? std::optional(*std::move(report)) : std::nullopt;
+}
+
+/// Without models whose shares the server tunes again, unless the placer has given them: what was
+/// set at the server stays.
+void FleetCore::KeepOthersShares(std::size_t index, const SharesReport& report,
+                                 std::vector<ReplicaShare>& wanted) {
+  const bool current = !slots_[index]->link->Resizing();
+  std::erase_if(wanted, [&](const ReplicaShare& share) {
+    const Replica replica(share.model, index);
+    if (share.part) {
+      given_.insert(replica);
+      return false;
+    }
+    const bool tuned = std::ranges::none_of(report.models, [&](const ModelShare& row) {
+      return row.model == share.model && (row.fixed || row.ceiling > 0);
+    });
+    if (current && tuned) given_.erase(replica);
+    return !given_.contains(replica);
+  });
+}
+
+void FleetCore::SetSharesOf(std::size_t index, std::vector<ReplicaShare> wanted) {
+  const Member& member = *slots_[index];
+  const std::optional<SharesReport> report = SharesOf(member);
+  if (!report) return;
+  if (member.link != nullptr) KeepOthersShares(index, *report, wanted);
   for (const ShareResize& resize : SharesToSet(*report, wanted)) {
-    const Status resized = shares->ResizeShare(resize.model, resize.version, resize.wanted);
+    if (member.link != nullptr) {
+      member.link->ResizeShare(resize.model, resize.version, resize.wanted);
+      continue;
+    }
+    const Status resized =
+        member.core->shares()->ResizeShare(resize.model, resize.version, resize.wanted);
     if (resized || resized.error().message == share_problem_) continue;
     share_problem_ = resized.error().message;
-    spdlog::warn("fleet: a share on '{}' stays as it is: {}", slots_[member]->name, share_problem_);
+    spdlog::warn("fleet: a share on '{}' stays as it is: {}", member.name, share_problem_);
   }
 }
 

@@ -71,7 +71,8 @@ class FleetOfServersTest : public ::testing::Test {
     ASSERT_NE(fleet_, nullptr);
   }
   static std::unique_ptr<FleetCore> MakeFleet(std::vector<FleetModel> models = {},
-                                              const std::string& version = "") {
+                                              const std::string& version = "",
+                                              PlacementKeeper::MakePlacer make_placer = {}) {
     RemoteOptions remote;
     remote.poll_period = std::chrono::milliseconds(10);
     remote.longest_reconnect = std::chrono::milliseconds(200);
@@ -84,6 +85,7 @@ class FleetOfServersTest : public ::testing::Test {
     options.rules.hold_down = Nanoseconds(0);
     options.rules.limit = std::chrono::minutes(1);
     options.rules.retry = std::chrono::milliseconds(1);
+    if (make_placer) options.make_placer = std::move(make_placer);
     auto fleet = FleetCore::Make(std::move(options), {});
     EXPECT_TRUE(fleet) << fleet.error().message;
     return fleet ? *std::move(fleet) : nullptr;
