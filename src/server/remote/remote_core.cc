@@ -65,8 +65,8 @@ RemoteCore::RemoteCore(const RemoteOptions& options)
       stub_(inference::GRPCInferenceService::NewStub(talk_)) {
   if (options.loads) {
     shares_ = std::make_unique<RemoteShares>(
-        link_, RemoteShares::Options{member_, kPollsOfShares * options.poll_period,
-                                     options.poll_timeout});
+        link_,
+        RemoteShares::Options{member_, kPollsOfShares * options.poll_period, options.poll_timeout});
   }
   poll_ = std::make_unique<RemotePoll>(
       talk_, RemotePoll::Options{options.poll_period, options.poll_timeout},

@@ -61,8 +61,8 @@ class FleetLink {
 };
 
 /// A device of this process has a repository, shares and a scheduler. Another server has a link,
-/// and a repository if the fleet's placer may load models and set shares there. Ready() says whether the member is
-/// there.
+/// and a repository if the fleet's placer may load models and set shares there. Ready() says
+/// whether the member is there.
 struct FleetMember {
   std::string name;  // unique in the fleet, for people
   std::unique_ptr<Inference> core;

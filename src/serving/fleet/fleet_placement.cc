@@ -335,7 +335,8 @@ void FleetCore::ResizeAgain(const Replica& replica) {
                replica.first, slots_[replica.second]->name, again.error().message);
 }
 
-/// As the member has them, or has told them last. Empty: the device is lost, or it has told of none.
+/// As the member has them, or has told them last. Empty: the device is lost, or the server has told
+/// of none.
 std::optional<SharesReport> FleetCore::SharesOf(const Member& member) {
   if (member.link != nullptr) return member.link->Shares();
   Result<SharesReport> report = member.core->shares()->ReadShares();
