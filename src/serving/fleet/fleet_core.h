@@ -260,9 +260,11 @@ class FleetCore final : public Inference,
   void SetShares(const Assignment& assignment, bool decided) override;
   bool PlacerDecidesShare(const Known& known) const REQUIRES(share_mutex_);
   static std::optional<SharesReport> SharesOf(const Member& member);
-  void KeepOthersShares(std::size_t index, const SharesReport& report,
-                        std::vector<ReplicaShare>& wanted) REQUIRES(share_mutex_);
-  void SetSharesOf(std::size_t index, std::vector<ReplicaShare> wanted) REQUIRES(share_mutex_);
+  std::vector<ReplicaShare> WithoutOthers(std::size_t index, const SharesReport& report,
+                                          const std::vector<ReplicaShare>& wanted)
+      REQUIRES(share_mutex_);
+  void SetSharesOf(std::size_t index, const std::vector<ReplicaShare>& wanted)
+      REQUIRES(share_mutex_);
   void ReleaseShares(const Places& wanted);
   void ResizeAgain(const Replica& replica);
   void FollowMembers(TimePoint now);

@@ -343,31 +343,34 @@ std::optional<SharesReport> FleetCore::SharesOf(const Member& member) {
   return report ? std::optional(*std::move(report)) : std::nullopt;
 }
 
-/// Without models whose shares the server tunes again, unless the placer has given them: what was
-/// set at the server stays.
-void FleetCore::KeepOthersShares(std::size_t index, const SharesReport& report,
-                                 std::vector<ReplicaShare>& wanted) {
+/// What is to be set at a server: without models whose shares it tunes again, unless the placer has
+/// given them, so that what was set there stays.
+std::vector<ReplicaShare> FleetCore::WithoutOthers(std::size_t index, const SharesReport& report,
+                                                   const std::vector<ReplicaShare>& wanted) {
   const bool current = !slots_[index]->link->Resizing();
-  std::erase_if(wanted, [&](const ReplicaShare& share) {
+  std::vector<ReplicaShare> kept;
+  for (const ReplicaShare& share : wanted) {
     const Replica replica(share.model, index);
-    if (share.part) {
-      given_.insert(replica);
-      return false;
-    }
     const bool tuned = std::ranges::none_of(report.models, [&](const ModelShare& row) {
       return row.model == share.model && (row.fixed || row.ceiling > 0);
     });
-    if (current && tuned) given_.erase(replica);
-    return !given_.contains(replica);
-  });
+    if (share.part) {
+      given_.insert(replica);
+    } else if (current && tuned) {
+      given_.erase(replica);
+    }
+    if (given_.contains(replica)) kept.push_back(share);
+  }
+  return kept;
 }
 
-void FleetCore::SetSharesOf(std::size_t index, std::vector<ReplicaShare> wanted) {
+void FleetCore::SetSharesOf(std::size_t index, const std::vector<ReplicaShare>& wanted) {
   const Member& member = *slots_[index];
   const std::optional<SharesReport> report = SharesOf(member);
   if (!report) return;
-  if (member.link != nullptr) KeepOthersShares(index, *report, wanted);
-  for (const ShareResize& resize : SharesToSet(*report, wanted)) {
+  const std::vector<ReplicaShare> own =
+      member.link == nullptr ? wanted : WithoutOthers(index, *report, wanted);
+  for (const ShareResize& resize : SharesToSet(*report, own)) {
     if (member.link != nullptr) {
       member.link->ResizeShare(resize.model, resize.version, resize.wanted);
       continue;
