@@ -52,3 +52,41 @@ def test_decoder_of_genai_agrees_with_onnxruntime(lagoon, tmp_path, tokens, past
     actual = lagoon.infer(path, feeds, tmp_path)["logits"]
     # What is rounded to 8 bits may fall on the other side of a half, and other layers follow.
     assert relative_error(actual, expected) <= (0.02 if accuracy == 4 else TOLERANCE)
+
+
+@pytest.mark.parametrize("grids", (("a", "a", "a"), ("a", "b", "a"), ("b", "a", "a"), ("", "b", "a")))
+@pytest.mark.parametrize("new", (1, 12))
+def test_a_rounded_cache_agrees_with_onnxruntime(lagoon, tmp_path, grids, new):
+    """A decoder's cache with new entries, of which `grids` are those of the old ones, the new ones and the whole. Its
+    keys are multiplied by, transposed."""
+    scales = {"a": (0.03, 117), "b": (0.011, 140)}
+    nodes, weights, random = [], [], np.random.default_rng(new)
+    def node(op, inputs, output, **attributes):
+        nodes.append(onnx.helper.make_node(op, inputs, [output], **attributes))
+        return output
+    def rounded(x, grid, output):
+        if not grid:
+            return x
+        scale, zero = (f"{x}_{name}" for name in ("scale", "zero"))
+        weights.append(onnx.numpy_helper.from_array(np.float32(scales[grid][0]), scale))
+        weights.append(onnx.numpy_helper.from_array(np.uint8(scales[grid][1]), zero))
+        return node("DequantizeLinear", [node("QuantizeLinear", [x, scale, zero], f"{x}_q"), scale, zero], output)
+    old, entry, whole = grids
+    for name in ("key", "value"):
+        joined = node("Concat", [rounded(f"past_{name}", old, f"old_{name}"), rounded(name, entry, f"new_{name}")],
+                      f"joined_{name}", axis=2)
+        rounded(joined, whole, f"present_{name}")
+    scores = node("MatMul", ["query", node("Transpose", ["present_key"], "turned", perm=[0, 1, 3, 2])], "scores")
+    node("MatMul", [node("Softmax", [rounded(scores, "b", "s")], "shares"), "present_value"], "y")
+    feeds = {name: random.standard_normal((2, 3, size, 40), np.float32)
+             for name, size in (("past_key", 37), ("key", new), ("past_value", 37), ("value", new), ("query", new))}
+    def tensor(name, dims):
+        return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+    graph = onnx.helper.make_graph(nodes, "cache", [tensor(name, array.shape) for name, array in feeds.items()],
+                                   [tensor("y", None), tensor("present_key", None), tensor("present_value", None)],
+                                   weights)
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    expected, actual = run_onnxruntime(path, feeds), lagoon.infer(path, feeds, tmp_path)
+    for name, array in expected.items():
+        assert relative_error(actual[name], array) <= TOLERANCE, name

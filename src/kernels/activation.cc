@@ -34,4 +34,13 @@ Status CheckOnlyLimits(std::string_view op, const Epilogue& epilogue) {
   return {};
 }
 
+Status CheckOnlyFunction(std::string_view op, const Epilogue& epilogue, std::size_t element_bytes) {
+  if (epilogue.residual || epilogue.residual_last)
+    return Invalid(op, "a residual is not supported");
+  if (epilogue.activation == Activation::kNone) return {};
+  if (epilogue.activation != Activation::kUnary) return Invalid(op, "limits are not supported");
+  if (element_bytes == sizeof(float)) return {};
+  return Invalid(op, fmt::format("a function of elements of {} bytes", element_bytes));
+}
+
 }  // namespace lagoon

@@ -40,5 +40,8 @@ double FinishNs(const Epilogue& epilogue);
 /// kInvalidArgument naming `op` if the epilogue has a residual, or a function that limits cannot
 /// express.
 Status CheckOnlyLimits(std::string_view op, const Epilogue& epilogue);
+/// kInvalidArgument naming `op` if the epilogue has a residual or limits, or a function of elements
+/// that are not fp32.
+Status CheckOnlyFunction(std::string_view op, const Epilogue& epilogue, std::size_t element_bytes);
 
 }  // namespace lagoon

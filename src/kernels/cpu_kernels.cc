@@ -28,8 +28,8 @@ class Cpu final : public KernelMaker {
     return MakeTranspose(dims, permutation, element_bytes);
   }
   Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes, std::size_t inner,
-                        std::size_t element_bytes) const override {
-    return MakeConcat(outer, axes, inner, element_bytes);
+                        std::size_t element_bytes, const Epilogue& epilogue) const override {
+    return MakeConcat(outer, axes, inner, element_bytes, epilogue);
   }
   Result<TakeKernel> Take(const TakeSpec& spec) const override { return MakeTake(spec); }
   Result<Kernel> ScatterTargets(const IndexSpec& spec) const override {

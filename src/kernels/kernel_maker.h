@@ -104,7 +104,8 @@ class KernelMaker {
                                    std::span<const std::int64_t> permutation,
                                    std::size_t element_bytes) const = 0;
   virtual Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes,
-                                std::size_t inner, std::size_t element_bytes) const = 0;
+                                std::size_t inner, std::size_t element_bytes,
+                                const Epilogue& epilogue) const = 0;
   virtual Result<TakeKernel> Take(const TakeSpec& spec) const = 0;
   virtual Result<Kernel> ScatterTargets(const IndexSpec& spec) const = 0;
   virtual Result<Kernel> Scatter(const IndexSpec& spec, ScatterOp op) const = 0;

@@ -255,6 +255,11 @@ class GridWalk {
     }
   }
   void VisitConcat(const Node& node) {
+    if (node.fused.op == "FakeQuantize") {
+      Node fake;
+      fake.attributes = node.fused.attributes;
+      return SetGrid(node.outputs[0], GridOf(fake));
+    }
     const std::optional<Grid> grid = GridAt(node.inputs[0]);
     const bool all = std::all_of(node.inputs.begin(), node.inputs.end(),
                                  [&](ValueId id) { return GridAt(id) == grid; });
@@ -329,14 +334,56 @@ bool IsRounded(const Graph& graph, const std::vector<std::optional<std::size_t>>
   return false;
 }
 
+/// A Concat rounds what it joins if that is an output of the graph, fp32 thus, and most of it is an
+/// input of the graph: a decoder's cache with a new entry. Parts need not be rounded to the same
+/// grid before.
+void RoundCaches(Graph& graph) {
+  const auto producers = ProducersOf(graph);
+  const std::vector<std::size_t> uses = UsesOf(graph);
+  const auto count_of = [&](ValueId id) { return ElementCount(graph.value(id).dims); };
+  const auto is_one_of = [](const std::vector<ValueId>& ids, ValueId id) {
+    return std::ranges::find(ids, id) != ids.end();
+  };
+  /// What `part` rounds to the grid and nothing else reads, or `part` itself.
+  const auto unrounded = [&](ValueId part, const Grid& grid) {
+    const std::optional<std::size_t> by = producers[static_cast<std::size_t>(part)];
+    const bool alone = by && uses[static_cast<std::size_t>(part)] == 1;
+    const bool fake = alone && graph.nodes[*by].op == "FakeQuantize";
+    return fake && GridOf(graph.nodes[*by]) == grid ? graph.nodes[*by].inputs[0] : part;
+  };
+  std::vector<bool> dropped(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& fake = graph.nodes[i];
+    if (fake.op != "FakeQuantize" || !is_one_of(graph.outputs, fake.outputs[0])) continue;
+    const ValueId x = fake.inputs[0];
+    const std::optional<std::size_t> before = producers[static_cast<std::size_t>(x)];
+    if (!before || uses[static_cast<std::size_t>(x)] != 1) continue;
+    Node& join = graph.nodes[*before];
+    if (join.op != "Concat" || graph.value(x).sizes != kNoValue) continue;
+    std::vector<ValueId> parts;
+    std::int64_t given = 0;
+    for (const ValueId part : join.inputs) {
+      parts.push_back(unrounded(part, GridOf(fake)));
+      if (is_one_of(graph.inputs, parts.back())) given += count_of(parts.back());
+    }
+    if (2 * given < count_of(x)) continue;
+    join.inputs = std::move(parts);
+    join.outputs = fake.outputs;
+    join.fused.activation = ActivationKind::kOp;
+    join.fused.op = fake.op;
+    join.fused.attributes = fake.attributes;
+    dropped[i] = true;
+  }
+  std::size_t next = 0;
+  std::erase_if(graph.nodes, [&](const Node&) { return dropped[next++]; });
+}
+
 /// Rounds the parts of a Concat in place of the joined tensor that nothing else reads: then bytes
 /// are joined, a quarter of the memory, and the node that computes a part may round it. If all
 /// parts are rounded already, their bytes are joined and then moved to the other grid. The
 /// exception is a Concat before a batch-norm: the kernel of the batch-norm joins floats itself.
 void RoundParts(Graph& graph) {
   const auto is_fake = [](const Node& node) { return node.op == "FakeQuantize"; };
-  if (std::ranges::none_of(graph.nodes, is_fake)) return;
-  Compact(graph);  // without the QuantizeLinears of the pairs, which read joined tensors too
   const auto producers = ProducersOf(graph);
   std::vector<bool> normalized(graph.values.size());  // read by a batch-norm
   for (const Node& node : graph.nodes) {
@@ -450,6 +497,8 @@ void FuseQuantization(Graph& graph) {
   Compact(graph);
   DequantizeEarlier(graph).Run();
   JoinPairs(graph);
+  Compact(graph);  // without the QuantizeLinears of the pairs, which read what is rounded, too
+  RoundCaches(graph);
   RoundParts(graph);
   GridWalk(graph).Run();
   Compact(graph);

@@ -287,6 +287,40 @@ TEST(FuseIntegerProducts, ConvolutionsWithAFactorOfAnotherAxisStay) {
   }
 }
 
+/// A cache of `old` entries, rounded, with new ones: "present", rounded.
+ModelBuilder Cache(std::int64_t old, const std::string& grid_of_new = "s") {
+  ModelBuilder m;
+  m.Input("past", {1, 2, old, 8}).Input("new", {1, 2, 3, 8}).Output("present");
+  m.Floats("s", {}, {0.05f}).Floats("t", {}, {0.03f});
+  AddPair(m, "past", "p");
+  AddPair(m, "new", "n", grid_of_new);
+  m.Add("Concat", {"p", "n"}, {"j"}).Int("axis", 2);
+  AddPair(m, "j", "present");
+  return m;
+}
+
+TEST(FuseQuantization, ACacheIsRoundedWhileItsPartsAreJoined) {
+  const Graph graph = Fused(Cache(9));
+  ASSERT_EQ(Ops(graph), "Concat");
+  EXPECT_EQ(graph.nodes[0].fused.op, "FakeQuantize");
+  EXPECT_EQ(graph.nodes[0].inputs, graph.inputs);
+  const Graph other = Fused(Cache(9, "t"));
+  ASSERT_EQ(Ops(other), "FakeQuantize Concat") << "what is rounded to another grid before";
+  EXPECT_FLOAT_EQ(other.nodes[0].Float("scale", 0), 0.03f);
+}
+
+TEST(FuseQuantization, WhatIsMostlyComputedIsNoCache) {
+  ModelBuilder m = Cache(2);
+  EXPECT_EQ(Fused(m).nodes.back().fused.op, "FakeQuantize") << "the new ones are an input, too";
+  ModelBuilder computed;
+  computed.Input("past", {1, 2, 2, 8}).Input("x", {1, 2, 3, 8}).Output("present");
+  computed.Floats("s", {}, {0.05f});
+  computed.Add("Tanh", {"x"}, {"n"});
+  computed.Add("Concat", {"past", "n"}, {"j"}).Int("axis", 2);
+  AddPair(computed, "j", "present");
+  EXPECT_EQ(Fused(computed).nodes.back().fused.op, "");
+}
+
 TEST(DivideQuantizedOps, ConvolutionsNeedNoIntegersBetweenThem) {
   ModelBuilder m;
   m.Input("x", {1, 2, 5, 5}, onnx::TensorProto::UINT8).Output("y");

@@ -74,7 +74,10 @@ class Kernels final : public KernelMaker {
     return KernelOf(MakeCudaTranspose(dims, permutation, element_bytes));
   }
   Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes, std::size_t inner,
-                        std::size_t element_bytes) const override {
+                        std::size_t element_bytes, const Epilogue& epilogue) const override {
+    if (epilogue.activation != Activation::kNone) {
+      return Fail(ErrorCode::kUnimplemented, "concat: no body with a function on a GPU");
+    }
     return KernelOf(MakeCudaConcat(outer, axes, inner, element_bytes));
   }
   Result<TakeKernel> Take(const TakeSpec& spec) const override {

@@ -14,10 +14,11 @@ namespace lagoon {
 inline constexpr std::size_t kMaxConcatInputs = 16;
 
 /// Joins inputs [outer, axes[i], inner] into [outer, sum(axes), inner]. Inputs x_0, x_1, ...;
-/// output y, which must not overlap an input. kInvalidArgument if there is no input or more than
-/// kMaxConcatInputs, a size is zero, or y is too large.
+/// output y, which must not overlap an input. `epilogue`: a function (Activation::kUnary) for fp32,
+/// or nothing. kInvalidArgument if there is no input or more than kMaxConcatInputs, a size is zero,
+/// or y is too large.
 Result<Kernel> MakeConcat(std::size_t outer, std::span<const std::size_t> axes, std::size_t inner,
-                          std::size_t element_bytes = 4);
+                          std::size_t element_bytes = 4, const Epilogue& epilogue = {});
 
 /// y[i, ...] = x[start + sum of i * strides]: any part of a dense tensor, also reversed or
 /// broadcast. Input x, output y, which must not overlap x. kInvalidArgument if the ranks differ, a

@@ -35,7 +35,8 @@ std::size_t Index(const Shape& shape, const Shape& position) {
   return index;
 }
 
-void CheckConcat(std::size_t outer, const std::vector<std::size_t>& axes, std::size_t inner) {
+void CheckConcat(std::size_t outer, const std::vector<std::size_t>& axes, std::size_t inner,
+                 bool exp = false) {
   SCOPED_TRACE(::testing::Message()
                << outer << " " << ::testing::PrintToString(axes) << " " << inner);
   std::vector<Floats> inputs;
@@ -45,10 +46,16 @@ void CheckConcat(std::size_t outer, const std::vector<std::size_t>& axes, std::s
   for (std::size_t o = 0; o < outer; ++o) {
     for (std::size_t i = 0; i < axes.size(); ++i) {
       const std::size_t run = axes[i] * inner;
-      for (std::size_t e = 0; e < run; ++e) reference.push_back(inputs[i][o * run + e]);
+      for (std::size_t e = 0; e < run; ++e) {
+        const double value = inputs[i][o * run + e];
+        reference.push_back(exp ? std::exp(value) : value);
+      }
     }
   }
-  testing::ExpectKernel([&] { return MakeConcat(outer, axes, inner); }, inputs, reference, 0);
+  Epilogue epilogue{.unary = UnaryOp::kExp};
+  if (exp) epilogue.activation = Activation::kUnary;
+  testing::ExpectKernel([&] { return MakeConcat(outer, axes, inner, sizeof(float), epilogue); },
+                        inputs, reference, exp ? 1e-6 : 0);
 }
 
 TEST(Concat, JoinsChannelsAndBatches) {
@@ -60,6 +67,12 @@ TEST(Concat, JoinsChannelsAndBatches) {
   CheckConcat(1, {90'000, 1, 70'000}, 1);
 }
 
+TEST(Concat, AFunctionFollows) {
+  CheckConcat(96, {128, 1}, 64, true);
+  CheckConcat(7, {1, 2, 3}, 3, true);
+  CheckConcat(1, {90'000, 1, 70'000}, 1, true);
+}
+
 TEST(Concat, RefusesBadInputsByName) {
   const std::vector<std::size_t> none, many(17, 1), empty = {2, 0},
                                                     huge = {std::size_t{1} << 31, 1};
@@ -67,6 +80,11 @@ TEST(Concat, RefusesBadInputsByName) {
   testing::ExpectInvalid(MakeConcat(1, many, 1), {"17 inputs"});
   testing::ExpectInvalid(MakeConcat(1, empty, 1), {"axis is 0"});
   testing::ExpectInvalid(MakeConcat(1, huge, 1), {"2147483649"});
+  const std::vector<std::size_t> one{1};
+  Epilogue epilogue{.activation = Activation::kRelu};
+  testing::ExpectInvalid(MakeConcat(1, one, 1, 4, epilogue), {"concat", "limits"});
+  epilogue.activation = Activation::kUnary;
+  testing::ExpectInvalid(MakeConcat(1, one, 1, 2, epilogue), {"elements of 2 bytes"});
 }
 
 std::uint64_t Bits(float value) { return std::bit_cast<std::uint32_t>(value); }

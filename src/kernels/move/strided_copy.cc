@@ -10,21 +10,6 @@ namespace {
 
 constexpr char kCopyName[] = "strided_copy";
 
-Status CheckEpilogue(const StridedCopySpec& spec) {
-  const Activation activation = spec.epilogue.activation;
-  if (spec.epilogue.residual || spec.epilogue.residual_last) {
-    return Invalid(kCopyName, "a residual is not supported");
-  }
-  if (activation != Activation::kNone && activation != Activation::kUnary) {
-    return Invalid(kCopyName, "limits are not supported");
-  }
-  if (activation == Activation::kUnary && spec.element_bytes != sizeof(float)) {
-    return Invalid(kCopyName,
-                   fmt::format("a function of elements of {} bytes", spec.element_bytes));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Kernel> MakeStridedCopy(const StridedCopySpec& spec) {
@@ -49,7 +34,7 @@ Result<Kernel> MakeStridedCopy(const StridedCopySpec& spec) {
   rows.out_bytes = spec.element_bytes;
   rows.inputs = {{spec.strides, spec.start, spec.element_bytes}};
   rows.ns_per_element = (dense ? kNsPerElement : kNsPerStridedElement) + FinishNs(spec.epilogue);
-  LAGOON_RETURN_IF_ERROR(CheckEpilogue(spec));
+  LAGOON_RETURN_IF_ERROR(CheckOnlyFunction(kCopyName, spec.epilogue, spec.element_bytes));
   LAGOON_ASSIGN_OR_RETURN(rows.finish, FinishOf(kCopyName, spec.epilogue));
   return MakeRows(rows);
 }

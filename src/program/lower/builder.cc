@@ -171,6 +171,11 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
     return floats;
   }
   const std::optional<Tensor> other = places(value)[layout == Layout::kPlain ? 1 : 0];
+  if (const Turned* const turned = TurnedOf(value); !other && turned != nullptr) {
+    LAGOON_ASSIGN_OR_RETURN(const Tensor moved, Transpose(turned->x, turned->order, layout));
+    Define(value, moved);
+    return moved;
+  }
   if (const ValueId flat = FlatOf(value); !other && flat != kNoValue) {
     LAGOON_ASSIGN_OR_RETURN(const Tensor same, Use(flat, Layout::kPlain));
     Define(value, same);
@@ -194,6 +199,7 @@ Result<Tensor> ProgramBuilder::Use(ValueId value, Layout layout) {
 
 bool ProgramBuilder::LiesIn(ValueId value, Layout layout) const {
   if (places_[static_cast<std::size_t>(value)][static_cast<std::size_t>(layout)]) return true;
+  if (layout == Layout::kPlain && TurnedOf(value) != nullptr) return true;
   const std::span<const ByteTensor> bytes = TermsOf(value);
   return !bytes.empty() && bytes.front().tensor.layout == layout;
 }

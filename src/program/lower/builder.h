@@ -175,6 +175,26 @@ class ProgramBuilder {
     return found == flat_.end() ? kNoValue : found->second;
   }
 
+  /// A tensor whose axes are read in another order.
+  struct Turned {
+    Tensor x;
+    std::vector<std::int64_t> order;
+  };
+  /// Declares that `value` is `turned`, which is plain. Use(value) moves the elements, if a node
+  /// needs that.
+  void DefineTurned(ValueId value, Turned turned) { turned_[value] = std::move(turned); }
+  /// The tensor of DefineTurned(); null if there is none.
+  const Turned* TurnedOf(ValueId value) const {
+    const auto found = turned_.find(value);
+    return found == turned_.end() ? nullptr : &found->second;
+  }
+  /// By ValueId: whether a product of two computed matrices reads the value.
+  void SetReadByProducts(std::vector<bool> read) { read_by_products_ = std::move(read); }
+  bool IsReadByProduct(ValueId value) const {
+    const auto at = static_cast<std::size_t>(value);
+    return at < read_by_products_.size() && read_by_products_[at];
+  }
+
   /// Which values can be bytes. Null: none.
   const ByteFlow* flow() const { return flow_.get(); }
   void SetFlow(std::shared_ptr<const ByteFlow> flow) { flow_ = std::move(flow); }
@@ -266,6 +286,8 @@ class ProgramBuilder {
   std::set<ValueId> replaces_;        // outputs of the graph that lie in the place of an input
   std::optional<Error> defined_wrongly_;
   std::map<ValueId, ValueId> wide_, flat_;
+  std::map<ValueId, Turned> turned_;
+  std::vector<bool> read_by_products_;  // by ValueId; empty: not known
   std::shared_ptr<const ByteFlow> flow_;
   std::map<ValueId, std::vector<ByteTensor>> bytes_;
   LoweredProgram program_;

@@ -62,9 +62,11 @@ Result<Tensor> EmitPadding(ProgramBuilder& builder, const std::string& name, con
 Result<Tensor> EmitExpand(ProgramBuilder& builder, const std::string& name, const Tensor& x,
                           const Dims& dims);
 
-/// Joins any number of tensors of one layout along a logical axis.
+/// Joins any number of tensors of one layout along a logical axis. `epilogue`: a function or
+/// nothing.
 Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
-                          std::vector<Tensor> parts, std::size_t axis);
+                          std::vector<Tensor> parts, std::size_t axis,
+                          const Epilogue& epilogue = {});
 
 /// Reduces the logical axes `axes` of x, which keep size 1.
 Result<Tensor> EmitFold(ProgramBuilder& builder, const std::string& name, FoldOp op, Tensor x,

@@ -317,6 +317,16 @@ std::vector<std::uint32_t> CountReads(const Graph& graph) {
   return reads;
 }
 
+/// ProgramBuilder::SetReadByProducts().
+std::vector<bool> ReadByProducts(const Graph& graph) {
+  std::vector<bool> read(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (node.op != "MatMul" || node.packed) continue;
+    for (const ValueId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
+  }
+  return read;
+}
+
 /// ProgramBuilder::SetReadAsImages().
 std::vector<bool> ReadAsImages(const Graph& graph) {
   constexpr std::array kImageOps{"Conv", "ConvTranspose", "MaxPool", "AveragePool",
@@ -347,6 +357,7 @@ std::vector<bool> ReadAsImages(const Graph& graph) {
 Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerOptions& options) {
   std::vector<std::uint32_t> reads = CountReads(graph);
   std::vector<bool> read_as_images = ReadAsImages(graph);
+  std::vector<bool> read_by_products = ReadByProducts(graph);
   const std::vector<Node> nodes = std::move(graph.nodes);
   const std::int64_t opset = graph.opset;
   const std::string where = fmt::format("model '{}'", model);
@@ -354,6 +365,7 @@ Result<LoweredProgram> Lower(Graph graph, const std::string& model, const LowerO
   if (!builder) return Annotate(where, std::move(builder).error());
   builder->SetReads(std::move(reads));
   builder->SetReadAsImages(std::move(read_as_images));
+  builder->SetReadByProducts(std::move(read_by_products));
   if (ComputesOnBytes(options)) {
     builder->SetFlow(std::make_shared<const ByteFlow>(builder->graph(), nodes));
   }

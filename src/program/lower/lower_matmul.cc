@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,14 +13,6 @@
 
 namespace lagoon {
 namespace {
-
-/// Strides of the leading axes of x along `batch`; 0 where x broadcasts.
-std::vector<std::int64_t> BatchStrides(const Dims& x, const Dims& batch) {
-  const Dims leading(x.begin(), x.end() - 2);
-  std::vector<std::int64_t> strides = BroadcastView(leading, batch, 1).strides;
-  for (std::int64_t& stride : strides) stride *= x[x.size() - 2] * x.back();
-  return strides;
-}
 
 Dims BroadcastLeading(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()) - 2, 1);
@@ -32,19 +25,49 @@ Dims BroadcastLeading(const Dims& a, const Dims& b) {
   return out;
 }
 
-/// How a matrix of two axes is read: as stored, or transposed.
+/// Matrices [..., rows, columns], and how many elements lie between neighbours along each axis.
 struct Side {
-  Tensor tensor;
-  bool flipped = false;
+  Tensor tensor;  // with the dims of the matrices
+  std::vector<std::int64_t> strides;
 
-  std::size_t rows() const { return Size(flipped ? 1 : 2); }
-  std::size_t columns() const { return Size(flipped ? 2 : 1); }
-  std::size_t row_stride() const { return flipped ? 1 : Size(1); }
-  std::size_t column_stride() const { return flipped ? Size(1) : 1; }
+  explicit Side(Tensor x) : tensor(std::move(x)), strides(tensor.dims.size()) {
+    std::int64_t stride = 1;
+    for (std::size_t i = strides.size(); i-- > 0;) {
+      strides[i] = stride;
+      stride *= tensor.dims[i];
+    }
+  }
+  /// With the axes in `order`.
+  Side Turned(std::span<const std::int64_t> order) const {
+    Side turned = *this;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const auto from = static_cast<std::size_t>(order[i]);
+      turned.tensor.dims[i] = tensor.dims[from];
+      turned.strides[i] = strides[from];
+    }
+    return turned;
+  }
+
+  std::size_t rows() const { return Size(2); }
+  std::size_t columns() const { return Size(1); }
+  std::size_t row_stride() const { return Stride(2); }
+  std::size_t column_stride() const { return Stride(1); }
+  /// Strides of the leading axes along `batch`; 0 where they broadcast.
+  std::vector<std::int64_t> BatchStrides(const Dims& batch) const {
+    std::vector<std::int64_t> along(batch.size(), 0);
+    const std::size_t leading = tensor.dims.size() - 2;
+    for (std::size_t i = 0; i < leading; ++i) {
+      along[batch.size() - leading + i] = tensor.dims[i] == 1 ? 0 : strides[i];
+    }
+    return along;
+  }
 
  private:
   std::size_t Size(std::size_t from_back) const {
     return static_cast<std::size_t>(tensor.dims[tensor.dims.size() - from_back]);
+  }
+  std::size_t Stride(std::size_t from_back) const {
+    return static_cast<std::size_t>(strides[strides.size() - from_back]);
   }
 };
 
@@ -60,8 +83,8 @@ Result<Tensor> EmitProduct(ProgramBuilder& builder, const std::string& name, con
   }
   MatmulSpec spec;
   spec.batch = BroadcastLeading(a.tensor.dims, b.tensor.dims);
-  spec.a_batch_strides = BatchStrides(a.tensor.dims, spec.batch);
-  spec.b_batch_strides = BatchStrides(b.tensor.dims, spec.batch);
+  spec.a_batch_strides = a.BatchStrides(spec.batch);
+  spec.b_batch_strides = b.BatchStrides(spec.batch);
   spec.m = a.rows();
   spec.k = a.columns();
   spec.n = b.columns();
@@ -156,22 +179,32 @@ Result<Tensor> EmitCentered(ProgramBuilder& builder, const std::string& name, co
 }
 
 Result<Tensor> EmitMatMul(ProgramBuilder& builder, const std::string& name, Tensor a, Tensor b) {
-  return EmitProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
+  return EmitProduct(builder, name, Side(std::move(a)), Side(std::move(b)), 1);
 }
 
 Result<Tensor> EmitSameTypeMatMul(ProgramBuilder& builder, const std::string& name, Tensor a,
                                   Tensor b) {
-  return EmitSameTypeProduct(builder, name, {std::move(a), false}, {std::move(b), false}, 1);
+  return EmitSameTypeProduct(builder, name, Side(std::move(a)), Side(std::move(b)), 1);
 }
 
 namespace {
 
+/// The operand of a product. A Transpose before it moves nothing if the rows or the columns stay
+/// dense: the kernel packs them anyway.
+Result<Side> OperandOf(ProgramBuilder& builder, ValueId id, bool left) {
+  if (const ProgramBuilder::Turned* const turned = builder.TurnedOf(id)) {
+    Side side = Side(turned->x).Turned(turned->order);
+    if (side.row_stride() == 1 || side.column_stride() == 1) return side;
+  }
+  LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(id, Layout::kPlain));
+  LAGOON_ASSIGN_OR_RETURN(x, AsMatrix(builder, x, left));
+  return Side(std::move(x));
+}
+
 Status LowerComputedMatMul(ProgramBuilder& builder, const Node& node) {
-  LAGOON_ASSIGN_OR_RETURN(Tensor a, builder.Use(node.inputs[0], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(Tensor b, builder.Use(node.inputs[1], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(a, AsMatrix(builder, a, true));
-  LAGOON_ASSIGN_OR_RETURN(b, AsMatrix(builder, b, false));
-  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitSameTypeMatMul(builder, node.name, a, b));
+  LAGOON_ASSIGN_OR_RETURN(const Side a, OperandOf(builder, node.inputs[0], true));
+  LAGOON_ASSIGN_OR_RETURN(const Side b, OperandOf(builder, node.inputs[1], false));
+  LAGOON_ASSIGN_OR_RETURN(Tensor y, EmitSameTypeProduct(builder, node.name, a, b, 1));
   LAGOON_ASSIGN_OR_RETURN(y, builder.Reshape(y, builder.dims(node.outputs[0])));
   builder.Define(node.outputs[0], y);
   return {};
@@ -186,11 +219,13 @@ Status LowerComputedGemm(ProgramBuilder& builder, const Node& node) {
                 fmt::format("{} is {} and the matrices are {}", factor, value,
                             OipName(builder.type(node.inputs[0]))));
   }
-  Side a, b;
-  LAGOON_ASSIGN_OR_RETURN(a.tensor, builder.Use(node.inputs[0], Layout::kPlain));
-  LAGOON_ASSIGN_OR_RETURN(b.tensor, builder.Use(node.inputs[1], Layout::kPlain));
-  a.flipped = node.Int("transA", 0) != 0;
-  b.flipped = node.Int("transB", 0) != 0;
+  const auto side = [&](ValueId id, const char* transposed) -> Result<Side> {
+    LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(id, Layout::kPlain));
+    const Side stored(std::move(x));
+    return node.Int(transposed, 0) == 0 ? stored : stored.Turned(std::array<std::int64_t, 2>{1, 0});
+  };
+  LAGOON_ASSIGN_OR_RETURN(const Side a, side(node.inputs[0], "transA"));
+  LAGOON_ASSIGN_OR_RETURN(const Side b, side(node.inputs[1], "transB"));
   LAGOON_ASSIGN_OR_RETURN(Tensor y,
                           EmitSameTypeProduct(builder, node.name, a, b, node.Float("alpha", 1)));
   const float beta = node.Float("beta", 1);

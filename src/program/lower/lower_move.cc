@@ -101,7 +101,11 @@ Result<Tensor> EmitSlice(ProgramBuilder& builder, const std::string& name, const
 }
 
 Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
-                          std::vector<Tensor> parts, std::size_t axis) {
+                          std::vector<Tensor> parts, std::size_t axis, const Epilogue& epilogue) {
+  // One kernel of the CPU joins the parts and applies the function.
+  const bool fuses =
+      builder.options().on_cpu() && parts.size() > 1 && parts.size() <= kMaxConcatInputs;
+  const Epilogue fused = fuses ? epilogue : Epilogue();
   const std::size_t at = PhysicalAxis(parts[0].dims.size(), parts[0].layout, axis);
   while (parts.size() > 1) {
     std::vector<Tensor> joined;
@@ -122,15 +126,18 @@ Result<Tensor> EmitConcat(ProgramBuilder& builder, const std::string& name,
         dims[axis] += part.dims[axis];
       }
       const Tensor y = builder.NewTensor(name, dims, parts[first].layout, parts[first].type);
-      LAGOON_RETURN_IF_ERROR(builder.Emit(
-          name,
-          [&](auto& make) { return make.Concat(split.outer, sizes, split.inner, SizeOf(y.type)); },
-          std::move(inputs), {builder.All(y)}));
+      LAGOON_RETURN_IF_ERROR(builder.Emit(name,
+                                          [&](auto& make) {
+                                            return make.Concat(split.outer, sizes, split.inner,
+                                                               SizeOf(y.type), fused);
+                                          },
+                                          std::move(inputs), {builder.All(y)}));
       joined.push_back(y);
     }
     parts = std::move(joined);
   }
-  return parts[0];
+  if (fuses || epilogue.activation == Activation::kNone) return parts[0];
+  return EmitUnary(builder, name, epilogue.unary, parts[0], epilogue.alpha, epilogue.beta);
 }
 
 namespace {
@@ -184,6 +191,11 @@ Status LowerTranspose(ProgramBuilder& builder, const Node& node) {
       image && MovePermutation(x_dims, x.layout, order, Layout::kChannelsLast).IsFree();
   const bool stays_last = x.layout == Layout::kChannelsLast && ShufflesChannels(order);
   const Layout layout = last_free || stays_last ? Layout::kChannelsLast : Layout::kPlain;
+  const bool plain = x.layout == Layout::kPlain && layout == Layout::kPlain;
+  if (plain && builder.options().on_cpu() && builder.IsReadByProduct(node.outputs[0])) {
+    builder.DefineTurned(node.outputs[0], {x, order});
+    return {};
+  }
   LAGOON_ASSIGN_OR_RETURN(const Tensor y, builder.Transpose(x, order, layout));
   builder.Define(node.outputs[0], y);
   return {};
@@ -196,7 +208,8 @@ Status LowerConcat(ProgramBuilder& builder, const Node& node) {
   for (const ValueId input : node.inputs) {
     LAGOON_ASSIGN_OR_RETURN(parts.emplace_back(), builder.Use(input, layout));
   }
-  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConcat(builder, node.name, std::move(parts), axis));
+  LAGOON_ASSIGN_OR_RETURN(const Tensor y, EmitConcat(builder, node.name, std::move(parts), axis,
+                                                     EpilogueOf(node.fused)));
   builder.Define(node.outputs[0], y);
   return {};
 }
@@ -285,7 +298,7 @@ constexpr Lowering kMoveLowerings[] = {
     {"BitCast", LowerBitCast},
     {"Dropout", LowerDropout},
     {"Transpose", LowerTranspose, Lowering::kMoves},
-    {"Concat", LowerConcat, Lowering::kMoves},
+    {"Concat", LowerConcat, Lowering::kMoves, true},
     {"Split", LowerSplit, Lowering::kMoves},
     {"Expand", LowerExpand, Lowering::kMoves},
 };

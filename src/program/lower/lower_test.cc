@@ -255,6 +255,36 @@ const OpCase kCases[] = {
        const ValueId rows = Transpose(g, g.View("Reshape", x, {2, 35, 6}), {0, 2, 1});
        return g.Op("Add", {g.View("Reshape", rows, {2, 6, 7, 5}), g.Constant({1, 6, 1, 1})});
      }},
+    {"MatMulByTransposed",
+     [](TestGraph& g, ValueId x) {
+       return g.Op("MatMul", {x, Transpose(g, Unary(g, "Neg", x), {0, 1, 3, 2})});
+     }},
+    {"MatMulOfTransposed",
+     [](TestGraph& g, ValueId x) {
+       return g.Op("MatMul", {Transpose(g, Unary(g, "Neg", x), {0, 1, 3, 2}), x});
+     }},
+    {"MatMulOfHeads",  // [n,h,s,d] and [n,h,d,t] of what lies as [n,s,h,d]
+     [](TestGraph& g, ValueId x) {
+       const ValueId rows = g.View("Reshape", x, {2, 6, 5, 7});
+       const ValueId queries = Transpose(g, rows, {0, 2, 1, 3});
+       return g.Op("MatMul", {queries, Transpose(g, Unary(g, "Neg", rows), {0, 2, 3, 1})});
+     }},
+    {"MatMulOfColumnsApart",
+     [](TestGraph& g, ValueId x) {
+       const ValueId apart = Transpose(g, Unary(g, "Neg", x), {1, 3, 2, 0});
+       return g.Op("MatMul", {apart, Transpose(g, apart, {0, 1, 3, 2})});
+     }},
+    {"MatMulByTransposedThatIsReadTwice",
+     [](TestGraph& g, ValueId x) {
+       const ValueId turned = Transpose(g, Unary(g, "Neg", x), {0, 1, 3, 2});
+       return g.Op("Add", {g.Op("MatMul", {x, turned}),
+                           Reduce(g, "ReduceMean", turned, {0, 1, 2, 3}, kZero)});
+     }},
+    {"MatMulOfBroadcast",
+     [](TestGraph& g, ValueId x) {
+       const ValueId one = Reduce(g, "ReduceMean", x, {0}, kZero);
+       return g.Op("MatMul", {x, Transpose(g, one, {0, 2, 1})});
+     }},
     {"MatMulOfRank3",
      [](TestGraph& g, ValueId x) {
        const ValueId rows = g.View("Reshape", x, {2, 6, 35});

@@ -95,17 +95,34 @@ HostTensor Pool(const Node& node, const Inputs& in) {
   });
 }
 
+/// The index in `x` of the matrix at `at`, the leading axes of which broadcast.
+Index MatrixAt(const HostTensor& x, const Index& at, std::int64_t row, std::int64_t column) {
+  Index index(x.dims.size());
+  const std::size_t leading = index.size() - 2;
+  for (std::size_t i = 0; i < leading; ++i) {
+    index[i] = x.dims[i] == 1 ? 0 : at[at.size() - index.size() + i];
+  }
+  index[leading] = row;
+  index[leading + 1] = column;
+  return index;
+}
+
+/// Of matrices; the right side may have as many axes as the left one, or 2.
 HostTensor MatMul(const Node& node, const Inputs& in) {
   const bool transposed = node.Int("transB", 0) != 0;
   Dims dims = in[0]->dims;
+  for (std::size_t i = 0; i + 2 < in[1]->dims.size(); ++i) {
+    std::int64_t& size = dims[dims.size() - in[1]->dims.size() + i];
+    size = std::max(size, in[1]->dims[i]);
+  }
   const std::int64_t k_size = dims.back();
-  dims.back() = in[1]->dims[transposed ? 0 : 1];
-  return Fill(dims, [&](Index at) {
-    const std::int64_t n = at.back();
+  dims.back() = *(in[1]->dims.end() - (transposed ? 2 : 1));
+  return Fill(dims, [&](const Index& at) {
+    const std::int64_t m = at[at.size() - 2], n = at.back();
     double sum = in.size() > 2 && in[2] != nullptr ? At(*in[2], {n}) : 0;
     for (std::int64_t k = 0; k < k_size; ++k) {
-      at.back() = k;
-      sum += At(*in[0], at) * (transposed ? At(*in[1], {n, k}) : At(*in[1], {k, n}));
+      const Index right = transposed ? MatrixAt(*in[1], at, n, k) : MatrixAt(*in[1], at, k, n);
+      sum += At(*in[0], MatrixAt(*in[0], at, m, k)) * At(*in[1], right);
     }
     return sum;
   });
