@@ -39,7 +39,7 @@ def samples():
 
 
 def recurrent():
-    steps, batch, size, hidden = 5, 3, 4, 6
+    steps, size, hidden = 5, 4, 6
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}
     lengths = np.array([2, 5, 3], np.int32)
     # In the order of the functions that have them. Affine and ScaledTanh have no defaults that engines agree on.
@@ -51,10 +51,12 @@ def recurrent():
                 ("lengths_reverse", 1, {"direction": "reverse"}, {"l": lengths}),
                 ("lengths_both", 2, {"direction": "bidirectional"}, {"l": lengths}),
                 ("clip", 1, {"clip": 0.3}, {}),
+                ("many", 1, {}, {}),
                 ("functions", 2, parameters[op] | {"direction": "bidirectional", "activations": {
                     "LSTM": ["HardSigmoid", "Relu", "Softsign", "Sigmoid", "Elu", "Tanh"],
                     "GRU": ["HardSigmoid", "LeakyRelu", "Sigmoid", "ScaledTanh"], "RNN": ["Softplus", "Affine"]}[op]},
                  {})):
+            batch = 15 if name == "many" else 3
             arrays = {"w": floats("rw" + op, directions, count * hidden, size) / 2,
                       "r": floats("rr" + op, directions, count * hidden, hidden) / 2,
                       "b": floats("rb" + op, directions, 2 * count * hidden) / 2,

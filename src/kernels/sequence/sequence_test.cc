@@ -321,7 +321,7 @@ TEST(Cell, LstmWithPeepholes) {
 }
 
 TEST(Cell, ASequenceOfABatchGetsTheBitsThatItGetsAlone) {
-  constexpr std::size_t kBatch = 5, kHidden = 50;
+  constexpr std::size_t kBatch = 15, kHidden = 50;
   const Floats x = testing::RandomFloats(kBatch * 4 * kHidden),
                r = testing::RandomFloats(4 * kHidden * kHidden, -0.3f, 0.3f, 2),
                h = testing::RandomFloats(kBatch * kHidden, -1, 1, 3),
