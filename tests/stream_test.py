@@ -1,8 +1,10 @@
 """Streams of answers end to end with Triton's client: ordinary models over ModelStreamInfer, and a job program that
 sends each token as an answer of its own."""
 
+import dataclasses
 import pathlib
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -156,6 +158,29 @@ def test_a_client_that_leaves_frees_its_place(server, tiny):
     with Stream(server) as stream:
         stream.ask([1, 2], most=4)
         assert stream.tokens()[""] == tiny.generate([1, 2], 4)
+
+
+def test_a_place_that_a_client_leaves_begins_anew(lagoon, tmp_path):
+    """Also in the middle of a run: the text of the next one is not that of the client that left."""
+    shape = dataclasses.replace(SMALL, hidden=256, inner=512, positions=256)
+    repository = tmp_path / "models"
+    library = pathlib.Path(lagoon.binary).parent.parent / "examples" / "jobs" / "job_chat.so"
+    add_program(repository, "texts", library, chat_config("texts", shape.positions, prefill=False))
+    add_model(repository, "texts_decode", genai.decoder(shape, 0), decoder_config(shape.positions, 2, 1))
+    expected = Reference(genai.decoder(shape, 0), tmp_path / "model.onnx", shape).generate([5, 6], 6)
+    with serving(lagoon, repository, "--workers", "1") as server:
+        for attempt in range(8):
+            with Stream(server) as stays, Stream(server) as waits:
+                leaves = Stream(server)
+                stays.ask([1, 2, 3], "", "texts", most=200, context=shape.positions)
+                leaves.ask(list(range(attempt, attempt + 20)), "", "texts", most=100, context=shape.positions)
+                leaves.next()
+                waits.ask([5, 6], "", "texts", most=6, context=shape.positions)
+                time.sleep(0.02)  # so that it waits for a place
+                leaves.client.stop_stream(cancel_requests=True)
+                leaves.client.close()
+                assert waits.tokens()[""] == expected, attempt
+                stays.client.stop_stream(cancel_requests=True)
 
 
 def test_a_decoupled_model_has_no_single_answer(server):

@@ -62,8 +62,10 @@ class Batch {
       if (batch_.waiting_.front() != this || batch_.room_ < tokens_) return false;
       const auto row = std::ranges::find(batch_.rows_, false, &State::taken);
       if (row == batch_.rows_.end()) return false;
-      row->taken = taken_ = true;
-      row->tokens = tokens_;
+      taken_ = true;
+      // Also if a run is under way in which it was another request's, which has left: that run's
+      // entry lies behind those of this request, whose first run is the next one.
+      *row = {.taken = true, .tokens = tokens_};
       batch_.room_ -= tokens_;
       index_ = static_cast<std::size_t>(row - batch_.rows_.begin());
       batch_.waiting_.pop_front();
