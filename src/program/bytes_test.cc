@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/conv/int8/byte_unit.h"
@@ -349,6 +350,42 @@ TEST(Bytes, PooledIntegersStayBytes) {
   EXPECT_EQ(kernels.count("byte_max_pool"), 1U);
   EXPECT_EQ(kernels.count("quantize"), 1U);
   EXPECT_EQ(kernels.count("dequantize"), 1U);
+}
+
+/// Inputs that are bytes: exports of other frameworks begin so.
+template <typename T>
+void ExpectInputOfBytes(onnx::TensorProto::DataType type, T zero) {
+  QuantisedModel q;
+  ModelBuilder& m = q.model();
+  m.Input("x", {1, 3, 12, 12}, type).Output("y").Floats("s", {}, {0.01F});
+  *m.graph().add_initializer() = RawTensor<T>("z", type, {}, {zero});
+  m.Add("DequantizeLinear", {"x", "s", "z"}, {"x1"});
+  q.Conv("x1", "c1", {20, 3, 3, 3});
+  q.Round("c1", "x2", 0.02F, 100);
+  q.Conv("x2", "c2", {20, 20, 1, 1});
+  q.Round("c2", "y", 0.05F, 120);
+  const Result<Graph> bytes = m.Load();
+  ASSERT_TRUE(bytes.has_value()) << bytes.error().message;
+  Graph floats = *bytes;
+  for (Value& value : floats.values) value.quantized.reset();
+  std::vector<T> x(3 * 12 * 12);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i * 37 % 256);
+  const Floats y = FromBytes<float>(RunTyped(*bytes, {ToBytes(x)})[0]);
+  const Floats expected = FromBytes<float>(RunTyped(floats, {ToBytes(x)})[0]);
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], expected[i], 0.0505F) << i;
+  EXPECT_NE(Floats(y.size(), y.at(0)), y) << "the model's numbers are all the same";
+  const auto kernels = KernelsOf(*bytes);
+  EXPECT_EQ(kernels.count("byte_conv"), 2U);
+  EXPECT_EQ(kernels.count("quantize"), 0U);
+  EXPECT_EQ(kernels.count("dequantize"), 0U);
+  EXPECT_EQ(kernels.count("byte_table"), std::is_signed_v<T> ? 1U : 0U)
+      << "signed bytes become unsigned ones";
+}
+
+TEST(Bytes, InputsThatAreBytesStayBytes) {
+  if (!Vectors()) GTEST_SKIP() << "this level computes quantised models in fp32";
+  ExpectInputOfBytes<std::uint8_t>(onnx::TensorProto::UINT8, 110);
+  ExpectInputOfBytes<std::int8_t>(onnx::TensorProto::INT8, -7);
 }
 
 /// A convolution between rounded values.

@@ -84,6 +84,29 @@ std::optional<ByteGrid> FusedGridOf(const Node& node) {
   return ByteGridOf(fake.Float("scale", 0), fake.Float("low", 1));
 }
 
+std::optional<ByteGrid> DequantizedGridOf(const Graph& graph, const Node& node) {
+  if (node.op != "DequantizeLinear") return std::nullopt;
+  const Value& x = graph.value(node.inputs[0]);
+  if (x.constant || (x.type != DataType::kUInt8 && x.type != DataType::kInt8)) return std::nullopt;
+  const auto one = [&](std::size_t i, DataType type) -> const Constant* {
+    const Value& value = graph.value(node.inputs[i]);
+    const bool fits = value.constant && value.type == type && ElementCount(value.dims) == 1;
+    return fits ? &*value.constant : nullptr;
+  };
+  const Constant* const scale = one(1, DataType::kFloat32);
+  if (scale == nullptr) return std::nullopt;
+  // Signed bytes count from -128.
+  float zero = x.type == DataType::kInt8 ? 128 : 0;
+  if (node.inputs.size() > 2 && node.inputs[2] != kNoValue) {
+    const Constant* const point = one(2, x.type);
+    if (point == nullptr) return std::nullopt;
+    const auto byte = std::to_integer<std::uint8_t>((*point->bytes)[0]);
+    zero += x.type == DataType::kInt8 ? static_cast<float>(static_cast<std::int8_t>(byte))
+                                      : static_cast<float>(byte);
+  }
+  return ByteGridOf(scale->floats()[0], -zero);
+}
+
 bool MovesBytes(const Node& node) {
   constexpr std::array<std::string_view, 12> kOps{
       "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "MaxPool",
@@ -108,6 +131,8 @@ ByteFlow::ByteFlow(const Graph& graph, std::span<const Node> nodes) {
     std::optional<ByteGrid> grid;
     if (node.op == "FakeQuantize") {
       grid = ByteGridOf(node.Float("scale", 0), node.Float("low", 1));
+    } else if (node.op == "DequantizeLinear") {
+      grid = DequantizedGridOf(graph, node);
     } else if (!node.fused.residual_last) {
       grid = FusedGridOf(node);
     }

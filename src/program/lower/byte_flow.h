@@ -27,6 +27,10 @@ std::optional<ByteGrid> ByteGridOf(float scale, float low);
 /// The grid that the activation fused into a node rounds to, if it is a FakeQuantize.
 std::optional<ByteGrid> FusedGridOf(const Node& node);
 
+/// The grid of what a DequantizeLinear of bytes makes that are not constant, if it has one: a model
+/// whose inputs are bytes.
+std::optional<ByteGrid> DequantizedGridOf(const Graph& graph, const Node& node);
+
 /// A product with constant quantised weights, or a convolution.
 struct ByteLinear {
   std::size_t columns = 0, depth = 0;  // depth: products of a sum

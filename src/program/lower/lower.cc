@@ -178,6 +178,7 @@ Result<bool> TryLowerBytes(ProgramBuilder& builder, const Node& node) {
   LAGOON_ASSIGN_OR_RETURN(const bool table, TryLowerByteTable(builder, node, LowerWithElements));
   if (table) return true;
   if (node.op == "FakeQuantize") return TryLowerByteFake(builder, node);
+  if (node.op == "DequantizeLinear") return TryLowerByteDequantize(builder, node);
   if (node.op == "Add") return TryLowerByteSum(builder, node);
   if (node.op == "Relu" || node.op == "Clip") return TryLowerByteLimit(builder, node);
   if (node.packed) return TryLowerByteLinear(builder, node);

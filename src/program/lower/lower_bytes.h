@@ -32,6 +32,8 @@ Result<ByteTensor> UseBytes(ProgramBuilder& builder, ValueId value, Layout layou
 Result<bool> TryLowerByteTable(ProgramBuilder& builder, const Node& node, LowerFunction lower);
 /// Conv, Gemm and MatMul with constant weights.
 Result<bool> TryLowerByteLinear(ProgramBuilder& builder, const Node& node);
+/// lower_table.cc: DequantizeLinear of bytes that a node reads as bytes.
+Result<bool> TryLowerByteDequantize(ProgramBuilder& builder, const Node& node);
 /// FakeQuantize.
 Result<bool> TryLowerByteFake(ProgramBuilder& builder, const Node& node);
 /// Add, if its result is rounded.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/elementwise/byte_table.h"
+#include "program/lower/emit.h"
 #include "program/lower/lower_bytes.h"
 
 namespace lagoon {
@@ -76,6 +77,26 @@ Result<ByteTensor> OnGrid(ProgramBuilder& builder, const std::string& name, cons
   LAGOON_ASSIGN_OR_RETURN(const Tensor from, builder.Use(floats, Layout::kPlain));
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor table, EmitBytes(builder, name + ".table", from, grid));
   return EmitLookUp(builder, name, x.tensor, table.tensor, grid);
+}
+
+Result<bool> TryLowerByteDequantize(ProgramBuilder& builder, const Node& node) {
+  const std::optional<ByteGrid> grid = DequantizedGridOf(builder.graph(), node);
+  if (!grid || !builder.flow()->WantsBytes(node.outputs[0])) return false;
+  const auto input = std::span(node.inputs).first(1);
+  LAGOON_ASSIGN_OR_RETURN(Tensor x, builder.Use(input[0], builder.CheapestLayout(input)));
+  if (x.type == DataType::kInt8) {
+    std::vector<std::uint8_t> shifted(kByteTableSize);
+    for (std::size_t i = 0; i < shifted.size(); ++i) {
+      shifted[i] = static_cast<std::uint8_t>(i ^ 0x80);
+    }
+    const Tensor table = ConstantTensor(builder, node.name + ".table", DataType::kUInt8,
+                                        {static_cast<std::int64_t>(kByteTableSize)}, shifted);
+    LAGOON_ASSIGN_OR_RETURN(const ByteTensor bytes,
+                            EmitLookUp(builder, node.name, x, table, *grid));
+    x = bytes.tensor;
+  }
+  builder.DefineBytes(node.outputs[0], {{x, *grid}});
+  return true;
 }
 
 Result<bool> TryLowerByteTable(ProgramBuilder& builder, const Node& node, LowerFunction lower) {
