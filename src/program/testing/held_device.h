@@ -94,8 +94,8 @@ class HeldKernels final : public KernelMaker {
     return cpu_.Transpose(dims, permutation, element_bytes);
   }
   Result<Kernel> Concat(std::size_t outer, std::span<const std::size_t> axes, std::size_t inner,
-                        std::size_t element_bytes) const override {
-    return cpu_.Concat(outer, axes, inner, element_bytes);
+                        std::size_t element_bytes, const Epilogue& epilogue) const override {
+    return cpu_.Concat(outer, axes, inner, element_bytes, epilogue);
   }
   Result<TakeKernel> Take(const TakeSpec& spec) const override { return cpu_.Take(spec); }
   Result<Kernel> ScatterTargets(const IndexSpec& spec) const override {

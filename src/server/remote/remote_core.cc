@@ -414,6 +414,7 @@ void RemoteCore::Cancel(RequestHandle handle) {
 }
 
 void RemoteCore::Drain(TimePoint until) {
+  if (shares_ != nullptr) shares_->Await(until);
   MutexLock lock(mutex_);
   draining_ = true;
   for (Lesson* const lesson : lessons_) lesson->Cancel();

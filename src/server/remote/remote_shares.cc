@@ -72,6 +72,15 @@ void RemoteShares::Resize(const std::string& model, const std::string& version,
 
 bool RemoteShares::Resizing() const {
   MutexLock lock(mutex_);
+  return Resizes();
+}
+
+void RemoteShares::Await(TimePoint until) {
+  MutexLock lock(mutex_);
+  while (Resizes() && Now() < until) changed_.WaitUntil(mutex_, until);
+}
+
+bool RemoteShares::Resizes() const {
   const auto resizes = [](const Step& step) { return !step.path.empty(); };
   return (request_ != nullptr && !request_->path().empty()) || std::ranges::any_of(steps_, resizes);
 }
@@ -98,11 +107,15 @@ void RemoteShares::Add(Step step) {
 
 void RemoteShares::Forget() {
   MutexLock lock(mutex_);
-  std::erase_if(steps_, [](const Step& step) { return !step.path.empty(); });
+  DropResizes();
   asks_ = false;
   report_.reset();
   problems_.clear();
   if (request_ != nullptr) link_->Cut(*request_);
+}
+
+void RemoteShares::DropResizes() {
+  std::erase_if(steps_, [](const Step& step) { return !step.path.empty(); });
 }
 
 void RemoteShares::Advance() {
@@ -144,8 +157,10 @@ void RemoteShares::OnEnd(LinkEnd end) {
       problems_.erase(path);
     } else {
       if (path.empty()) report_.reset();
+      if (end.kind != LinkEnd::Kind::kAnswered) DropResizes();
       Tell(path, report.error());
     }
+    changed_.NotifyAll();
   }
   ended.reset();
   Advance();
@@ -155,7 +170,7 @@ void RemoteShares::Tell(const std::string& path, const Error& error) {
   if (error.code == ErrorCode::kUnimplemented) return;
   if (problems_.size() > kMostWaiting) problems_.clear();
   std::string& told = problems_[path];
-  if (std::exchange(told, error.message) == error.message) return;
+  if (std::exchange(told, error.message) == error.message || !told_.Due(Now())) return;
   const std::string what =
       path.empty() ? "its shares are not known" : fmt::format("{}: the share stays as it is", path);
   spdlog::warn("{}: {}: {}", options_.member, what, error.message);
@@ -163,7 +178,8 @@ void RemoteShares::Tell(const std::string& path, const Error& error) {
 
 Result<SharesReport> RemoteShares::Answer(const LinkEnd& end) {
   if (end.kind != LinkEnd::Kind::kAnswered) {
-    return Fail(ErrorCode::kUnavailable, "it has not answered: " + end.why);
+    return Fail(ErrorCode::kUnavailable, end.why.empty() ? "it has not answered in time"
+                                                         : "it has not answered: " + end.why);
   }
   const std::span<const std::byte> body(end.body.data(), end.body.size());
   if (end.status != 200) return tl::unexpected<Error>(ErrorOf(end.status, body, "it"));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/seldom.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "server/remote/http_link.h"
@@ -17,7 +18,8 @@
 namespace lagoon {
 
 /// The shares of a member's models, read and changed over HTTP (/v2/shares, docs/guide/shares.md):
-/// one request at a time, in order. Any thread may call any method, and none but the destructor
+/// one request at a time, in order. If one is not answered, the resizes that wait are dropped. Any
+/// thread may call any method, and none but the destructor
 /// blocks.
 class RemoteShares {
  public:
@@ -47,11 +49,15 @@ class RemoteShares {
   bool Resizing() const;
   /// Calls `then`, which must not throw, when the resizes before have ended.
   void Then(std::function<void()> then);
+  /// Returns when no resize waits or is under way, at `until` at the latest.
+  void Await(TimePoint until);
   /// The member is lost, or another server answers in its place: drops the report and the resizes.
   void Forget();
 
  private:
   class Request;
+  bool Resizes() const REQUIRES(mutex_);
+  void DropResizes() REQUIRES(mutex_);
   /// A resize, or what Then() has.
   struct Step {
     std::string path = {}, body = {};
@@ -65,7 +71,7 @@ class RemoteShares {
   /// The report of an answer. An error: the member has refused the request, or what it tells is no
   /// report; kUnimplemented: it has no shares.
   static Result<SharesReport> Answer(const LinkEnd& end);
-  /// Logs an error that the log does not have yet.
+  /// Logs an error that the log does not have yet, one in a while.
   void Tell(const std::string& path, const Error& error) REQUIRES(mutex_);
 
   const std::shared_ptr<HttpLink> link_;
@@ -79,7 +85,8 @@ class RemoteShares {
   std::unique_ptr<Request> request_ GUARDED_BY(mutex_);  // null: none is under way
   std::optional<SharesReport> report_ GUARDED_BY(mutex_);
   TimePoint asked_ GUARDED_BY(mutex_){};
-  std::map<std::string, std::string> problems_ GUARDED_BY(mutex_);  // of the log, by path
+  std::map<std::string, std::string> problems_ GUARDED_BY(mutex_);  // the last ones, by path
+  Seldom told_ GUARDED_BY(mutex_){std::chrono::seconds(30)};
 };
 
 }  // namespace lagoon

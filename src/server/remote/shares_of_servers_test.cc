@@ -103,6 +103,20 @@ TEST_F(SharesOfServersTest, AMemberThatComesBackGetsItsSharesAgain) {
   EXPECT_TRUE(Has(one_, "m", 0.6));
 }
 
+TEST_F(SharesOfServersTest, AMemberThatLeavesTunesItsSharesItself) {
+  OpenPlaced();
+  ASSERT_TRUE(Has(one_, "m", 0.6));
+  ASSERT_TRUE(Has(two_, "n", 0.6));
+  wishes_.granules = 40;
+  ASSERT_TRUE(fleet_->Leave("two"));
+  EXPECT_TRUE(Eventually([&] { return !two_.core.ShareOf("n"); }));
+  EXPECT_TRUE(Has(one_, "m", 0.4));
+  fleet_->Drain(Now() + std::chrono::seconds(20));
+  EXPECT_EQ(one_.core.ShareOf("m"), std::nullopt);
+  fleet_.reset();
+  EXPECT_EQ(one_.core.ShareOf("m"), std::nullopt);
+}
+
 // The members refuse, and the fleet serves on.
 TEST_F(SharesOfServersTest, AShareThatIsRefusedStaysAsItIs) {
   one_.core.RefuseToResize();

@@ -124,6 +124,9 @@ Status ReadModel(const nlohmann::json& json, ModelShare& model) {
        OneOf("bottleneck", kBottlenecks, model.load.bottleneck),
        JsonField::Whole("moves", model.moves)},
       {Ignored("units"), Ignored("slo_ms"), Ignored("slo_of"), Ignored("last_change")}));
+  if (model.fixed && !model.share) {
+    return Fail(ErrorCode::kInvalidArgument, "'fixed' is true without a 'share_percent'");
+  }
   if (IsModelName(model.model) && IsVersion(model.version)) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("no model can have the name {} and the version {}", Quoted(model.model),

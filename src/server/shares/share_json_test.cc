@@ -154,6 +154,10 @@ TEST(ShareJson, NonsenseOfAServerIsRefusedByName) {
     EXPECT_NE(with(field, value).find(field), std::string::npos)
         << field << value << with(field, value);
   }
+  auto odd = good;
+  odd["models"][0]["fixed"] = true;
+  odd["models"][0]["share_percent"] = nullptr;
+  EXPECT_NE(refusal(odd).find("without a 'share_percent'"), std::string::npos);
   EXPECT_NE(with("model", "../m").find("no model can have the name '../m'"), std::string::npos);
   EXPECT_NE(with("version", "new").find("no model can have"), std::string::npos);
   auto many = good;

@@ -343,6 +343,13 @@ Status FleetCore::ResizeShare(const std::string& model, const std::string& versi
 
 void FleetCore::Drain(TimePoint until) {
   draining_.store(true);
+  {
+    const MutexLock lock(share_mutex_);
+    const Slots slots = AllSlots();
+    for (std::size_t index = 0; index < slots.size(); ++index) {
+      if (slots[index] != nullptr) GiveBack(index, *slots[index]);
+    }
+  }
   for (const auto& member : Members()) member->core->Drain(until);
 }
 

@@ -266,6 +266,7 @@ class FleetCore final : public Inference,
   void SetSharesOf(std::size_t index, const std::vector<ReplicaShare>& wanted)
       REQUIRES(share_mutex_);
   void ReleaseShares(const Places& wanted);
+  void GiveBack(std::size_t index, const Member& member) REQUIRES(share_mutex_);
   void ResizeAgain(const Replica& replica);
   void FollowMembers(TimePoint now);
   void LetGo();

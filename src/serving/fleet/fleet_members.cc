@@ -172,11 +172,17 @@ Status FleetCore::Leave(const std::string& name) {
 /// thread, when no other one uses it.
 void FleetCore::LetGo() {
   slots_.clear();
-  std::erase_if(gone_, [](const auto& member) { return member.use_count() == 1; });
+  std::erase_if(gone_, [](const auto& member) {
+    return member.use_count() == 1 && !member->link->Resizing();
+  });
   const Slots slots = AllSlots();
   for (std::size_t index = 0; index < slots.size(); ++index) {
     if (slots[index] == nullptr || !slots[index]->leaves.load()) continue;
     if (!routes_.Leave(index)) continue;
+    {
+      const MutexLock lock(share_mutex_);
+      GiveBack(index, *slots[index]);
+    }
     std::erase_if(leaving_, [index](const auto& entry) { return entry.first.second == index; });
     for (const KnownPtr& known : AllKnown()) known->holders.erase(index);
     auto counts = slots[index]->core->Statistics("", "");

@@ -297,6 +297,7 @@ void FleetCore::ReleaseShares(const Places& wanted) {
 
 void FleetCore::SetShares(const Assignment& assignment, bool decided) {
   const MutexLock lock(share_mutex_);
+  if (draining_.load()) return;                             // they are given back
   std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
   for (const PlacedReplica& replica : assignment.replicas) {
     const std::string& name = names_[replica.model];
@@ -315,6 +316,17 @@ void FleetCore::SetShares(const Assignment& assignment, bool decided) {
     // The next decision sees what has become of them.
     if (link == nullptr || !link->Resizing()) SetSharesOf(member, shares);
   }
+}
+
+/// A server tunes the shares again that the placer has given there.
+void FleetCore::GiveBack(std::size_t index, const Member& member) {
+  if (member.link == nullptr) return;
+  const std::optional<SharesReport> report = SharesOf(member);
+  for (const ModelShare& row : report.value_or(SharesReport()).models) {
+    if (!given_.contains({row.model, index})) continue;
+    member.link->ResizeShare(row.model, row.version, {.automatic = true});
+  }
+  std::erase_if(given_, [index](const Replica& replica) { return replica.second == index; });
 }
 
 bool FleetCore::PlacerDecidesShare(const Known& known) const {

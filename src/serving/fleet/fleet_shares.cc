@@ -18,13 +18,32 @@ struct Part {
   double Change() const { return now->fixed ? part - now->share.value_or(0) : part; }
 };
 
-/// Makes the parts whole granules of the device, if it has as many as models.
-void Round(const SharesReport& report, std::vector<Part>& parts) {
+/// The part of the device that fixed shares hold which are not among `parts`.
+double HeldByOthers(const SharesReport& report, const std::vector<ReplicaShare>& wanted) {
+  double held = 0;
+  for (const ModelShare& row : report.models) {
+    const bool named = std::ranges::count(wanted, row.model, &ReplicaShare::model) > 0;
+    if (row.fixed && !named) held += row.share.value_or(0);
+  }
+  return std::min(held, 1.0);
+}
+
+/// Shrinks the parts to what others leave, and makes them whole granules of the device, if it has
+/// as many as models.
+void Fit(const SharesReport& report, double held, std::vector<Part>& parts) {
+  double all = 0;
+  for (const Part& part : parts) all += part.part;
+  const double left = 1 - held;
+  if (all > left) {
+    for (Part& part : parts) part.part *= left / all;
+  }
   if (report.kind != ShareKind::kUnits) return;
   const std::uint32_t granules = (report.units + report.granule - 1) / report.granule;
+  const auto taken = static_cast<std::uint32_t>(std::ceil(held * granules - 1e-6));
+  if (taken >= granules) return;
   std::vector<double> exact;
   for (const Part& part : parts) exact.push_back(part.part * granules);
-  const auto whole = ToGranules(exact, granules);
+  const auto whole = ToGranules(exact, granules - taken);
   if (!whole) return;  // more models than granules: the shares are weights
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i].part = 1.0 * (*whole)[i] / granules;
 }
@@ -36,22 +55,28 @@ std::vector<ShareResize> SharesToSet(const SharesReport& report,
   std::vector<ShareResize> resizes;
   std::vector<Part> parts;
   for (const ReplicaShare& replica : wanted) {
-    const auto versions = std::ranges::count(report.models, replica.model, &ModelShare::model);
+    std::vector<const ModelShare*> versions;  // a fleet tells a row for each replica
     for (const ModelShare& row : report.models) {
-      if (row.model != replica.model) continue;
+      const bool known = std::ranges::any_of(
+          versions, [&](const ModelShare* other) { return other->version == row.version; });
+      if (row.model == replica.model && !known) versions.push_back(&row);
+    }
+    for (const ModelShare* const row : versions) {
       if (replica.part) {
-        parts.push_back({&row, *replica.part / static_cast<double>(versions), replica.rows});
-      } else if (row.fixed || row.ceiling != replica.rows) {
-        resizes.push_back({row.model, row.version, {.automatic = true, .rows = replica.rows}});
+        parts.push_back({row, *replica.part / static_cast<double>(versions.size()), replica.rows});
+      } else if (row->fixed || row->ceiling != replica.rows) {
+        resizes.push_back({row->model, row->version, {.automatic = true, .rows = replica.rows}});
       }
     }
   }
-  Round(report, parts);
+  const double held = HeldByOthers(report, wanted);
+  if (held > 1 - kLeastShareChange) return resizes;  // there is nothing to give
+  Fit(report, held, parts);
   const bool worth = std::ranges::any_of(parts, [](const Part& part) {
     return !part.now->fixed || std::abs(part.Change()) >= kLeastShareChange;
   });
   if (!worth) {
-    for (Part& part : parts) part.part = *part.now->share;
+    for (Part& part : parts) part.part = part.now->share.value_or(part.part);
   }
   std::ranges::stable_sort(parts, {}, &Part::Change);
   for (const Part& part : parts) {

@@ -29,10 +29,10 @@ inline constexpr double kLeastShareChange = 0.05;
 
 /// The resizes that give the models of `report` the shares `wanted`, in the order in which the
 /// device has room for them. Models that `wanted` does not name stay as they are, and `wanted` may
-/// name models that are not there. The parts of `wanted` are at most 1 together; the versions of a
-/// model share its part evenly. If the device has granules enough, the parts become whole granules,
-/// so that they are not more than the device together. If no part changes by kLeastShareChange,
-/// none does, but limits of batches do.
+/// name models that are not there. The parts of `wanted` are at most 1 together: of what the fixed
+/// shares of other models leave. The versions of a model share its part evenly. If the device has
+/// granules enough, the parts become whole granules, so that they are not more than the device
+/// together. If no part changes by kLeastShareChange, none does, but limits of batches do.
 std::vector<ShareResize> SharesToSet(const SharesReport& report,
                                      const std::vector<ReplicaShare>& wanted);
 

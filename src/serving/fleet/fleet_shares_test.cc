@@ -69,6 +69,26 @@ TEST(FleetShares, MoreModelsThanGranulesKeepTheirParts) {
   EXPECT_THAT(TextOf(SharesToSet(report, {{"a", 0.6}, {"b", 0.4}})), ElementsAre("b 40", "a 60"));
 }
 
+// The placer does not know of the fixed shares of other models.
+TEST(FleetShares, PartsFitBesideTheFixedSharesOfOthers) {
+  const SharesReport weights =
+      ReportOf(ShareKind::kWeight, 1, {{"a", 0.3}, {"b", 0.3}, {"x", 0.2, true}});
+  EXPECT_THAT(TextOf(SharesToSet(weights, {{"a", 0.75}, {"b", 0.25}})),
+              ElementsAre("b 20", "a 60"));
+  EXPECT_THAT(TextOf(SharesToSet(weights, {{"a", 0.5}, {"b", 0.25}})), ElementsAre("b 25", "a 50"))
+      << "there is room";
+  const SharesReport units =
+      ReportOf(ShareKind::kUnits, 4, {{"a", 0.3}, {"b", 0.3}, {"x", 0.5, true}});
+  EXPECT_THAT(TextOf(SharesToSet(units, {{"a", 0.9}, {"b", 0.1}})), ElementsAre("a 25", "b 25"));
+  const SharesReport full = ReportOf(ShareKind::kWeight, 1, {{"a", 0.3}, {"x", 1.0, true}});
+  EXPECT_THAT(SharesToSet(full, {{"a", 0.9}}), IsEmpty());
+}
+
+TEST(FleetShares, TheReplicasOfAFleetAreOneVersion) {
+  const SharesReport report = ReportOf(ShareKind::kWeight, 2, {{"a", 0.3}, {"a", 0.3}});
+  EXPECT_THAT(TextOf(SharesToSet(report, {{"a", 0.5}})), ElementsAre("a 50"));
+}
+
 TEST(FleetShares, ADeviceTunesAgainWhatThePlacerLeavesToIt) {
   const SharesReport report =
       ReportOf(ShareKind::kWeight, 1, {{"a", 0.5, true}, {"b", 0.3, false}, {"c", 0.2, true}});
