@@ -282,6 +282,8 @@ class FleetCore final : public Inference,
   void FollowRoutes(Known& known, std::set<Replica>& strays);
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
+  std::int64_t MemoryUsed(std::size_t member);
+  std::vector<FleetRoute> LoadElsewhere(const std::string& model, const std::set<Replica>& failed);
   void Note(const std::string& model, const Status& loaded);
   void Retire(const std::set<Replica>& replicas, TimePoint now);
   void UnloadIdle(TimePoint now);

@@ -349,6 +349,15 @@ TEST_F(FleetCoreTest, ALoadThatFailsLeavesTheOldReplica) {
   EXPECT_EQ(fakes_[0]->Loaded(), Loaded{"a"});
 }
 
+TEST_F(FleetCoreTest, AModelThatServesNowhereIsLoadedOnAnotherMemberWhereItsOwnRefuses) {
+  Make({{"b"}, {"c"}, {}}, {{"a", 600}, {"b", 10}, {"c", 600}});
+  fakes_[0]->RefuseToLoad("a");
+  wishes_.Want({{"a", 0}, {"c", 1}});
+  Await([&] { return fakes_[2]->Loaded() == Loaded{"a"}; });
+  Await([&] { return Ask("a") == std::nullopt; });
+  EXPECT_EQ(fakes_[1]->Loaded(), Loaded{"c"}) << "it has no room for both";
+}
+
 TEST_F(FleetCoreTest, ModelsOfALostMemberAppearElsewhere) {
   Make({{"a", "b"}, {"c"}}, {{"a", 10}, {"b", 10}, {"c", 10}});
   fakes_[0]->AnswerAtOnce(false);

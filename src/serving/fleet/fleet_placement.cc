@@ -21,6 +21,8 @@ namespace {
 
 // Limits what a server tells: a sequence may have no request for a day at most.
 constexpr std::uint64_t kMostIdleMicroseconds = 86'400'000'000;
+// Members that are asked to load a model where the placer's choice cannot.
+constexpr int kMostOtherLoads = 4;
 
 /// The part of the device that a replica has now. Models without a share count as if they had even
 /// parts of what the others leave.
@@ -254,10 +256,42 @@ void FleetCore::Note(const std::string& model, const Status& loaded) {
   known.retry_at = Now() + (1 << doublings) * options_.rules.retry;
 }
 
+/// What the replicas on a member need together.
+std::int64_t FleetCore::MemoryUsed(std::size_t member) {
+  std::int64_t used = 0;
+  for (const KnownPtr& known : AllKnown()) {
+    const std::string& name = known->model.name;
+    const bool there =
+        Contains(routes_.Of(name), member) || leaving_.contains(Replica(name, member));
+    if (there) used += known->model.memory_bytes;
+  }
+  return used;
+}
+
+/// Another member for a model that cannot be loaded where it was placed, and serves nowhere.
+std::vector<FleetRoute> FleetCore::LoadElsewhere(const std::string& model,
+                                                 const std::set<Replica>& failed) {
+  int tries = 0;
+  for (const std::size_t member : gpus_) {
+    const bool fits =
+        MemoryUsed(member) + Find(model)->model.memory_bytes <= slots_[member]->room.memory_bytes;
+    if (!fits || failed.contains({model, member}) || ++tries > kMostOtherLoads) continue;
+    std::vector<FleetRoute> routes{{member, 1}};
+    if (Load({{model, routes}}).empty()) return routes;
+  }
+  return {};
+}
+
 void FleetCore::Apply(const Assignment& assignment) {
-  const Places wanted = PlacesOf(assignment);
+  Places wanted = PlacesOf(assignment);
   ReleaseShares(wanted);
   const std::set<Replica> failed = Load(wanted);
+  for (const auto& [model, member] : failed) {
+    const bool none = std::ranges::all_of(wanted[model], [&](const FleetRoute& route) {
+      return failed.contains({model, route.member});
+    });
+    if (none && routes_.Of(model).empty()) wanted[model] = LoadElsewhere(model, failed);
+  }
   std::set<Replica> gone;
   for (const auto& [model, replicas] : wanted) {
     std::vector<FleetRoute> routes = replicas;
