@@ -19,8 +19,7 @@ namespace lagoon {
 
 /// The shares of a member's models, read and changed over HTTP (/v2/shares, docs/guide/shares.md):
 /// one request at a time, in order. If one is not answered, the resizes that wait are dropped. Any
-/// thread may call any method, and none but the destructor
-/// blocks.
+/// thread may call any method; none but Await() and the destructor blocks.
 class RemoteShares {
  public:
   /// More resizes do not wait: the log says so.
@@ -56,8 +55,6 @@ class RemoteShares {
 
  private:
   class Request;
-  bool Resizes() const REQUIRES(mutex_);
-  void DropResizes() REQUIRES(mutex_);
   /// A resize, or what Then() has.
   struct Step {
     std::string path = {}, body = {};
@@ -65,6 +62,8 @@ class RemoteShares {
   };
 
   void Add(Step step);
+  bool Resizes() const REQUIRES(mutex_);
+  void DropResizes() REQUIRES(mutex_);
   /// Takes the next step, by the only thread that may: the one that has set busy_.
   void Advance();
   void OnEnd(LinkEnd end);

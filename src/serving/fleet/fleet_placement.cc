@@ -286,7 +286,8 @@ void FleetCore::Apply(const Assignment& assignment) {
   Places wanted = PlacesOf(assignment);
   ReleaseShares(wanted);
   const std::set<Replica> failed = Load(wanted);
-  for (const auto& [model, member] : failed) {
+  for (const Replica& replica : failed) {
+    const std::string& model = replica.first;
     const bool none = std::ranges::all_of(wanted[model], [&](const FleetRoute& route) {
       return failed.contains({model, route.member});
     });
