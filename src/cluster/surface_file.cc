@@ -59,28 +59,35 @@ Result<Surface> PointsFrom(const json& value) {
   return Surface::FromPoints(std::move(points));
 }
 
-Result<NamedSurface> NamedSurfaceFrom(std::string_view text) {
-  std::string model, device, source;
-  std::vector<Surface> surfaces;
-  const auto add = [&](Result<Surface> (*from)(const json&)) {
+/// The fields of a surface, and the surfaces that they give.
+JsonFields SurfaceFields(std::vector<Surface>& surfaces) {
+  const auto add = [&surfaces](Result<Surface> (*from)(const json&)) {
     return [&surfaces, from](const json& value) -> Status {
       LAGOON_ASSIGN_OR_RETURN(Surface surface, from(value));
       surfaces.push_back(std::move(surface));
       return {};
     };
   };
-  LAGOON_RETURN_IF_ERROR(ReadJson(
-      text,
-      {JsonField::Text("model", model), JsonField::Text("device", device),
-       JsonField::Text("source", source)},
-      {{"formula", "an object", add(FormulaFrom)}, {"points", "an object", add(PointsFrom)}}));
-  if (surfaces.size() == 1) {
-    return NamedSurface{std::move(model), std::move(device), std::move(source),
-                        std::move(surfaces.front())};
-  }
+  return {{"formula", "an object", add(FormulaFrom)}, {"points", "an object", add(PointsFrom)}};
+}
+
+Result<Surface> OneOf(std::vector<Surface> surfaces) {
+  if (surfaces.size() == 1) return std::move(surfaces.front());
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("has {} 'formula' {} 'points', must have one of them",
                           surfaces.empty() ? "neither" : "both", surfaces.empty() ? "nor" : "and"));
+}
+
+Result<NamedSurface> NamedSurfaceFrom(std::string_view text) {
+  std::string model, device, source;
+  std::vector<Surface> surfaces;
+  LAGOON_RETURN_IF_ERROR(
+      ReadJson(text,
+               {JsonField::Text("model", model), JsonField::Text("device", device),
+                JsonField::Text("source", source)},
+               SurfaceFields(surfaces)));
+  LAGOON_ASSIGN_OR_RETURN(Surface surface, OneOf(std::move(surfaces)));
+  return NamedSurface{std::move(model), std::move(device), std::move(source), std::move(surface)};
 }
 
 }  // namespace
@@ -89,6 +96,25 @@ Result<NamedSurface> ParseSurface(std::string_view text, const std::string& name
   auto surface = NamedSurfaceFrom(text);
   if (!surface) return Annotate(fmt::format("surface '{}'", name), std::move(surface).error());
   return surface;
+}
+
+json SurfaceJson(const Surface& surface) {
+  json value;
+  if (const SurfaceFormula* formula = surface.formula()) {
+    json& fields = value["formula"];
+    for (const FormulaField& field : kFormulaFields) fields[field.name] = formula->*field.member;
+    return value;
+  }
+  const SurfacePoints& points = *surface.points();
+  value["points"] = {
+      {"rows", points.rows}, {"shares", points.shares}, {"latency_ms", points.latency_ms}};
+  return value;
+}
+
+Result<Surface> SurfaceFrom(const json& value) {
+  std::vector<Surface> surfaces;
+  LAGOON_RETURN_IF_ERROR(ReadFields(value, {}, SurfaceFields(surfaces)));
+  return OneOf(std::move(surfaces));
 }
 
 Result<NamedSurface> ReadSurfaceFile(const std::string& path) {
@@ -101,15 +127,10 @@ Result<NamedSurface> ReadSurfaceFile(const std::string& path) {
 }
 
 std::string SurfaceText(const NamedSurface& named) {
-  json document = {{"model", named.model}, {"device", named.device}, {"source", named.source}};
-  if (const SurfaceFormula* formula = named.surface.formula()) {
-    json& fields = document["formula"];
-    for (const FormulaField& field : kFormulaFields) fields[field.name] = formula->*field.member;
-  } else {
-    const SurfacePoints& points = *named.surface.points();
-    document["points"] = {
-        {"rows", points.rows}, {"shares", points.shares}, {"latency_ms", points.latency_ms}};
-  }
+  json document = SurfaceJson(named.surface);
+  document["model"] = named.model;
+  document["device"] = named.device;
+  document["source"] = named.source;
   return DumpJson(document, 1) + "\n";
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "cluster/surface.h"
 
@@ -26,6 +27,10 @@ struct NamedSurface {
 Result<NamedSurface> ParseSurface(std::string_view text, const std::string& name);
 /// kNotFound: the file cannot be read. Else as ParseSurface.
 Result<NamedSurface> ReadSurfaceFile(const std::string& path);
+
+/// {"formula": ...} or {"points": ...}, and what it says. The error has no subject: Annotate() it.
+nlohmann::json SurfaceJson(const Surface& surface);
+Result<Surface> SurfaceFrom(const nlohmann::json& value);
 
 /// What ParseSurface reads back to the same times.
 std::string SurfaceText(const NamedSurface& surface);

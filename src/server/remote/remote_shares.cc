@@ -144,7 +144,8 @@ void RemoteShares::Advance() {
 }
 
 void RemoteShares::OnEnd(LinkEnd end) {
-  Result<SharesReport> report = Answer(end);
+  const SharesReport before = Report().value_or(SharesReport());
+  Result<SharesReport> report = Answer(end, before);
   std::unique_ptr<Request> ended;
   {
     MutexLock lock(mutex_);
@@ -176,14 +177,14 @@ void RemoteShares::Tell(const std::string& path, const Error& error) {
   spdlog::warn("{}: {}: {}", options_.member, what, error.message);
 }
 
-Result<SharesReport> RemoteShares::Answer(const LinkEnd& end) {
+Result<SharesReport> RemoteShares::Answer(const LinkEnd& end, const SharesReport& before) {
   if (end.kind != LinkEnd::Kind::kAnswered) {
     return Fail(ErrorCode::kUnavailable, end.why.empty() ? "it has not answered in time"
                                                          : "it has not answered: " + end.why);
   }
   const std::span<const std::byte> body(end.body.data(), end.body.size());
   if (end.status != 200) return tl::unexpected<Error>(ErrorOf(end.status, body, "it"));
-  return ParseSharesReport({reinterpret_cast<const char*>(body.data()), body.size()});
+  return ParseSharesReport({reinterpret_cast<const char*>(body.data()), body.size()}, before);
 }
 
 }  // namespace lagoon

@@ -68,8 +68,8 @@ class RemoteShares {
   void Advance();
   void OnEnd(LinkEnd end);
   /// The report of an answer. An error: the member has refused the request, or what it tells is no
-  /// report; kUnimplemented: it has no shares.
-  static Result<SharesReport> Answer(const LinkEnd& end);
+  /// report; kUnimplemented: it has no shares. `before`: as ParseSharesReport().
+  static Result<SharesReport> Answer(const LinkEnd& end, const SharesReport& before);
   /// Logs an error that the log does not have yet, one in a while.
   void Tell(const std::string& path, const Error& error) REQUIRES(mutex_);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,13 +24,15 @@ class FixedPlacer final : public Placer {
   struct Wishes {
     std::atomic<std::uint32_t> granules{60};
     std::atomic<std::int64_t> rows{3};
-    std::atomic<bool> together{false};  // all on the first member
+    std::atomic<bool> together{false};            // all on the first member
+    mutable std::atomic<double> four_rows_ms{0};  // as the last view has them, of the first model
   };
   FixedPlacer(const Wishes& wishes, bool tunes) : wishes_(wishes), tunes_(tunes) {}
   std::string_view name() const override { return "fixed"; }
   bool DecidesShares() const override { return !tunes_; }
   Assignment Place(const PlacementView& view) override {
     Assignment placed;
+    if (!view.models.empty()) wishes_.four_rows_ms = view.models[0].latency->AloneMs(4, 1);
     for (std::size_t i = 0; i < view.models.size() && !view.gpus.empty(); ++i) {
       placed.replicas.push_back(
           {.model = i,
@@ -90,6 +93,16 @@ TEST_F(SharesOfServersTest, BatchesThatMembersMeasuredGetThePlacersLimits) {
   EXPECT_EQ(two_.core.CeilingOf("n"), 0);
   wishes_.rows = 2;
   EXPECT_TRUE(Eventually([&] { return one_.core.CeilingOf("m") == 2; }));
+}
+
+// The time of a row alone says 40 ms for four of them, the surface 22.
+TEST_F(SharesOfServersTest, AStoredSurfaceOfAMemberTellsThePlacer) {
+  one_.core.SetStandalone(std::chrono::milliseconds(10));
+  one_.core.SetSurface(
+      Surface::FromPoints({.rows = {1, 4}, .shares = {0.5, 1}, .latency_ms = {{16, 8}, {44, 22}}})
+          .value());
+  OpenPlaced();
+  EXPECT_TRUE(Eventually([&] { return std::abs(wishes_.four_rows_ms - 22) < 0.1; }));
 }
 
 TEST_F(SharesOfServersTest, AMemberThatComesBackGetsItsSharesAgain) {

@@ -6,10 +6,12 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "cluster/surface_file.h"
 #include "serving/core/models.h"
 
 namespace lagoon {
@@ -52,6 +54,7 @@ Json ModelJson(const ModelShare& model, TimePoint now) {
       {"batch_ms", OrNull(model.load.batch_ms)},
       {"request_p95_ms", OrNull(model.load.request_p95_ms)},
       {"bottleneck", NameOf(model.load.bottleneck)},
+      {"surface", model.surface == nullptr ? Json(nullptr) : Json(SurfaceJson(*model.surface))},
       {"moves", model.moves},
       {"last_change", nullptr}};
   if (model.last) {
@@ -103,7 +106,20 @@ JsonField Ignored(std::string_view name) {
   return {name, "anything", [](const nlohmann::json&) { return Status(); }};
 }
 
-Status ReadModel(const nlohmann::json& json, ModelShare& model) {
+/// Sets the surface of `value`, that of `before` if it is the same.
+Status ReadSurface(const nlohmann::json& value, const ModelShare* before,
+                   std::shared_ptr<const Surface>& surface) {
+  if (before != nullptr && before->surface != nullptr && SurfaceJson(*before->surface) == value) {
+    surface = before->surface;
+    return {};
+  }
+  LAGOON_ASSIGN_OR_RETURN(Surface read, SurfaceFrom(value));
+  surface = std::make_shared<const Surface>(std::move(read));
+  return {};
+}
+
+/// `before`: the model in an earlier report; null: it was not there.
+Status ReadModel(const nlohmann::json& json, const ModelShare* before, ModelShare& model) {
   constexpr std::uint64_t kMostRows = std::numeric_limits<std::int32_t>::max();
   const auto ceiling = [&](std::uint64_t rows) { model.ceiling = static_cast<std::int64_t>(rows); };
   LAGOON_RETURN_IF_ERROR(ReadFields(
@@ -122,7 +138,11 @@ Status ReadModel(const nlohmann::json& json, ModelShare& model) {
        Amount("rows_per_s", model.load.rows_per_s), Amount("batch_ms", model.load.batch_ms),
        Amount("request_p95_ms", model.load.request_p95_ms),
        OneOf("bottleneck", kBottlenecks, model.load.bottleneck),
-       JsonField::Whole("moves", model.moves)},
+       JsonField::Whole("moves", model.moves),
+       Nullable({"surface", "an object",
+                 [&](const nlohmann::json& value) {
+                   return ReadSurface(value, before, model.surface);
+                 }})},
       {Ignored("units"), Ignored("slo_ms"), Ignored("slo_of"), Ignored("last_change")}));
   if (model.fixed && !model.share) {
     return Fail(ErrorCode::kInvalidArgument, "'fixed' is true without a 'share_percent'");
@@ -147,7 +167,7 @@ std::string SharesJson(const SharesReport& report, TimePoint now) {
                        {"models", std::move(models)}});
 }
 
-Result<SharesReport> ParseSharesReport(std::string_view body) {
+Result<SharesReport> ParseSharesReport(std::string_view body, const SharesReport& before) {
   SharesReport report;
   double hold_down = 0;
   const auto model = [&](const nlohmann::json& json) -> Status {
@@ -155,7 +175,10 @@ Result<SharesReport> ParseSharesReport(std::string_view body) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("there are more than {} models", kMostTold));
     }
-    return ReadModel(json, report.models.emplace_back());
+    // Servers tell their models in one order.
+    const std::size_t at = report.models.size();
+    const ModelShare* const same = at < before.models.size() ? &before.models[at] : nullptr;
+    return ReadModel(json, same, report.models.emplace_back());
   };
   const Status read = ReadJson(
       body,

@@ -104,6 +104,9 @@ TEST(ShareJson, AReportIsReadBack) {
                 .bottleneck = Bottleneck::kDevice};
   model.moves = 3;
   model.last = ShareChange{.from = 0.5, .to = 0.25, .why = "because", .at = {}};
+  model.surface = std::make_shared<const Surface>(
+      Surface::FromPoints({.rows = {1, 4}, .shares = {0.5, 1}, .latency_ms = {{16, 8}, {44, 22}}})
+          .value());
   ModelShare& free = report.models.emplace_back();
   free.model = "free";
   free.version = "1";
@@ -113,6 +116,18 @@ TEST(ShareJson, AReportIsReadBack) {
   report.models[0].last.reset();  // the one thing of these that is not read
   EXPECT_EQ(SharesJson(*read, {}), SharesJson(report, {}));
   EXPECT_FALSE(read->models[1].share);
+  ASSERT_NE(read->models[0].surface, nullptr);
+  EXPECT_EQ(read->models[0].surface->LatencyMs(4, 1), 22);
+  EXPECT_EQ(read->models[1].surface, nullptr);
+  const auto again = ParseSharesReport(text, *read);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->models[0].surface, read->models[0].surface) << "not made again";
+  SharesReport other = *read;
+  other.models[0].surface =
+      std::make_shared<const Surface>(Surface::FromFormula({.base_ms = 2, .row_ms = 1}).value());
+  const auto changed = ParseSharesReport(text, other);
+  EXPECT_EQ(changed->models[0].surface->LatencyMs(4, 1), 22);
+  EXPECT_EQ(ParseSharesReport(SharesJson(other, {}))->models[0].surface->LatencyMs(4, 1), 6);
 }
 
 TEST(ShareJson, NonsenseOfAServerIsRefusedByName) {
@@ -148,6 +163,8 @@ TEST(ShareJson, NonsenseOfAServerIsRefusedByName) {
                                                                      {"bottleneck", "nothing"},
                                                                      {"batch_rows_limit", 1.5},
                                                                      {"batch_rows_ceiling", -2},
+                                                                     {"surface", 7},
+                                                                     {"surface", {{"points", 3}}},
                                                                      {"demand_from", "hope"},
                                                                      {"weight", nullptr},
                                                                      {"moves", -1}}) {

@@ -327,7 +327,13 @@ void FleetCore::ReleaseShares(const Places& wanted) {
   for (const KnownPtr& known : AllKnown()) {
     if (PlacerDecidesShare(*known)) tuned.push_back({known->model.name, {}});
   }
-  for (const std::size_t member : members) SetSharesOf(member, tuned);
+  for (const std::size_t member : members) {
+    if (slots_[member]->link == nullptr) {
+      SetSharesOf(member, tuned);
+    } else {
+      GiveBack(member, *slots_[member]);  // also what the server has not told of yet
+    }
+  }
 }
 
 void FleetCore::SetShares(const Assignment& assignment, bool decided) {
