@@ -27,7 +27,7 @@ class RemoteShares::Request final : public LinkRequest {
   const std::string& path() const { return path_; }
 
  private:
-  void OnEnd(LinkEnd end) override { owner_.OnEnd(std::move(end)); }  // deletes this
+  void OnEnd(LinkEnd end) override { owner_.OnEnd(end); }  // deletes this
 
   RemoteShares& owner_;
   const std::string path_;
@@ -143,7 +143,7 @@ void RemoteShares::Advance() {
   }
 }
 
-void RemoteShares::OnEnd(LinkEnd end) {
+void RemoteShares::OnEnd(const LinkEnd& end) {
   const SharesReport before = Report().value_or(SharesReport());
   Result<SharesReport> report = Answer(end, before);
   std::unique_ptr<Request> ended;

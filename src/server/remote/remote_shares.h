@@ -66,7 +66,7 @@ class RemoteShares {
   void DropResizes() REQUIRES(mutex_);
   /// Takes the next step, by the only thread that may: the one that has set busy_.
   void Advance();
-  void OnEnd(LinkEnd end);
+  void OnEnd(const LinkEnd& end);
   /// The report of an answer. An error: the member has refused the request, or what it tells is no
   /// report; kUnimplemented: it has no shares. `before`: as ParseSharesReport().
   static Result<SharesReport> Answer(const LinkEnd& end, const SharesReport& before);
