@@ -63,8 +63,8 @@ class Batch {
       const auto row = std::ranges::find(batch_.rows_, false, &State::taken);
       if (row == batch_.rows_.end()) return false;
       taken_ = true;
-      // Also if a run is under way in which it was another request's, which has left: that run's
-      // entry lies behind those of this request, whose first run is the next one.
+      // A run may still be under way for the request that had the row before. What that run writes
+      // lies behind the entries of this request, which begin at 0.
       *row = {.taken = true, .tokens = tokens_};
       batch_.room_ -= tokens_;
       index_ = static_cast<std::size_t>(row - batch_.rows_.begin());

@@ -334,9 +334,9 @@ bool IsRounded(const Graph& graph, const std::vector<std::optional<std::size_t>>
   return false;
 }
 
-/// A Concat rounds what it joins if that is an output of the graph, fp32 thus, and most of it is an
-/// input of the graph: a decoder's cache with a new entry. Parts need not be rounded to the same
-/// grid before.
+/// Fuses a FakeQuantize into the Concat before it if its result is an output of the graph, and so
+/// must be fp32, and if most of the joined elements come from inputs of the graph: a cache of a
+/// decoder with a new entry. An equal FakeQuantize of a part is then not needed.
 void RoundCaches(Graph& graph) {
   const auto producers = ProducersOf(graph);
   const std::vector<std::size_t> uses = UsesOf(graph);

@@ -175,7 +175,7 @@ class ProgramBuilder {
     return found == flat_.end() ? kNoValue : found->second;
   }
 
-  /// A tensor whose axes are read in another order.
+  /// A view of `x` with its axes permuted: axis i of the view is axis order[i] of `x`.
   struct Turned {
     Tensor x;
     std::vector<std::int64_t> order;

@@ -27,8 +27,8 @@ std::optional<ByteGrid> ByteGridOf(float scale, float low);
 /// The grid that the activation fused into a node rounds to, if it is a FakeQuantize.
 std::optional<ByteGrid> FusedGridOf(const Node& node);
 
-/// The grid of what a DequantizeLinear of bytes makes that are not constant, if it has one: a model
-/// whose inputs are bytes.
+/// The grid of a DequantizeLinear's result, if its input is computed and has one scale. Such nodes
+/// are in models whose inputs are 8-bit integers.
 std::optional<ByteGrid> DequantizedGridOf(const Graph& graph, const Node& node);
 
 /// A product with constant quantised weights, or a convolution.

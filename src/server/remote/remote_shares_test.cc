@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kId = "00000000000000aa";
 
-/// A member whose answers the test gives.
+/// RemoteShares of a server whose answers the test writes.
 class RemoteSharesTest : public ::testing::Test {
  protected:
   RemoteSharesTest() { link_->SetTarget({static_cast<std::uint16_t>(stub_.port()), kId}); }
@@ -140,12 +140,12 @@ TEST_F(RemoteSharesTest, NonsenseIsNoReport) {
   AnswerWith(0.5);
   EXPECT_TRUE(HasShare(0.5));
   for (const char* nonsense : {"{}", "nonsense", R"({"shares": "units", "models": [1]})"}) {
-    std::this_thread::sleep_for(2ms);
+    std::this_thread::sleep_for(2ms);  // longer than the period of reports
     shares_->Ask();
     Answer(HttpResponse::Json(nonsense));
     EXPECT_TRUE(HasShare(std::nullopt)) << nonsense;
   }
-  std::this_thread::sleep_for(2ms);
+  std::this_thread::sleep_for(2ms);  // longer than the period of reports
   shares_->Ask();
   Answer(HttpResponse::Failure({ErrorCode::kUnimplemented, "ask the members"}));
   EXPECT_TRUE(HasShare(std::nullopt));

@@ -16,8 +16,8 @@ std::string SharesJson(const SharesReport& report, TimePoint now);
 
 /// What another server has told: the report of SharesJson() without changes, units and SLOs of
 /// models. kInvalidArgument says what is wrong with `body`, as a part above 100 % or more than
-/// kMostTold models. `before`: an earlier report, whose surfaces are used again where they are the
-/// same.
+/// kMostTold models. `before`: an earlier report of that server; surfaces that have not changed are
+/// taken from it.
 Result<SharesReport> ParseSharesReport(std::string_view body, const SharesReport& before = {});
 inline constexpr std::size_t kMostTold = 4096;
 

@@ -282,8 +282,9 @@ class FleetCore final : public Inference,
   void FollowRoutes(Known& known, std::set<Replica>& strays);
   Places PlacesOf(const Assignment& assignment) const;
   std::set<Replica> Load(const Places& wanted);
-  std::int64_t MemoryUsed(std::size_t member);
-  std::vector<FleetRoute> LoadElsewhere(const std::string& model, const std::set<Replica>& failed);
+  std::int64_t MemoryUsed(std::size_t member, const Places& wanted);
+  std::vector<FleetRoute> LoadElsewhere(const std::string& model, const Places& wanted,
+                                        const std::set<Replica>& failed);
   void Note(const std::string& model, const Status& loaded);
   void Retire(const std::set<Replica>& replicas, TimePoint now);
   void UnloadIdle(TimePoint now);
@@ -311,7 +312,7 @@ class FleetCore final : public Inference,
   std::vector<bool> ready_;
   std::vector<SharesReport> shares_;
   std::set<Replica> there_;
-  std::set<Replica> given_ GUARDED_BY(share_mutex_);  // whose shares at servers are the placer's
+  std::set<Replica> given_ GUARDED_BY(share_mutex_);  // at servers: the placer has set their shares
   std::string share_problem_;  // the last one that the log has; the keeper's thread only
   bool told_full_ = false;     // the log says that a model is ignored; the keeper's thread only
   // Replicas that have no route any more and wait for the end of their requests, and since when.

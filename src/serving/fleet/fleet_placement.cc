@@ -256,25 +256,27 @@ void FleetCore::Note(const std::string& model, const Status& loaded) {
   known.retry_at = Now() + (1 << doublings) * options_.rules.retry;
 }
 
-/// What the replicas on a member need together.
-std::int64_t FleetCore::MemoryUsed(std::size_t member) {
+/// What the replicas on a member need together, those of `wanted` included.
+std::int64_t FleetCore::MemoryUsed(std::size_t member, const Places& wanted) {
   std::int64_t used = 0;
   for (const KnownPtr& known : AllKnown()) {
     const std::string& name = known->model.name;
-    const bool there =
-        Contains(routes_.Of(name), member) || leaving_.contains(Replica(name, member));
+    const auto placed = wanted.find(name);
+    const bool there = Contains(routes_.Of(name), member) ||
+                       leaving_.contains(Replica(name, member)) ||
+                       (placed != wanted.end() && Contains(placed->second, member));
     if (there) used += known->model.memory_bytes;
   }
   return used;
 }
 
 /// Another member for a model that cannot be loaded where it was placed, and serves nowhere.
-std::vector<FleetRoute> FleetCore::LoadElsewhere(const std::string& model,
+std::vector<FleetRoute> FleetCore::LoadElsewhere(const std::string& model, const Places& wanted,
                                                  const std::set<Replica>& failed) {
   int tries = 0;
   for (const std::size_t member : gpus_) {
-    const bool fits =
-        MemoryUsed(member) + Find(model)->model.memory_bytes <= slots_[member]->room.memory_bytes;
+    const bool fits = MemoryUsed(member, wanted) + Find(model)->model.memory_bytes <=
+                      slots_[member]->room.memory_bytes;
     if (!fits || failed.contains({model, member}) || ++tries > kMostOtherLoads) continue;
     std::vector<FleetRoute> routes{{member, 1}};
     if (Load({{model, routes}}).empty()) return routes;
@@ -291,7 +293,7 @@ void FleetCore::Apply(const Assignment& assignment) {
     const bool none = std::ranges::all_of(wanted[model], [&](const FleetRoute& route) {
       return failed.contains({model, route.member});
     });
-    if (none && routes_.Of(model).empty()) wanted[model] = LoadElsewhere(model, failed);
+    if (none && routes_.Of(model).empty()) wanted[model] = LoadElsewhere(model, wanted, failed);
   }
   std::set<Replica> gone;
   for (const auto& [model, replicas] : wanted) {
@@ -338,7 +340,8 @@ void FleetCore::ReleaseShares(const Places& wanted) {
 
 void FleetCore::SetShares(const Assignment& assignment, bool decided) {
   const MutexLock lock(share_mutex_);
-  if (draining_.load()) return;                             // they are given back
+  if (draining_.load()) return;  // Drain() has given them back
+
   std::map<std::size_t, std::vector<ReplicaShare>> wanted;  // by member
   for (const PlacedReplica& replica : assignment.replicas) {
     const std::string& name = names_[replica.model];
@@ -396,8 +399,8 @@ std::optional<SharesReport> FleetCore::SharesOf(const Member& member) {
   return report ? std::optional(*std::move(report)) : std::nullopt;
 }
 
-/// What is to be set at a server: without models whose shares it tunes again, unless the placer has
-/// given them, so that what was set there stays.
+/// `wanted` without what a server shall keep: it tunes a share again only if the placer has set it,
+/// so that what an operator has set there stays.
 std::vector<ReplicaShare> FleetCore::WithoutOthers(std::size_t index, const SharesReport& report,
                                                    const std::vector<ReplicaShare>& wanted) {
   const bool current = !slots_[index]->link->Resizing();
