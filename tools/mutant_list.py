@@ -1,182 +1,92 @@
 """The mutants that tools/mutants.py tries, and the test programs that must catch them."""
 
-import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-LIBRARY = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] + [
-    f"src/device/{name}.cc"
-    for name in ("cpu/cpu_device", "cpu/launch_table", "cpu/worker_device", "cpu/worker_help", "cpu/worker_loop", "cpu/worker_pool", "host/host_memory",
-                 "host/machine", "host/copy_range", "host/shares")]
-
-SCHEDULING = ["src/base/check.cc", "src/base/status.cc", "src/base/thread.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
-              "src/plan/instance.cc", "src/plan/kept.cc", "src/plan/pages.cc", "src/plan/plan.cc",
-              "src/plan/plan_binding.cc", "src/plan/tensor.cc"] + [
-    f"src/sched/{name}.cc"
-    for name in ("cost_table", "dispatcher", "dispatcher_plans", "dispatcher_post", "job", "job_streams",
-                 "mechanism", "mechanism_events", "mechanism_observe", "mechanism_submit",
-                 "minimum/mechanism_minimum", "padding", "policy", "queue_plan")]
+def tests(folder, names):
+    return [f"{folder}/{name}_test.cc" for name in names.split()]
 
 
-def sources_of(folder):
-    """The sources of a folder's library, without those of a CUDA sub-folder and the bodies' embedded text."""
-    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.cc"))
-    others = ("_test.cc", "_bench.cc", "op_program.cc")
-    return [name for name in names
-            if not name.endswith(others) and f"{folder}/cuda/" not in name
-            and "/testing/" not in name]
-
-
-LEARN = sources_of("src/learn") + sources_of("sim/learn")
-PLACEMENT = ["src/base/json_fields.cc"] + sources_of("src/cluster") + [name for name in sources_of("sim") if not name.startswith(("sim/device/", "sim/learn/"))]
-
-# A group is one test program: its sources, and those sources of the library that it needs.
+# A group is one test program. Here are its tests; source_finder.py finds what they need of the library.
 GROUPS = {
-    "model": ["src/device/block_model_test.cc"],
-    "block": ["src/device/block_test.cc"],
-    "table": ["src/device/cpu/launch_table_test.cc", "src/device/cpu/launch_table.cc",
-              "src/device/host/copy_range.cc", "src/device/host/shares.cc",
-              "src/base/check.cc", "src/base/status.cc"],
-    "table-model": ["src/device/cpu/launch_table_model_test.cc", "src/device/cpu/launch_table.cc",
-                    "src/device/host/copy_range.cc", "src/device/host/shares.cc", "src/base/check.cc",
-                    "src/base/status.cc"],
-    "listener": ["src/device/host/listener_slot_test.cc"],
-    "unit-place": ["src/device/cpu/unit_place_test.cc"],
-    "caller": ["src/sched/caller/caller_run_test.cc", "src/sched/caller/caller_run.cc"] + sorted(set(LIBRARY + SCHEDULING)),
-    "behind": ["src/sched/late/recent_jobs_test.cc"] + SCHEDULING,
-    "clock": ["src/device/cpu/unit_clock_test.cc"],
-    "conformance": [f"src/device/conformance/{name}_test.cc"
-                    for name in ("order", "revocation", "limits", "listener", "counts", "progress", "stress", "share", "help")] +
-                   ["src/device/conformance/suite.cc", "src/device/cpu/cpu_conformance_test.cc"] + LIBRARY,
-    "cpu-device": ["src/device/cpu/cpu_device_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
-    "background": ["src/device/cpu/background_test.cc", "src/device/conformance/suite.cc"] + LIBRARY,
-    "sched": [f"src/sched/{name}_test.cc"
-              for name in ("admission", "combiner", "dispatcher", "dispatcher_outcome", "dispatcher_switch",
-                           "filling", "outputs", "padding", "parts", "queue_plan")] + ["src/policies/padding_ahead_test.cc", "src/policies/restart_test.cc"] + SCHEDULING,
-    "sim-dispatch": ["src/sched/sim_dispatch_test.cc", "src/device/conformance/suite.cc",
-                     "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
-                    sources_of("sim/device") + SCHEDULING,
-    "sim-device": ["sim/device/sim_device_test.cc", "sim/device/slice_test.cc", "src/device/conformance/suite.cc",
-                   "src/device/host/host_memory.cc", "src/device/host/copy_range.cc", "src/device/host/shares.cc",
-                   "src/base/text.cc", "src/base/json_fields.cc", "src/base/check.cc", "src/base/status.cc", "src/base/thread.cc"] +
-                  sources_of("sim/device"),
-    "access-trace": [f"apps/inspect/{name}.cc" for name in ("access_trace", "access_trace_test", "idempotence")] +
-                    [f"src/base/{name}.cc" for name in ("check", "json_fields", "status", "text")],
-    "pages": ["src/plan/pages_test.cc", "src/plan/pages.cc"],
-    "instance": ["src/plan/instance_test.cc"] + sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "ort-partition": ["src/ort/partition_test.cc", "src/ort/partition.cc"],
-    "plan-cache": ["src/local/plans/plan_cache_test.cc", "src/local/plans/plan_cache.cc",
-                   "src/local/plans/failed_plans.cc", "src/sched/cost_table.cc",
-                   "src/sched/queue_plan.cc"] +
-                  sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "parts": ["src/program/parts_test.cc", "src/program/parts.cc", "src/base/text.cc", "src/graph/constant.cc"] +
-             sources_of("src/plan") + ["src/base/check.cc", "src/base/status.cc"],
-    "routes": [f"src/serving/fleet/routes/{name}{end}.cc" for name in ("replica_choice", "sequence_pins", "suspects") for end in ("", "_test")] +
-              ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "python": [f"src/serving/python/{name}{end}.cc" for name in ("call_graph", "channel", "instance", "tensors") for end in ("", "_test")] +
-              [f"src/base/{name}.cc" for name in ("check", "json_fields", "log", "status", "text", "thread")] + ["src/plan/tensor.cc",
-                                                                                                   "src/serving/core/parameters.cc",
-                                                                                                   "src/serving/core/parameters_test.cc",
-                                                                                                   "src/serving/core/request.cc"],
-    "library-trial": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/library_trial_test.cc", "src/base/status.cc"],
-    "opaque-kernel": ["src/base/check.cc", "src/base/library_trial.cc", "src/base/status.cc", "src/engine/engine_host.cc",
-                      "src/engine/onnx_runtime.cc", "src/engine/opaque_kernel.cc", "src/engine/opaque_kernel_test.cc"] +
-                     sources_of("src/plan"),
-    "channel-region": ["src/server/channel/channel_region_test.cc", "src/server/channel/channel_region.cc", "src/base/check.cc",
-                       "src/base/status.cc"],
-    "lender": ["src/base/check.cc", "src/base/lender_test.cc"],
-    "attention": [f"src/kernels/{name}.cc" for name in ("sequence/attention_test", "sequence/attention", "checks", "cpu_level")] +
-                 ["src/base/check.cc", "src/base/status.cc"],
-    "bytes": [f"src/kernels/{name}.cc" for name in ("conv/int8/byte_conv_test", "elementwise/byte_add_test", "elementwise/byte_add",
-                                                    "elementwise/rows", "checks", "cpu_level")] +
-             ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/conv/int8"),
-    "reductions": [f"src/kernels/lines/{name}.cc" for name in ("reduce_rows_test", "reduce_rows", "arg_step", "scan")] +
-                  [f"src/kernels/{name}.cc" for name in ("checks", "cpu_level")] +
-                  ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"],
-    "nbits": ["src/kernels/nbits/nbits_test.cc", "src/kernels/checks.cc", "src/kernels/cpu_level.cc",
-              "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] + sources_of("src/kernels/nbits"),
-    "conv-list": ["src/kernels/conv/conv2d_list_test.cc", "src/kernels/activation.cc", "src/kernels/checks.cc",
-                  "src/kernels/cpu_level.cc", "src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"] +
-                 [f"src/kernels/conv/conv2d{end}.cc" for end in ("", "_block", "_body", "_list", "_pack", "_tiling")] +
-                 sources_of("src/kernels/conv/bf16") + sources_of("src/kernels/elementwise"),
-    "rotate-append": [f"src/kernels/{name}.cc" for name in ("sequence/rotate_append_test", "sequence/rotate_append", "checks", "cpu_level")] +
-                     ["src/base/check.cc", "src/base/status.cc", "src/plan/tensor.cc"],
-    "program-host": [f"src/sched/programs/{name}_test.cc" for name in ("profile_jobs", "program_answers", "program_estimate", "program_host")] +
-                    sources_of("src/sched/programs") + sorted({*LIBRARY, *SCHEDULING, "src/base/log.cc"}),
-    "wanted-rows": ["src/serving/batch/wanted_rows_test.cc"],
-    "batch-queue": ["src/serving/batch/batch_queue_test.cc", "src/serving/batch/batch_queue.cc", "src/base/check.cc"],
-    "stored-surface": ["src/cluster/stored_surface_test.cc", "src/cluster/stored_surface.cc", "src/base/json_fields.cc",
-                       "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"] +
-                      [f"src/cluster/{name}.cc" for name in ("knee", "monotone", "surface", "surface_file")],
-    "waitlist": ["src/base/check.cc", "src/sched/programs/waitlist.cc", "src/sched/programs/waitlist_test.cc"],
-    "policies": [f"src/policies/{name}_test.cc" for name in ("behind", "deficit", "preempt_by_rank", "registry", "response_ratio", "rounds")] +
-                sources_of("src/policies") + SCHEDULING,
-    "share-schedulers": ["src/policies/golden_trace_test.cc", "src/policies/kernel_slice_test.cc", "src/policies/share_schedulers_test.cc", "src/policies/split_golden_test.cc", "src/policies/starvation_test.cc", "src/policies/tenants_test.cc", "src/policies/minimum_test.cc", "src/policies/hold_test.cc", "src/policies/background_shares_test.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
-                        sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
-    "tenants": [f"src/serving/request/tenants{end}.cc" for end in ("", "_test")] + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "schedules": ["src/policies/random_schedules_test.cc"] + sources_of("src/policies") + SCHEDULING,
-    "split": [f"src/program/split/{name}_test.cc" for name in ("apply_parts", "search", "split_model", "split_shape")] +
-             sources_of("src/program/split") + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc",
-                                                "src/plan/plan.cc", "src/plan/tensor.cc"],
-    "cluster": [f"src/cluster/{name}_test.cc"
-                for name in ("batch_limiter", "interference/learned_latency", "knee", "monitor", "monotone", "ranges", "share_tuner", "shares", "surface")] +
-               ["sim/cluster/cluster_sim_test.cc", "sim/cluster/gslice_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "placement": [f"sim/placement/{name}_test.cc" for name in ("gslice_placer", "grouped_placer", "periodic_placer", "relabel")] +
-                 ["sim/cluster/placement_controller_test.cc"] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "latency": ["src/cluster/interference/latency_model_test.cc", "sim/cluster/inss_rows_test.cc"] +
-               [f"sim/interference/{name}_test.cc" for name in ("fit", "fit_alone", "fit_slowdown", "kinked_curve", "measured_points")] +
-               PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "learn": [f"sim/learn/{name}_test.cc" for name in ("discrete_sac", "replay", "td3")] +
-             ["src/learn/actions_test.cc", "src/learn/weights_test.cc"] + LEARN +
-             ["src/base/check.cc", "src/base/status.cc"],
-    "learned": [f"src/cluster/learned/{name}_test.cc" for name in ("learned_placer", "stages")] +
-               [f"sim/training/{name}_test.cc" for name in ("judge", "train", "train_options")] + PLACEMENT + LEARN + ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "share-keeper": ["src/serving/shares/share_keeper_test.cc", "src/serving/shares/share_keeper.cc",
-                     "src/device/host/shares.cc", "src/trace/recorder.cc", "src/base/log.cc", "src/base/thread.cc"] +
-                    sources_of("src/cluster") + LEARN + ["src/base/check.cc", "src/base/json_fields.cc", "src/base/status.cc", "src/base/text.cc"],
-    "share-json": ["src/server/shares/share_json_test.cc", "src/server/shares/share_json.cc", "src/serving/core/models.cc"] +
-                  [f"src/base/{name}.cc" for name in ("check", "json_fields", "status", "text")],
-    "fleet": [f"src/serving/fleet/{name}{end}.cc" for name in ("fleet_placers", "routes/fleet_routes", "fleet_shares", "placement_keeper") for end in ("", "_test")] +
-             [f"src/cluster/placement/placement_judge{end}.cc" for end in ("", "_test")] +
-             ["src/serving/fleet/placer_runner.cc", "src/serving/fleet/routes/replica_choice.cc", "src/base/log.cc", "src/base/thread.cc"] +
-             ["src/cluster/interference/latency_model.cc", "src/cluster/monotone.cc",
-              "src/cluster/placement/latency_table.cc", "src/cluster/placement/placer.cc", "src/cluster/shares.cc", "src/cluster/surface.cc",
-              "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "late": [f"src/serving/late/late_log{end}.cc" for end in ("", "_test")] +
-            [f"src/serving/core/statistics{end}.cc" for end in ("", "_test")] +
-            ["src/trace/recent_work.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/status.cc",
-             "src/base/text.cc", "src/base/thread.cc"],
-    "telemetry": [f"src/server/telemetry/{name}{end}.cc" for name in ("traceparent", "span_exporter") for end in ("", "_test")] +
-                 ["src/server/telemetry/span_json.cc", "src/sched/job.cc", "src/base/check.cc", "src/base/log.cc", "src/base/net/host_port.cc",
-                  "src/base/status.cc", "src/base/text.cc", "src/base/thread.cc"],
-    "kernel-files": [f"bench/import/{name}.cc" for name in ("kernel_files", "kernel_files_test", "kernel_rows", "profiler_events")] +
-                    [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "kernel_versions", "sim_plan", "sim_stage", "virtual_clients")] +
-                    ["bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc", "src/base/json_fields.cc"] +
-                    sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
-    "virtual-clients": ["bench/sim/virtual_clients_test.cc", "bench/disb_workload.cc", "src/device/host/host_memory.cc", "src/base/text.cc",
-                        "src/base/json_fields.cc"] +
-                       [f"bench/sim/{name}.cc" for name in ("cpu_kernel_lists", "kernel_lists", "kernel_versions", "sim_plan", "virtual_clients")] +
-                       sources_of("src/policies") + sources_of("sim/device") + SCHEDULING,
-    "link": [f"src/server/remote/{name}.cc" for name in ("http_link", "http_link_test", "link_connection")] +
-            ["src/server/io_pool.cc"] + [f"src/base/{name}.cc" for name in ("check", "log", "net/host_port", "status", "text", "thread")],
-    "host-port": [f"src/base/{name}.cc" for name in ("check", "net/host_port", "net/host_port_test", "seldom_test", "status")],
-    "budget": ["src/server/memory_budget_test.cc", "src/server/memory_budget.cc"],
-    "rules": [f"src/server/http/{name}{end}.cc" for name in ("http_origin", "http_request_rules") for end in ("", "_test")] +
-             ["src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "paths": ["src/server/route_test.cc", "src/server/route.cc", "src/server/unserved.cc",
-              "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "conduct": ["src/server/grpc/grpc_conduct_test.cc"],
-    "grpc-head": ["src/server/grpc/grpc_head.cc", "src/server/grpc/grpc_head_test.cc", "src/base/text.cc", "src/server/telemetry/traceparent.cc"],
-    "json-fields": [f"src/base/{name}.cc" for name in ("check", "json_fields", "json_fields_test", "status", "text")],
-    "inflate": [f"src/base/compress/{name}.cc" for name in ("deflate", "inflate", "inflate_test")],
-    "infer-json": [f"src/server/http/{name}.cc" for name in ("infer_json", "infer_json_test", "infer_sax")] + ["src/serving/core/request.cc"] +
-                  ["src/plan/tensor.cc", "src/plan/bytes_tensor.cc", "src/base/check.cc", "src/base/status.cc", "src/base/text.cc"],
-    "json-lane": ["src/server/http/json_lane_test.cc", "src/server/http/json_lane.cc", "src/base/log.cc", "src/base/thread.cc"],
-    "low-lane": ["src/server/http/low_lane_test.cc", "src/server/http/low_lane.cc", "src/server/io_pool.cc", "src/base/log.cc", "src/base/thread.cc"],
-    "cuda": [f"src/kernels/cuda/{name}_cuda_test.cc"
-             for name in ("entry", "elementwise", "lines", "matmul", "conv", "sequence")] +
-            ["src/kernels/cuda/testing/body.cc"] + sources_of("src/kernels/cuda") + sources_of("src/kernels") + sources_of("src/plan") + sources_of("src/simt") +
-            ["src/base/check.cc", "src/base/status.cc"],
+    "model": tests("src/device", "block_model"),
+    "block": tests("src/device", "block"),
+    "table": tests("src/device/cpu", "launch_table"),
+    "table-model": tests("src/device/cpu", "launch_table_model"),
+    "listener": tests("src/device/host", "listener_slot"),
+    "unit-place": tests("src/device/cpu", "unit_place"),
+    "caller": tests("src/sched/caller", "caller_run"),
+    "behind": tests("src/sched/late", "recent_jobs"),
+    "clock": tests("src/device/cpu", "unit_clock"),
+    "conformance": tests("src/device/conformance", "order revocation limits listener counts progress stress share help") +
+                   tests("src/device/cpu", "cpu_conformance"),
+    "cpu-device": tests("src/device/cpu", "cpu_device"),
+    "background": tests("src/device/cpu", "background"),
+    "sched": tests("src/sched", "admission combiner dispatcher dispatcher_outcome dispatcher_switch filling outputs padding parts queue_plan") +
+             tests("src/policies", "padding_ahead restart"),
+    "sim-dispatch": tests("src/sched", "sim_dispatch"),
+    "sim-device": tests("sim/device", "sim_device slice"),
+    "access-trace": tests("apps/inspect", "access_trace"),
+    "pages": tests("src/plan", "pages"),
+    "instance": tests("src/plan", "instance"),
+    "ort-partition": tests("src/ort", "partition"),
+    "plan-cache": tests("src/local/plans", "plan_cache"),
+    "parts": tests("src/program", "parts"),
+    "routes": tests("src/serving/fleet/routes", "replica_choice sequence_pins suspects"),
+    "python": tests("src/serving/python", "call_graph channel instance tensors") +
+              tests("src/serving/core", "parameters"),
+    "library-trial": tests("src/base", "library_trial"),
+    "opaque-kernel": tests("src/engine", "opaque_kernel"),
+    "channel-region": tests("src/server/channel", "channel_region"),
+    "lender": tests("src/base", "lender"),
+    "attention": tests("src/kernels/sequence", "attention"),
+    "bytes": tests("src/kernels/conv/int8", "byte_conv") + tests("src/kernels/elementwise", "byte_add"),
+    "reductions": tests("src/kernels/lines", "reduce_rows"),
+    "nbits": tests("src/kernels/nbits", "nbits"),
+    "conv-list": tests("src/kernels/conv", "conv2d_list"),
+    "rotate-append": tests("src/kernels/sequence", "rotate_append"),
+    "program-host": tests("src/sched/programs", "profile_jobs program_answers program_estimate program_host"),
+    "wanted-rows": tests("src/serving/batch", "wanted_rows"),
+    "batch-queue": tests("src/serving/batch", "batch_queue"),
+    "stored-surface": tests("src/cluster", "stored_surface"),
+    "waitlist": tests("src/sched/programs", "waitlist"),
+    "policies": tests("src/policies", "behind deficit preempt_by_rank registry response_ratio rounds"),
+    "share-schedulers": tests("src/policies", "golden_trace kernel_slice share_schedulers split_golden starvation tenants minimum hold background_shares"),
+    "tenants": tests("src/serving/request", "tenants"),
+    "schedules": tests("src/policies", "random_schedules"),
+    "split": tests("src/program/split", "apply_parts search split_model split_shape"),
+    "cluster": tests("src/cluster", "batch_limiter knee monitor monotone ranges share_tuner shares surface") +
+               tests("src/cluster/interference", "learned_latency") +
+               tests("sim/cluster", "cluster_sim gslice_controller"),
+    "placement": tests("sim/placement", "gslice_placer grouped_placer periodic_placer relabel") +
+                 tests("sim/cluster", "placement_controller"),
+    "latency": tests("src/cluster/interference", "latency_model") +
+               tests("sim/cluster", "inss_rows") +
+               tests("sim/interference", "fit fit_alone fit_slowdown kinked_curve measured_points"),
+    "learn": tests("sim/learn", "discrete_sac replay td3") + tests("src/learn", "actions weights"),
+    "learned": tests("src/cluster/learned", "learned_placer stages") +
+               tests("sim/training", "judge train train_options"),
+    "share-keeper": tests("src/serving/shares", "share_keeper"),
+    "share-json": tests("src/server/shares", "share_json"),
+    "fleet": tests("src/serving/fleet", "fleet_placers fleet_shares placement_keeper") +
+             tests("src/serving/fleet/routes", "fleet_routes") +
+             tests("src/cluster/placement", "placement_judge"),
+    "late": tests("src/serving/late", "late_log") + tests("src/serving/core", "statistics"),
+    "telemetry": tests("src/server/telemetry", "traceparent span_exporter"),
+    "kernel-files": tests("bench/import", "kernel_files"),
+    "virtual-clients": tests("bench/sim", "virtual_clients"),
+    "link": tests("src/server/remote", "http_link"),
+    "host-port": tests("src/base/net", "host_port") + tests("src/base", "seldom"),
+    "budget": tests("src/server", "memory_budget"),
+    "rules": tests("src/server/http", "http_origin http_request_rules"),
+    "paths": tests("src/server", "route"),
+    "conduct": tests("src/server/grpc", "grpc_conduct"),
+    "grpc-head": tests("src/server/grpc", "grpc_head"),
+    "json-fields": tests("src/base", "json_fields"),
+    "inflate": tests("src/base/compress", "inflate"),
+    "infer-json": tests("src/server/http", "infer_json"),
+    "json-lane": tests("src/server/http", "json_lane"),
+    "low-lane": tests("src/server/http", "low_lane"),
+    "cuda": tests("src/kernels/cuda", "entry_cuda elementwise_cuda lines_cuda matmul_cuda conv_cuda sequence_cuda") +
+            ["src/kernels/cuda/testing/body.cc"],
 }
 
 # Groups whose program links most of the sources, so that CMake builds it: (target, program, arguments). A mutant of such a
@@ -197,10 +107,6 @@ TREE_GROUPS = {
     "inflate-queue": ("lagoon_server_tests", "src/server/lagoon_server_tests", ["--gtest_filter=InflateQueue*"]),
     "world": ("lagoon_world_tests", "tests/lagoon_world_tests", ["--seconds", "150", "--shorten", "0", "--kinds", "1"]),
 }
-
-# Libraries of a group's program besides the test framework.
-LIBRARIES = {"conv-list": ["-lhwy", "-lfmt"], "reductions": ["-lhwy", "-lfmt"], "attention": ["-lhwy"], "rotate-append": ["-lhwy"], "bytes": ["-lhwy"], "nbits": ["-lhwy"], "split": ["-lfmt"], "cuda": ["-lboost_context", "-lhwy"], "inflate": ["-lz"],
-             "parts": ["-lxxhash"], "grpc-head": ["-lgrpc++", "-lfmt"], "channel-region": ["-lfmt"]}
 
 FLEET = "src/serving/fleet"
 PLACE = "src/cluster/placement"

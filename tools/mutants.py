@@ -24,13 +24,17 @@ import sys
 import threading
 import time
 
-from mutant_list import GROUPS, LIBRARIES, MUTANTS, TREE_GROUPS
+from mutant_list import GROUPS, MUTANTS, TREE_GROUPS
+from source_finder import SourceFinder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "mutants"
 COMPILER = os.environ.get("CXX", "c++")
 # The tests compare CUDA's bodies with the CPU's: one instruction set of those is enough.
 FLAGS = ["-std=c++20", "-O1", "-pthread", "-w", "-DHWY_COMPILE_ONLY_STATIC", "-isystem", "/usr/include/eigen3"]
+# Those that no object needs are not linked.
+LIBRARIES = ["-Wl,--as-needed", "-lgmock", "-lgtest", "-lgtest_main", "-lfmt", "-lspdlog", "-lhwy", "-lz", "-lxxhash", "-lboost_context",
+             "-lgrpc++"]
 # A mutant counts as hanging after this many times the time of the tests without a mutant, and at least
 # MIN_TIMEOUT_SECONDS.
 TIMEOUT_FACTOR = 10
@@ -47,6 +51,7 @@ class Builder:
         self.base = SCRATCH / "base"
         self.tree = Tree(self, SCRATCH / "tree")
         self.dependencies = {}
+        self.sources = {}  # of each group
         self.ccache = [path] if (path := shutil.which("ccache")) else []
 
     def prepare(self):
@@ -61,11 +66,14 @@ class Builder:
 
     def build_base(self, groups):
         """Compiles the sources of all groups; each source once. Returns {group: program}."""
-        names = sorted({name for group in groups for name in GROUPS[group]})
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            targets = dict(zip(names, pool.map(lambda name: self.tree.compile(name, self.base), names)))
-            for name, target in targets.items():
-                self.dependencies[name] = self.tree.read_dependencies(target)
+            def compile_all(names):
+                targets = dict(zip(names, pool.map(lambda name: self.tree.compile(name, self.base), names)))
+                for name, target in targets.items():
+                    self.dependencies[name] = self.tree.read_dependencies(target)
+
+            finder = SourceFinder(compile_all, lambda name: self.object_of(name, self.base), self.dependencies.get)
+            self.sources = finder.find({group: GROUPS[group] for group in groups})
             return dict(zip(groups, pool.map(lambda group: self.link(group, self.base, {}), groups)))
 
     def object_of(self, name, folder):
@@ -73,10 +81,9 @@ class Builder:
 
     def link(self, group, folder, changed):
         """Links the group's program. `changed`: {source: object} for the sources that a mutant changes."""
-        objects = [str(changed.get(name, self.object_of(name, self.base))) for name in GROUPS[group]]
+        objects = [str(changed.get(name, self.object_of(name, self.base))) for name in self.sources[group]]
         program = folder / group
-        check([COMPILER, "-pthread", *objects, "-lgmock", "-lgtest", "-lgtest_main", "-lfmt", "-lspdlog",
-               *LIBRARIES.get(group, []), "-o", str(program)])
+        check([COMPILER, "-pthread", *objects, *LIBRARIES, "-o", str(program)])
         return program
 
 
@@ -144,7 +151,7 @@ class Tree:
         """The group's program; objects that depend on the file `changed` are compiled from this tree."""
         shutil.rmtree(self.objects, ignore_errors=True)
         self.objects.mkdir()
-        needed = [name for name in GROUPS[group] if changed in self.builder.dependencies[name]]
+        needed = [name for name in self.builder.sources[group] if changed in self.builder.dependencies[name]]
         return self.builder.link(group, self.objects, {name: self.compile(name, self.objects) for name in needed})
 
     def read_dependencies(self, target):
