@@ -41,6 +41,7 @@ GROUPS = {
     "bytes": tests("src/kernels/conv/int8", "byte_conv") + tests("src/kernels/elementwise", "byte_add"),
     "reductions": tests("src/kernels/lines", "reduce_rows"),
     "nbits": tests("src/kernels/nbits", "nbits"),
+    "grouped-conv": tests("src/kernels/conv", "grouped_conv"),
     "conv-list": tests("src/kernels/conv", "conv2d_list"),
     "rotate-append": tests("src/kernels/sequence", "rotate_append"),
     "program-host": tests("src/sched/programs", "profile_jobs program_answers program_estimate program_host"),
@@ -1670,4 +1671,8 @@ MUTANTS = [
      "  if (same != kept.end()) {", "  if (false) {", ["infer-json"]),
     ("python-object", "a program makes the server read a message without an end", "src/serving/python/channel.cc",
      "prefix.has_file > 1 || prefix.object_bytes > kMostObjectBytes ||", "prefix.has_file > 1 ||", ["python"]),
+    ("grouped-tap-left-out", "taps that only the first pixels of a segment read the image by are left out",
+     "src/kernels/conv/grouped_conv-inl.h", "(behind + step - 1) / step", "behind / step", ["grouped-conv"]),
+    ("grouped-piece-forgotten", "a piece of a filter makes outputs of its sums, so that the next one begins anew",
+     "src/kernels/conv/grouped_conv-inl.h", "s.last = last;", "s.last = true;", ["grouped-conv"]),
 ]

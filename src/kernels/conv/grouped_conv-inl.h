@@ -33,14 +33,15 @@ constexpr size_t kPixelsAtOnce = 12;
 #endif
 static_assert(kPixelsAtOnce <= kMaxGroupedPixels);
 
-/// A segment of a panel over a piece of the depth. Strides in floats.
+/// A segment of a panel over a piece. Strides in floats.
 struct Segment {
-  const float* x = nullptr;  // in the patch: first pixel, first filter row that meets the image
+  const float* x = nullptr;  // in the patch: first pixel, first filter row and column of the piece
   size_t pixel = 0, column = 0, row = 0;  // stride to the next pixel, filter column, filter row
-  const float* weights = nullptr;         // at the first filter row that meets the image
+  const float* weights = nullptr;         // at the first filter row and column of the piece
+  size_t weights_row = 0;                 // stride to the next filter row
   size_t rows = 0, columns = 0;           // number of taps
   size_t depth = 0;                       // channels per group
-  Range piece;                            // the piece of the depth
+  Range piece;                            // of the depth
   /// [channel of a group][lane]: the position within a pixel of the patch that a lane reads.
   const int32_t* lanes = nullptr;
   float* sums = nullptr;  // [pixel][lane]
@@ -153,13 +154,14 @@ void Multiply(const Segment& s) {
     const float* x = s.x + row * s.row + (kSeveral ? 0 : s.piece.begin);
     if constexpr (kRows) {
       AddRow<kSeveral, kPixels>(s, x, row_weights, sums);
-      row_weights += s.columns * s.depth * lanes;
     } else {
+      const float* weights = row_weights;
       for (size_t column = 0; column < s.columns; ++column, x += s.column) {
-        AddTap<kSeveral, kPixels>(s, x, row_weights, sums);
-        row_weights += s.depth * lanes;
+        AddTap<kSeveral, kPixels>(s, x, weights, sums);
+        weights += s.depth * lanes;
       }
     }
+    row_weights += s.weights_row;
   }
   StoreSums<kPixels>(s, sums);
 }
@@ -268,11 +270,16 @@ class Patch {
 /// Computes one block.
 class GroupedRunner {
  public:
-  /// `ctx`: null if the block has several segments. Such a block writes y as it goes, and so it
-  /// must not leave.
+  /// `ctx`: null if the block has several panels. Such a block writes y as it goes, and so it must
+  /// not leave.
   GroupedRunner(const GroupedConvArgs& args, const GroupedTile& tile, float* memory,
                 BlockContext* ctx)
-      : args_(args), spec_(args.spec), tile_(tile), ctx_(ctx), patch_(args, tile, memory) {
+      : args_(args),
+        spec_(args.spec),
+        tile_(tile),
+        ctx_(ctx),
+        sums_(memory),
+        patch_(args, tile, memory + tile.rows.size() * tile.columns.size() * simd::Lanes()) {
     if (args.panels.several()) FillLanes();
   }
 
@@ -282,12 +289,16 @@ class GroupedRunner {
     const size_t depth = spec_.in_channels / spec_.groups;
     const size_t floats = WindowTaps(spec_.window) * depth * simd::Lanes();
     weights_ = args_.weights + panel * floats;
-    FillBias();
+    FillSums();
     if (!patch_.Fill(channels_.in, ctx_)) return false;
     const size_t segments = CeilDivide(tile_.columns.size(), kPixelsAtOnce);
-    for (size_t row = tile_.rows.begin; row < tile_.rows.end; ++row) {
-      for (size_t i = 0; i < segments; ++i) {
-        if (!Pixels(row, Share(tile_.columns.size(), segments, i))) return false;
+    for (size_t i = 0; i < args_.pieces(); ++i) {
+      if (i > 0 && ctx_ != nullptr && ctx_->ShouldLeave()) return false;
+      const GroupedPiece piece = PieceOf(args_, i);
+      for (size_t row = tile_.rows.begin; row < tile_.rows.end; ++row) {
+        for (size_t part = 0; part < segments; ++part) {
+          Add(piece, i + 1 == args_.pieces(), row, Share(tile_.columns.size(), segments, part));
+        }
       }
     }
     return true;
@@ -305,69 +316,86 @@ class GroupedRunner {
   }
 
   /// The initial values of the sums.
-  void FillBias() {
+  void FillSums() {
     const size_t lanes = simd::Lanes();
-    std::fill(start_, start_ + lanes, 0.0f);
+    HWY_ALIGN float start[kLanes] = {};
     if (args_.bias != nullptr) {
-      std::copy_n(args_.bias + channels_.out.begin, channels_.out.size(), start_);
+      std::copy_n(args_.bias + channels_.out.begin, channels_.out.size(), start);
+    }
+    const V first = simd::Whole::Load(start);
+    for (size_t i = 0; i < tile_.rows.size() * tile_.columns.size(); ++i) {
+      simd::Whole::Store(first, sums_ + i * lanes);
     }
   }
 
-  /// Computes the pixels `columns` (counted from the tile's first column) of an output row. False:
-  /// the block left.
-  bool Pixels(size_t row, Range columns) {
+  /// The filter columns of `all` by which any of the pixels `columns` reads the image.
+  Range Inside(Range all, Range columns) const {
+    const ImageWindow& w = spec_.window;
+    const auto pad = static_cast<ptrdiff_t>(w.pad_left);
+    const auto step = static_cast<ptrdiff_t>(w.dilation_w);
+    const auto at = [&](size_t column) {
+      return static_cast<ptrdiff_t>((tile_.columns.begin + column) * w.stride_w) - pad;
+    };
+    // Up to the first filter column, the last pixel still reads left of the image.
+    const ptrdiff_t before = std::max<ptrdiff_t>(0, -at(columns.end - 1));
+    const ptrdiff_t behind =
+        std::max<ptrdiff_t>(0, static_cast<ptrdiff_t>(w.width) - at(columns.begin));
+    const size_t first = static_cast<size_t>((before + step - 1) / step);
+    const size_t end = static_cast<size_t>((behind + step - 1) / step);
+    const size_t begin = std::clamp(first, all.begin, all.end);
+    return {begin, std::clamp(end, begin, all.end)};
+  }
+
+  /// Adds a piece to the pixels `columns` (counted from the tile's first column) of an output row.
+  /// `last`: they are complete then.
+  void Add(const GroupedPiece& piece, bool last, size_t row, Range columns) {
     const ImageWindow& w = spec_.window;
     const AxisTaps taps = TapsOf(RowAxis(w), row);
     const size_t pixels = columns.size();
+    // The filter rows of the piece that meet the image.
+    const size_t first = std::max(piece.rows.begin, taps.first);
+    const size_t end = std::min(piece.rows.end, taps.first + taps.count);
+    const Range filter = w.kernel_w > 3 ? Inside(piece.columns, columns) : piece.columns;
     Segment s;
-    s.rows = taps.count;
-    s.columns = w.kernel_w;
+    s.rows = first < end && filter.size() > 0 ? end - first : 0;
+    s.columns = filter.size();
     s.depth = spec_.in_channels / spec_.groups;
-    if (taps.count > 0) {
-      s.x = patch_.At(taps.start(w.dilation_h), columns.begin * w.stride_w);
-      s.weights = weights_ + taps.first * w.kernel_w * s.depth * simd::Lanes();
+    s.piece = piece.depth;
+    s.weights_row = w.kernel_w * s.depth * simd::Lanes();
+    s.column = w.dilation_w * patch_.slot();
+    if (s.rows > 0) {
+      s.x = patch_.At(taps.start(w.dilation_h) + (first - taps.first) * w.dilation_h,
+                      columns.begin * w.stride_w) +
+            filter.begin * s.column;
+      s.weights = weights_ + first * s.weights_row + filter.begin * s.depth * simd::Lanes();
     }
     s.pixel = w.stride_w * patch_.slot();
-    s.column = w.dilation_w * patch_.slot();
     s.row = w.dilation_h * patch_.row();
     s.lanes = lanes_;
-    s.sums = sums_;
+    s.sums =
+        sums_ + ((row - tile_.rows.begin) * tile_.columns.size() + columns.begin) * simd::Lanes();
+    s.last = last;
     s.limits = args_.limits;
     s.y_pixel = spec_.out_channels;
     s.y_count = channels_.out.size();
     const size_t out_row = (tile_.image * w.out_height + row) * w.out_width;
     s.y =
         args_.y + (out_row + tile_.columns.begin + columns.begin) * s.y_pixel + channels_.out.begin;
-    if (!Sum(s, pixels)) return false;
-    if (args_.finish.row != nullptr) {
+    PickMultiply(w, args_.panels.several(), pixels)(s);
+    if (last && args_.finish.row != nullptr) {
       for (size_t p = 0; p < pixels; ++p) args_.finish(s.y + p * s.y_pixel, nullptr, s.y_count);
     }
-    return true;
-  }
-
-  bool Sum(Segment& s, size_t pixels) {
-    const size_t lanes = simd::Lanes();
-    for (size_t p = 0; p < pixels; ++p) std::copy_n(start_, lanes, sums_ + p * lanes);
-    const MultiplyFunction multiply = PickMultiply(spec_.window, args_.panels.several(), pixels);
-    for (size_t i = 0; i < args_.pieces; ++i) {
-      if (i > 0 && ctx_ != nullptr && ctx_->ShouldLeave()) return false;
-      s.piece = Share(s.depth, args_.pieces, i);
-      s.last = i + 1 == args_.pieces;
-      multiply(s);
-    }
-    return true;
   }
 
   const GroupedConvArgs& args_;
   const GroupedConvSpec& spec_;
   const GroupedTile& tile_;
   BlockContext* ctx_;
+  float* sums_;  // [row][column][lane] of the tile
   Patch patch_;
   PanelChannels channels_;
   const float* weights_ = nullptr;  // weights of the panel
   static constexpr size_t kLanes = hn::MaxLanes(D());
-  HWY_ALIGN float start_[kLanes];
-  HWY_ALIGN float sums_[kPixelsAtOnce * kLanes];
   HWY_ALIGN int32_t lanes_[kLanes * kLanes];  // several groups: at most lanes / 2 channels each
 };
 
@@ -375,10 +403,8 @@ bool GroupedConvBody(const void* raw, std::uint32_t block, BlockContext& ctx) {
   if (ctx.ShouldLeave()) return false;
   const auto& args = *static_cast<const GroupedConvArgs*>(raw);
   const GroupedTile tile = TileOf(args, block);
-  const bool single =
-      tile.panels.size() == 1 && tile.rows.size() == 1 && tile.columns.size() <= kPixelsAtOnce;
   auto* const memory = reinterpret_cast<float*>(ctx.scratch().data());
-  GroupedRunner runner(args, tile, memory, single ? &ctx : nullptr);
+  GroupedRunner runner(args, tile, memory, tile.panels.size() == 1 ? &ctx : nullptr);
   for (size_t panel = tile.panels.begin; panel < tile.panels.end; ++panel) {
     if (!runner.Panel(panel)) return false;
   }

@@ -35,8 +35,14 @@ constexpr double kNsPerPermuted = 0.5;
 constexpr double kNsPerOutput = 4;
 constexpr double kNsPerPatchFloat = 0.12;
 
-// Time between two guard checks of a block that is one segment.
+// Time between two guard checks of a block of one panel.
 constexpr double kPieceNs = 6'000;
+// Most weights of a piece, which the first cache keeps while all pixels of the block read them.
+constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
+// Weights of a panel that the second cache does not keep from block to block: then a block has at
+// least so many segments.
+constexpr std::size_t kManyBytes = std::size_t{128} << 10;
+constexpr std::size_t kFewestSegments = 4;
 
 // The cuts that are offered as versions: target block times, and numbers of panels per block.
 constexpr double kVersionNs[] = {kBlockNs, 8'000, 6'000, 4'000, 2'500, 1'500};
@@ -88,6 +94,11 @@ Shape LargestTile(const GroupedConvArgs& args) {
           CeilDivide(args.spec.window.out_width, args.column_tiles)};
 }
 
+/// Bytes of the weights of a panel.
+std::size_t WeightBytes(const GroupedConvArgs& args) {
+  return sizeof(float) * WindowTaps(args.spec.window) * DepthOf(args.spec) * args.panels.lanes;
+}
+
 /// Floats of the input of a tile and a panel.
 std::size_t PatchFloats(const GroupedConvSpec& spec, const GroupedPanels& panels,
                         const Shape& tile) {
@@ -122,6 +133,11 @@ void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
   };
   args.panel_tiles = Even(CeilDivide(args.panels.count, whole(ns / panel)), args.panels.count);
   args.row_tiles = args.column_tiles = 1;
+  const Shape fewest = {1, std::min<std::size_t>(w.out_width, kFewestSegments * pixels)};
+  if (ns == kBlockNs && WeightBytes(args) > kManyBytes &&
+      PatchFloats(args.spec, args.panels, fewest) <= kMaxPatchRowFloats) {
+    ns = std::max(ns, TileNs(args, {1, kFewestSegments * pixels}));
+  }
   const std::size_t rows = whole(ns / TileNs(args, {1, w.out_width}));
   args.row_tiles = Even(CeilDivide(w.out_height, rows), w.out_height);
   if (args.row_tiles < w.out_height) return;
@@ -130,13 +146,28 @@ void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
   args.column_tiles = static_cast<std::uint32_t>(CeilDivide(w.out_width, columns));
 }
 
-/// A block of one segment may be long, so its depth is cut, with a guard check after each piece.
-void SetPieces(std::size_t pixels, GroupedConvArgs& args) {
-  const Shape tile = LargestTile(args);
-  if (tile.rows > 1 || tile.columns > pixels || args.panel_tiles < args.panels.count) return;
-  const double pieces = std::ceil(TileNs(args, tile) / kPieceNs);
-  args.pieces = static_cast<std::uint32_t>(
-      std::clamp<double>(pieces, 1, static_cast<double>(DepthOf(args.spec))));
+/// Cuts the filter so that the weights of a piece stay in the cache while all pixels of a block use
+/// them. The sums of an output are made in the same order for all cuts; only where one tap is too
+/// long for the time between two guard checks, the depth is cut as well.
+void SetPieces(GroupedConvArgs& args) {
+  const ImageWindow& w = args.spec.window;
+  std::size_t pieces = CeilDivide(WeightBytes(args), kPieceBytes);
+  std::size_t times = 1;
+  if (args.panel_tiles == args.panels.count) {  // else the block has several panels
+    times = static_cast<std::size_t>(
+        std::clamp(std::ceil(TileNs(args, LargestTile(args)) / kPieceNs), 1.0, 1e6));
+  }
+  pieces = std::max(pieces, times);
+  args.row_pieces = static_cast<std::uint32_t>(std::min<std::size_t>(w.kernel_h, pieces));
+  args.column_pieces = args.depth_pieces = 1;
+  if (args.row_pieces < w.kernel_h) return;
+  if (w.kernel_w > 3) {  // up to 3 columns are one step
+    args.column_pieces = static_cast<std::uint32_t>(
+        std::min<std::size_t>(w.kernel_w, CeilDivide(pieces, w.kernel_h)));
+    if (args.column_pieces < w.kernel_w) return;
+  }
+  args.depth_pieces = static_cast<std::uint32_t>(std::min<std::size_t>(
+      DepthOf(args.spec), CeilDivide(times, std::size_t{args.row_pieces} * args.column_pieces)));
 }
 
 KernelVersion VersionOf(const GroupedConvArgs& args) {
@@ -148,7 +179,9 @@ KernelVersion VersionOf(const GroupedConvArgs& args) {
       std::uint64_t{args.spec.window.batch} * args.row_tiles * args.column_tiles * args.panel_tiles;
   LAGOON_CHECK(blocks <= kMaxElements);
   version.blocks = static_cast<std::uint32_t>(blocks);
-  version.scratch_bytes = sizeof(float) * PatchFloats(args.spec, args.panels, LargestTile(args));
+  const Shape tile = LargestTile(args);
+  version.scratch_bytes = sizeof(float) * (tile.rows * tile.columns * args.panels.lanes +
+                                           PatchFloats(args.spec, args.panels, tile));
   return version;
 }
 
@@ -161,7 +194,7 @@ std::vector<KernelVersion> VersionsOf(const GroupedConvArgs& args, std::size_t p
       SetTiles(ns / static_cast<double>(shared), pixels, cut);
       if (cut.panel_tiles < shared) continue;
       cut.panel_tiles = static_cast<std::uint32_t>(CeilDivide(cut.panel_tiles, shared));
-      SetPieces(pixels, cut);
+      SetPieces(cut);
       KernelVersion version = VersionOf(cut);
       const bool known = std::any_of(versions.begin(), versions.end(),
                                      [&](const auto& other) { return other.name == version.name; });

@@ -68,10 +68,25 @@ struct GroupedConvArgs {
   Finish finish;
   GroupedPanels panels;
   std::uint32_t row_tiles = 1, column_tiles = 1, panel_tiles = 1;  // tiles per image
-  /// Pieces of the depth, with a guard check after each. More than 1 only if a block is a single
-  /// task.
-  std::uint32_t pieces = 1;
+  /// What a block of one panel adds to the sums of all its pixels at once: so many pieces of the
+  /// filter's rows, of its columns and of the depth, with a guard check after each.
+  std::uint32_t row_pieces = 1, column_pieces = 1, depth_pieces = 1;
+
+  std::size_t pieces() const { return std::size_t{row_pieces} * column_pieces * depth_pieces; }
 };
+
+/// A part of the products of an output.
+struct GroupedPiece {
+  Range rows, columns, depth;
+};
+
+inline GroupedPiece PieceOf(const GroupedConvArgs& args, std::size_t index) {
+  const GroupedConvSpec& spec = args.spec;
+  const std::size_t column = index % args.column_pieces, rest = index / args.column_pieces;
+  return {Share(spec.window.kernel_h, args.row_pieces, rest % args.row_pieces),
+          Share(spec.window.kernel_w, args.column_pieces, column),
+          Share(spec.in_channels / spec.groups, args.depth_pieces, rest / args.row_pieces)};
+}
 
 /// The body for one instruction set.
 struct GroupedConvTarget {

@@ -205,7 +205,7 @@ TEST(GroupedConv, DeepGroupsLookAtTheirGuardsWithinASegment) {
   EXPECT_GE(never.checks(), 4);
 }
 
-void ExpectEveryVersionComputesTheSame(GroupedConvSpec s) {
+void ExpectEveryVersionComputesTheSame(GroupedConvSpec s, double tolerance = kTolerance) {
   s.bias = true;
   Problem problem = MakeProblem(s);
   const Floats weights = problem.inputs[1];
@@ -229,7 +229,7 @@ void ExpectEveryVersionComputesTheSame(GroupedConvSpec s) {
     if (first.empty()) first = y;
     EXPECT_EQ(y, first);
   }
-  testing::ExpectClose(first.data(), problem.reference, kTolerance);
+  testing::ExpectClose(first.data(), problem.reference, tolerance);
 }
 
 TEST(GroupedConv, EveryVersionComputesTheSame) {
@@ -244,6 +244,32 @@ TEST(GroupedConv, EveryVersionOfAWideRowComputesTheSame) {
   ExpectEveryVersionComputesTheSame(s);
   s.window.width = s.window.out_width = 3000;
   ExpectEveryVersionComputesTheSame(s);
+}
+
+/// The filter is cut into pieces, and where it is wider than the image, most of it is padding.
+TEST(GroupedConv, LongFiltersAreCutIntoPieces) {
+  GroupedConvSpec s = Three(3, 36, 2);
+  s.window.height = s.window.out_height = 1;
+  s.window.kernel_h = 1;
+  s.window.pad_top = 0;
+  s.window.kernel_w = 128;
+  s.window.pad_left = 64;
+  for (const std::uint32_t width : {1u, 49u, 149u}) {
+    s.window.width = width;
+    s.window.out_width = width + 1;
+    Check(s, 1e-4);
+    ExpectEveryVersionComputesTheSame(s, 1e-4);
+  }
+  s.window.dilation_w = 3;
+  s.window.stride_w = 2;
+  s.window.pad_left = 200;
+  s.window.width = 50;
+  s.window.out_width = 40;
+  Check(s, 1e-4);
+  s.window.height = s.window.out_height = 5;
+  s.window.kernel_h = 3;
+  s.window.pad_top = 1;
+  Check(s, 1e-4);
 }
 
 TEST(GroupedConv, OtherGroupsNeverMeet) {
