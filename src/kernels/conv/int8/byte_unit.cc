@@ -121,6 +121,7 @@ std::vector<const ByteUnit*> FindUnits() {
   const ByteProducts products = ProcessByteProducts();
   if (products.tiles) units.push_back(&kAmxInt8Unit);
   if (products.avx512) units.push_back(&kVnni512Unit);
+  if (ActiveCpuLevel() >= CpuLevel::kAvx512) units.push_back(&kBytes512Unit);
   if (products.avx) units.push_back(&kVnni256Unit);
   if (ActiveCpuLevel() >= CpuLevel::kAvx2) units.push_back(&kBytes256Unit);
 #endif

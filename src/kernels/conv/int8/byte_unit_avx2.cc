@@ -8,73 +8,34 @@ namespace lagoon {
 namespace byte_unit {
 namespace {
 
-#define LAGOON_VNNI256 __attribute__((target("avx2,fma,avxvnni")))
 #define LAGOON_BYTES256 __attribute__((target("avx2,fma")))
 
-struct Vnni256 {
-  static constexpr int kMost = 6;
-
-  template <int kRows>
-  LAGOON_VNNI256 __attribute__((noinline)) static void Half(const ByteTile& tile, std::size_t first,
-                                                            std::size_t half) {
-    std::int32_t* const sums = tile.sums + first * kBytePanel + half * 16;
-    __m256i acc[kRows][2];
-    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-      LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
-        const std::int32_t* const from =
-            tile.resume ? sums + r * kBytePanel + h * 8 : tile.bias + half * 16 + h * 8;
-        acc[r][h] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-      }
-    }
-    const std::int8_t* w = tile.weights + half * 64;
-    for (std::size_t tap = 0; tap < tile.taps; ++tap) {
-      const std::uint8_t* x[kRows];
-      LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-        x[r] = tile.pixels[tap * kByteRows + first + r] + tile.offset;
-      }
-      for (std::size_t at = 0; at < kByteQuad * tile.quads; at += kByteQuad, w += kByteQuadBytes) {
-        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
-        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 32));
-        LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-          const __m256i quad = _mm256_set1_epi32(QuadAt(x[r] + at));
-          acc[r][0] = _mm256_dpbusd_avx_epi32(acc[r][0], quad, low);
-          acc[r][1] = _mm256_dpbusd_avx_epi32(acc[r][1], quad, high);
-        }
-      }
-    }
-    LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
-      LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + r * kBytePanel + h * 8), acc[r][h]);
-      }
-    }
+/// `sums` plus the products of the quads.
+template <ByteProduct kProduct>
+LAGOON_BYTES256 inline __m256i Add256(__m256i sums, __m256i x, __m256i w) {
+  if constexpr (kProduct == ByteProduct::kVnni) {
+    // The intrinsic would need AVX-VNNI in every function that this one is inlined into.
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "xm"(w));
+    return sums;
   }
-
-  template <int kRows>
-  static void Rows(const ByteTile& tile, std::size_t first) {
-    Half<kRows>(tile, first, 0);
-    Half<kRows>(tile, first, 1);
+  if constexpr (kProduct == ByteProduct::kNarrow) {
+    const __m256i pairs = _mm256_maddubs_epi16(x, w);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
-};
-
-/// The sums of the products of the quads, exact: by pairs in 16 bits if they fit.
-template <bool kWide>
-LAGOON_BYTES256 inline __m256i Dots256(__m256i x, __m256i w, __m256i ones) {
-  if constexpr (!kWide) return _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), ones);
   const __m256i even = _mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0xff)),
                                          _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
-  return _mm256_add_epi32(even,
-                          _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8)));
+  const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8));
+  return _mm256_add_epi32(sums, _mm256_add_epi32(even, odd));
 }
 
-template <bool kWide>
-struct Bytes256 {
-  static constexpr int kMost = 4;
+template <ByteProduct kProduct>
+struct Micro256 {
+  static constexpr int kMost = kProduct == ByteProduct::kVnni ? 6 : 4;
 
   template <int kRows>
   LAGOON_BYTES256 __attribute__((noinline)) static void Half(const ByteTile& tile,
                                                              std::size_t first, std::size_t half) {
     std::int32_t* const sums = tile.sums + first * kBytePanel + half * 16;
-    const __m256i ones = _mm256_set1_epi16(1);
     __m256i acc[kRows][2];
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
       LAGOON_UNROLL for (int h = 0; h < 2; ++h) {
@@ -94,8 +55,8 @@ struct Bytes256 {
         const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 32));
         LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
           const __m256i quad = _mm256_set1_epi32(QuadAt(x[r] + at));
-          acc[r][0] = _mm256_add_epi32(acc[r][0], Dots256<kWide>(quad, low, ones));
-          acc[r][1] = _mm256_add_epi32(acc[r][1], Dots256<kWide>(quad, high, ones));
+          acc[r][0] = Add256<kProduct>(acc[r][0], quad, low);
+          acc[r][1] = Add256<kProduct>(acc[r][1], quad, high);
         }
       }
     }
@@ -112,10 +73,6 @@ struct Bytes256 {
     Half<kRows>(tile, first, 1);
   }
 };
-
-void MultiplyBytes256(const ByteTile& tile) {
-  return tile.wide ? MultiplyAll<Bytes256<true>>(tile) : MultiplyAll<Bytes256<false>>(tile);
-}
 
 /// The results of a row as floats, by place.
 LAGOON_BYTES256 inline void Scale256(const ByteStore& store, std::size_t row, __m256 (&to)[4]) {
@@ -194,13 +151,13 @@ LAGOON_BYTES256 inline void Quads256(const std::uint8_t* const* taps, std::size_
 }
 
 /// The results of up to 32 channels from `first` on.
+template <ByteProduct kProduct>
 LAGOON_BYTES256 inline void DepthwisePart256(const ByteDepthwise& d, std::size_t pixel,
                                              std::size_t first) {
   const std::size_t count = std::min<std::size_t>(32, d.channels - first);
   // Where these channels begin in the first vector of places of their group.
   const std::size_t group = first / kByteGroup * kByteGroup, part = first % kByteGroup / 4;
   const __m256i zero = _mm256_set1_epi16(static_cast<short>(d.zero));
-  const __m256i ones = _mm256_set1_epi16(1);
   __m256i acc[4];
   LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
     acc[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(d.bias + group + 16 * i + part));
@@ -211,7 +168,7 @@ LAGOON_BYTES256 inline void DepthwisePart256(const ByteDepthwise& d, std::size_t
     Quads256(d.taps + quad * kByteQuad, pixel * d.step + first, count, x);
     LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
       const __m256i by = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 64 * i));
-      acc[i] = _mm256_add_epi32(acc[i], Dots256<true>(x[i], by, ones));
+      acc[i] = Add256<kProduct>(acc[i], x[i], by);
     }
   }
   LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
@@ -230,35 +187,40 @@ LAGOON_BYTES256 inline void DepthwisePart256(const ByteDepthwise& d, std::size_t
   std::memcpy(d.y + pixel * d.channels + first, bytes, count);
 }
 
+template <ByteProduct kProduct>
 LAGOON_BYTES256 void Depthwise256(const ByteDepthwise& d) {
   for (std::size_t pixel = 0; pixel < d.pixels; ++pixel) {
-    for (std::size_t first = 0; first < d.channels; first += 32) DepthwisePart256(d, pixel, first);
+    for (std::size_t first = 0; first < d.channels; first += 32) {
+      DepthwisePart256<kProduct>(d, pixel, first);
+    }
   }
 }
 
 }  // namespace
 }  // namespace byte_unit
 
-const ByteUnit kVnni256Unit = {.name = "AVX-VNNI",
-                               .quad_ns = 8,
-                               .row_ns = 1.2,
-                               .depthwise_quad_ns = 8,
-                               .group_ns = 12,
-                               .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni256>,
-                               .store_bytes = &byte_unit::StoreBytes256,
-                               .store_floats = &byte_unit::StoreFloats256,
-                               .depthwise = &byte_unit::Depthwise256,
-                               .copy = &byte_unit::Copy};
-const ByteUnit kBytes256Unit = {.name = "AVX2",
-                                .quad_ns = 16,
-                                .row_ns = 1.5,
-                                .depthwise_quad_ns = 8,
-                                .group_ns = 12,
-                                .multiply = &byte_unit::MultiplyBytes256,
-                                .store_bytes = &byte_unit::StoreBytes256,
-                                .store_floats = &byte_unit::StoreFloats256,
-                                .depthwise = &byte_unit::Depthwise256,
-                                .copy = &byte_unit::Copy};
+const ByteUnit kVnni256Unit = {
+    .name = "AVX-VNNI",
+    .quad_ns = 8,
+    .row_ns = 1.2,
+    .depthwise_quad_ns = 8,
+    .group_ns = 12,
+    .multiply = &byte_unit::MultiplyAll<byte_unit::Micro256<byte_unit::ByteProduct::kVnni>>,
+    .store_bytes = &byte_unit::StoreBytes256,
+    .store_floats = &byte_unit::StoreFloats256,
+    .depthwise = &byte_unit::Depthwise256<byte_unit::ByteProduct::kVnni>,
+    .copy = &byte_unit::Copy};
+const ByteUnit kBytes256Unit = {
+    .name = "AVX2",
+    .quad_ns = 16,
+    .row_ns = 1.5,
+    .depthwise_quad_ns = 8,
+    .group_ns = 12,
+    .multiply = &byte_unit::MultiplyWithoutVnni<byte_unit::Micro256>,
+    .store_bytes = &byte_unit::StoreBytes256,
+    .store_floats = &byte_unit::StoreFloats256,
+    .depthwise = &byte_unit::Depthwise256<byte_unit::ByteProduct::kWide>,
+    .copy = &byte_unit::Copy};
 
 }  // namespace lagoon
 #endif

@@ -8,14 +8,33 @@ namespace lagoon {
 namespace byte_unit {
 namespace {
 
-#define LAGOON_VNNI512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
+#define LAGOON_BYTES512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 
-struct Vnni512 {
-  static constexpr int kMost = 12;
+/// `sums` plus the products of the quads.
+template <ByteProduct kProduct>
+LAGOON_BYTES512 inline __m512i Add512(__m512i sums, __m512i x, __m512i w) {
+  if constexpr (kProduct == ByteProduct::kVnni) {
+    // The intrinsic would need AVX512-VNNI in every function that this one is inlined into.
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "vm"(w));
+    return sums;
+  }
+  if constexpr (kProduct == ByteProduct::kNarrow) {
+    const __m512i pairs = _mm512_maddubs_epi16(x, w);
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  }
+  const __m512i even = _mm512_madd_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0xff)),
+                                         _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
+  const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8));
+  return _mm512_add_epi32(sums, _mm512_add_epi32(even, odd));
+}
+
+template <ByteProduct kProduct>
+struct Micro512 {
+  static constexpr int kMost = kProduct == ByteProduct::kWide ? 6 : 12;
 
   template <int kRows>
-  LAGOON_VNNI512 __attribute__((noinline)) static void Rows(const ByteTile& tile,
-                                                            std::size_t first) {
+  LAGOON_BYTES512 __attribute__((noinline)) static void Rows(const ByteTile& tile,
+                                                             std::size_t first) {
     std::int32_t* const sums = tile.sums + first * kBytePanel;
     __m512i acc[kRows][2];
     LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -34,8 +53,8 @@ struct Vnni512 {
         const __m512i low = _mm512_loadu_si512(w), high = _mm512_loadu_si512(w + 64);
         LAGOON_UNROLL for (int r = 0; r < kRows; ++r) {
           const __m512i quad = _mm512_set1_epi32(QuadAt(x[r] + at));
-          acc[r][0] = _mm512_dpbusd_epi32(acc[r][0], quad, low);
-          acc[r][1] = _mm512_dpbusd_epi32(acc[r][1], quad, high);
+          acc[r][0] = Add512<kProduct>(acc[r][0], quad, low);
+          acc[r][1] = Add512<kProduct>(acc[r][1], quad, high);
         }
       }
     }
@@ -52,24 +71,24 @@ template <bool kLimits>
 struct Half512 {
   __m512 scale, low, high;
 
-  LAGOON_VNNI512 Half512(const ByteStore& store, std::size_t half)
+  LAGOON_BYTES512 Half512(const ByteStore& store, std::size_t half)
       : scale(_mm512_loadu_ps(store.scale + half * 16)),
         low(_mm512_set1_ps(store.low)),
         high(_mm512_set1_ps(store.high)) {}
 
-  LAGOON_VNNI512 __m512 Scaled(const std::int32_t* sums) const {
+  LAGOON_BYTES512 __m512 Scaled(const std::int32_t* sums) const {
     const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)), scale);
     return kLimits ? _mm512_min_ps(_mm512_max_ps(value, low), high) : value;
   }
 };
 
 template <bool kLimits>
-LAGOON_VNNI512 void StoreBytesIn512(const ByteStore& store) {
+LAGOON_BYTES512 void StoreBytesIn512(const ByteStore& store) {
   const Half512<kLimits> lower(store, 0), upper(store, 1);
   const __m512i zero = _mm512_set1_epi16(static_cast<short>(store.zero));
   const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
   const auto mask = static_cast<__mmask32>((std::uint64_t{1} << store.columns) - 1);
-  const auto words = [&](const std::int32_t* sums) LAGOON_VNNI512 {
+  const auto words = [&](const std::int32_t* sums) LAGOON_BYTES512 {
     const __m512i low = _mm512_cvtps_epi32(lower.Scaled(sums));
     const __m512i high = _mm512_cvtps_epi32(upper.Scaled(sums + 16));
     return _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero);
@@ -89,21 +108,21 @@ LAGOON_VNNI512 void StoreBytesIn512(const ByteStore& store) {
   }
 }
 
-LAGOON_VNNI512 void StoreBytes512(const ByteStore& store) {
+LAGOON_BYTES512 void StoreBytes512(const ByteStore& store) {
   return store.limits ? StoreBytesIn512<true>(store) : StoreBytesIn512<false>(store);
 }
 
 /// The floats of half a panel, rounded to the grid if there is one.
 template <bool kLimits, bool kGrid>
-LAGOON_VNNI512 inline __m512d FloatsOf512(const Half512<kLimits>& half, const std::int32_t* sums,
-                                          __m512 grid) {
+LAGOON_BYTES512 inline __m512d FloatsOf512(const Half512<kLimits>& half, const std::int32_t* sums,
+                                           __m512 grid) {
   __m512 value = half.Scaled(sums);
   if (kGrid) value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtps_epi32(value)), grid);
   return _mm512_castps_pd(value);
 }
 
 template <bool kLimits, bool kGrid>
-LAGOON_VNNI512 void StoreFloatsIn512(const ByteStore& store) {
+LAGOON_BYTES512 void StoreFloatsIn512(const ByteStore& store) {
   const Half512<kLimits> lower(store, 0), upper(store, 1);
   const __m512 grid = _mm512_set1_ps(store.grid);
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
@@ -121,15 +140,15 @@ LAGOON_VNNI512 void StoreFloatsIn512(const ByteStore& store) {
   }
 }
 
-LAGOON_VNNI512 void StoreFloats512(const ByteStore& store) {
+LAGOON_BYTES512 void StoreFloats512(const ByteStore& store) {
   if (store.grid != 0) return StoreFloatsIn512<true, true>(store);  // bytes have limits
   return store.limits ? StoreFloatsIn512<true, false>(store)
                       : StoreFloatsIn512<false, false>(store);
 }
 
 /// Four neighbours of each of 64 channels, by place.
-LAGOON_VNNI512 inline void Quads512(const std::uint8_t* const* taps, std::size_t at, __mmask64 mask,
-                                    __m512i (&to)[4]) {
+LAGOON_BYTES512 inline void Quads512(const std::uint8_t* const* taps, std::size_t at,
+                                     __mmask64 mask, __m512i (&to)[4]) {
   const __m512i a = _mm512_maskz_loadu_epi8(mask, taps[0] + at);
   const __m512i b = _mm512_maskz_loadu_epi8(mask, taps[1] + at);
   const __m512i c = _mm512_maskz_loadu_epi8(mask, taps[2] + at);
@@ -142,7 +161,8 @@ LAGOON_VNNI512 inline void Quads512(const std::uint8_t* const* taps, std::size_t
   to[3] = _mm512_unpackhi_epi16(upper_ab, upper_cd);
 }
 
-LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
+template <ByteProduct kProduct>
+LAGOON_BYTES512 void Depthwise512(const ByteDepthwise& d) {
   const __m512 low = _mm512_set1_ps(d.low), high = _mm512_set1_ps(d.high);
   const __m512i zero = _mm512_set1_epi16(static_cast<short>(d.zero));
   for (std::size_t pixel = 0; pixel < d.pixels; ++pixel) {
@@ -158,7 +178,7 @@ LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
         __m512i x[4];
         Quads512(d.taps + quad * kByteQuad, pixel * d.step + first, mask, x);
         LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
-          acc[i] = _mm512_dpbusd_epi32(acc[i], x[i], _mm512_loadu_si512(w + 64 * i));
+          acc[i] = Add512<kProduct>(acc[i], x[i], _mm512_loadu_si512(w + 64 * i));
         }
       }
       LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
@@ -177,7 +197,7 @@ LAGOON_VNNI512 void Depthwise512(const ByteDepthwise& d) {
 
 /// Copies 64 bytes or more a row. The last vector may overlap the one before: masked vectors that
 /// cross a line of the cache, as most do here, take several times as long.
-LAGOON_VNNI512 void Copy512(const ByteRows& rows) {
+LAGOON_BYTES512 void Copy512(const ByteRows& rows) {
   if (rows.bytes < 64) return Copy(rows);
   const std::uint8_t* from = rows.from;
   std::uint8_t* to = rows.to;
@@ -195,16 +215,28 @@ LAGOON_VNNI512 void Copy512(const ByteRows& rows) {
 }  // namespace
 }  // namespace byte_unit
 
-const ByteUnit kVnni512Unit = {.name = "AVX512-VNNI",
-                               .quad_ns = 7.2,
-                               .row_ns = 0.6,
-                               .depthwise_quad_ns = 2.5,
-                               .group_ns = 4,
-                               .multiply = &byte_unit::MultiplyAll<byte_unit::Vnni512>,
-                               .store_bytes = &byte_unit::StoreBytes512,
-                               .store_floats = &byte_unit::StoreFloats512,
-                               .depthwise = &byte_unit::Depthwise512,
-                               .copy = &byte_unit::Copy512};
+const ByteUnit kVnni512Unit = {
+    .name = "AVX512-VNNI",
+    .quad_ns = 7.2,
+    .row_ns = 0.6,
+    .depthwise_quad_ns = 2.5,
+    .group_ns = 4,
+    .multiply = &byte_unit::MultiplyAll<byte_unit::Micro512<byte_unit::ByteProduct::kVnni>>,
+    .store_bytes = &byte_unit::StoreBytes512,
+    .store_floats = &byte_unit::StoreFloats512,
+    .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kVnni>,
+    .copy = &byte_unit::Copy512};
+const ByteUnit kBytes512Unit = {
+    .name = "AVX-512",
+    .quad_ns = 16,
+    .row_ns = 0.6,
+    .depthwise_quad_ns = 4,
+    .group_ns = 4,
+    .multiply = &byte_unit::MultiplyWithoutVnni<byte_unit::Micro512>,
+    .store_bytes = &byte_unit::StoreBytes512,
+    .store_floats = &byte_unit::StoreFloats512,
+    .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kWide>,
+    .copy = &byte_unit::Copy512};
 // AMX multiplies; AVX-512 does the rest.
 const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
                                .rows = kMaxByteRows,
@@ -218,7 +250,7 @@ const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
                                .leave = &byte_unit::LeaveInt8Tiles,
                                .store_bytes = &byte_unit::StoreBytes512,
                                .store_floats = &byte_unit::StoreFloats512,
-                               .depthwise = &byte_unit::Depthwise512,
+                               .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kVnni>,
                                .copy = &byte_unit::Copy512};
 
 }  // namespace lagoon

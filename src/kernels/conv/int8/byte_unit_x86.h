@@ -12,7 +12,7 @@
 
 namespace lagoon {
 
-extern const ByteUnit kAmxInt8Unit, kVnni512Unit, kVnni256Unit, kBytes256Unit;
+extern const ByteUnit kAmxInt8Unit, kVnni512Unit, kBytes512Unit, kVnni256Unit, kBytes256Unit;
 
 namespace byte_unit {
 
@@ -22,6 +22,13 @@ void Copy(const ByteRows& rows);  // in plain C++
 void EnterInt8Tiles(std::size_t upper, std::size_t lower);
 void MultiplyInt8Tiles(const ByteTile& tile);
 void LeaveInt8Tiles();
+
+/// How vectors add the products of quads, all of them exactly.
+enum class ByteProduct : std::uint8_t {
+  kVnni,    // by one instruction
+  kNarrow,  // by pairs in 16 bits, into which they must fit
+  kWide,    // in 32 bits: even bytes, then odd ones
+};
 
 /// Calls `Micro::Rows<n>(tile, first)` for all rows, in groups of `kMost` and a rest.
 template <typename Micro, int kRows>
@@ -39,6 +46,12 @@ void MultiplyAll(const ByteTile& tile) {
     Micro::template Rows<Micro::kMost>(tile, row);
   }
   MultiplyRest<Micro, Micro::kMost - 1>(tile, row);
+}
+
+template <template <ByteProduct> typename Micro>
+void MultiplyWithoutVnni(const ByteTile& tile) {
+  return tile.wide ? MultiplyAll<Micro<ByteProduct::kWide>>(tile)
+                   : MultiplyAll<Micro<ByteProduct::kNarrow>>(tile);
 }
 
 inline std::int32_t QuadAt(const std::uint8_t* x) {
