@@ -257,6 +257,30 @@ TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
   }
 }
 
+// Filters of 3 and 5 columns, whose neighbours share what they read, in rows of any length; some
+// with more padding than the scratch memory has.
+TEST(ByteConv, DepthwiseNeighboursMayShareColumns) {
+  std::minstd_rand random(5);
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    SCOPED_TRACE(i);
+    ByteConvSpec spec = RandomSpec(random);
+    ImageWindow& w = spec.window;
+    w.kernel_h = 1 + (random() >> 8) % 7;
+    w.kernel_w = i % 2 == 0 ? 3 : 5;
+    w.dilation_w = i % 5 == 0 ? 2 : 1;
+    w.pad_left = static_cast<std::uint32_t>((random() >> 8) % w.kernel_w);
+    w.pad_top = static_cast<std::uint32_t>((random() >> 8) % w.kernel_h);
+    w.out_width = i % 20 == 7 ? 600 : 1 + (random() >> 8) % 23;
+    w.width = w.out_width * w.stride_w;
+    w.height = w.out_height * w.stride_h;
+    spec.in_channels = spec.out_channels = 20 + (random() >> 8) % 130;
+    spec.floats = spec.residual = false;
+    spec.grid = 0;
+    ByteProblem problem(spec, i + 1, false, true);
+    ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
+  }
+}
+
 TEST(ByteConv, ProductsOfMatricesOfAnyDepth) {
   std::minstd_rand random(2);
   for (const std::uint32_t depth : {1U, 3U, 4U, 17U, 64U, 147U, 1000U, 4999U, 25088U, 32768U}) {

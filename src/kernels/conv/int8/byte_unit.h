@@ -72,12 +72,19 @@ inline constexpr std::size_t kByteGroup = 64;  // channels of a depthwise convol
 /// The channel of a group in place `i`: the order that unpacks and packs of the CPU make and undo.
 constexpr std::size_t ByteChannel(std::size_t i) { return i % 16 / 4 * 16 + i / 16 * 4 + i % 4; }
 
-/// Some output pixels of a depthwise convolution, as ByteStore makes bytes of sums. Each tap of
-/// pixel i lies `step` bytes behind that of pixel i - 1.
+/// Some output pixels of a depthwise convolution, as ByteStore makes bytes of sums.
 struct ByteDepthwise {
-  const std::uint8_t* const* taps;  // of pixel 0; four for each quad
+  /// Four for each quad. Of pixel 0; each tap of pixel i lies `step` bytes behind that of pixel
+  /// i - 1. If `columns`: of the first filter column, and of column 0 of the image.
+  const std::uint8_t* const* taps;
   std::size_t quads;
   std::size_t pixels, step, channels;
+  /// The filter's columns, if neighbours share what they read (ByteUnit::shares_columns): 3 or 5;
+  /// else 0. Each has the same number of quads, one behind the other.
+  std::size_t columns;
+  std::ptrdiff_t origin;       // the image's column that pixel 0 reads by the first one
+  std::size_t stride, width;   // of the image, in pixels; the stride is 1 or 2
+  std::uint8_t x_zero;         // beside the image
   const std::int8_t* weights;  // [group][quad][place][4]
   const std::int32_t* bias;    // [group][place]
   const float* scale;          // [group][place]
@@ -107,6 +114,7 @@ struct ByteUnit {
   void (*leave)() = nullptr;
   void (*store_bytes)(const ByteStore& store);
   void (*store_floats)(const ByteStore& store);
+  bool shares_columns = false;  // `depthwise` reads ByteDepthwise::columns
   void (*depthwise)(const ByteDepthwise& pixels);
   void (*copy)(const ByteRows& rows);
 };

@@ -161,14 +161,94 @@ LAGOON_BYTES512 inline void Quads512(const std::uint8_t* const* taps, std::size_
   to[3] = _mm512_unpackhi_epi16(upper_ab, upper_cd);
 }
 
+/// Stores the results of a group of a pixel.
+LAGOON_BYTES512 inline void StoreGroup512(const ByteDepthwise& d, std::size_t pixel,
+                                          std::size_t first, __mmask64 mask, __m512i (&sums)[4]) {
+  LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+    __m512 value =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), _mm512_loadu_ps(d.scale + first + 16 * i));
+    if (d.limits) {
+      value = _mm512_min_ps(_mm512_max_ps(value, _mm512_set1_ps(d.low)), _mm512_set1_ps(d.high));
+    }
+    sums[i] = _mm512_cvtps_epi32(value);
+  }
+  const __m512i zero = _mm512_set1_epi16(static_cast<short>(d.zero));
+  const __m512i bytes =
+      _mm512_packus_epi16(_mm512_adds_epi16(_mm512_packs_epi32(sums[0], sums[1]), zero),
+                          _mm512_adds_epi16(_mm512_packs_epi32(sums[2], sums[3]), zero));
+  _mm512_mask_storeu_epi8(d.y + pixel * d.channels + first, mask, bytes);
+}
+
+inline __mmask64 GroupMask(const ByteDepthwise& d, std::size_t first) {
+  const std::size_t left = d.channels - first;
+  return left >= kByteGroup ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+}
+
+/// kPixels neighbours from `pixel` on: each column of the image is read once.
+template <ByteProduct kProduct, std::size_t kColumns, std::size_t kStride, std::size_t kPixels>
+LAGOON_BYTES512 void DepthwisePixels512(const ByteDepthwise& d, std::size_t pixel) {
+  const std::size_t column_quads = d.quads / kColumns;
+  // Columns left of the image wrap.
+  const std::size_t origin = static_cast<std::size_t>(d.origin) + pixel * kStride;
+  for (std::size_t first = 0; first < d.channels; first += kByteGroup) {
+    const __mmask64 mask = GroupMask(d, first);
+    __m512i acc[kPixels][4];
+    LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+      const __m512i bias = _mm512_loadu_si512(d.bias + first + 16 * i);
+      LAGOON_UNROLL for (std::size_t p = 0; p < kPixels; ++p) acc[p][i] = bias;
+    }
+    for (std::size_t quad = 0; quad < column_quads; ++quad) {
+      const std::int8_t* const w = d.weights + (first * d.quads + quad * kByteGroup) * kByteQuad;
+      LAGOON_UNROLL for (std::size_t c = 0; c < (kPixels - 1) * kStride + kColumns; ++c) {
+        __m512i x[4];
+        if (origin + c < d.width) {
+          Quads512(d.taps + quad * kByteQuad, (origin + c) * d.channels + first, mask, x);
+        } else {
+          x[0] = x[1] = x[2] = x[3] = _mm512_set1_epi8(static_cast<char>(d.x_zero));
+        }
+        LAGOON_UNROLL for (std::size_t p = 0; p < kPixels; ++p) {
+          const std::size_t s = c - p * kStride;  // wraps where the pixel does not read the column
+          if (s < kColumns) {
+            LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
+              acc[p][i] = Add512<kProduct>(
+                  acc[p][i], x[i],
+                  _mm512_loadu_si512(w + s * column_quads * kByteGroup * kByteQuad + 64 * i));
+            }
+          }
+        }
+      }
+    }
+    LAGOON_UNROLL for (std::size_t p = 0; p < kPixels; ++p) {
+      StoreGroup512(d, pixel + p, first, mask, acc[p]);
+    }
+  }
+}
+
+template <ByteProduct kProduct, std::size_t kColumns, std::size_t kStride>
+LAGOON_BYTES512 void DepthwiseColumns512(const ByteDepthwise& d) {
+  std::size_t pixel = 0;
+  for (; pixel + 4 <= d.pixels; pixel += 4) {
+    DepthwisePixels512<kProduct, kColumns, kStride, 4>(d, pixel);
+  }
+  const std::size_t left = d.pixels - pixel;
+  if (left == 3) return DepthwisePixels512<kProduct, kColumns, kStride, 3>(d, pixel);
+  if (left == 2) return DepthwisePixels512<kProduct, kColumns, kStride, 2>(d, pixel);
+  if (left == 1) return DepthwisePixels512<kProduct, kColumns, kStride, 1>(d, pixel);
+}
+
 template <ByteProduct kProduct>
 LAGOON_BYTES512 void Depthwise512(const ByteDepthwise& d) {
-  const __m512 low = _mm512_set1_ps(d.low), high = _mm512_set1_ps(d.high);
-  const __m512i zero = _mm512_set1_epi16(static_cast<short>(d.zero));
+  if (d.columns == 3) {
+    return d.stride == 1 ? DepthwiseColumns512<kProduct, 3, 1>(d)
+                         : DepthwiseColumns512<kProduct, 3, 2>(d);
+  }
+  if (d.columns == 5) {
+    return d.stride == 1 ? DepthwiseColumns512<kProduct, 5, 1>(d)
+                         : DepthwiseColumns512<kProduct, 5, 2>(d);
+  }
   for (std::size_t pixel = 0; pixel < d.pixels; ++pixel) {
     for (std::size_t first = 0; first < d.channels; first += kByteGroup) {
-      const std::size_t left = d.channels - first;
-      const __mmask64 mask = left >= kByteGroup ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+      const __mmask64 mask = GroupMask(d, first);
       __m512i acc[4];
       LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
         acc[i] = _mm512_loadu_si512(d.bias + first + 16 * i);
@@ -181,16 +261,7 @@ LAGOON_BYTES512 void Depthwise512(const ByteDepthwise& d) {
           acc[i] = Add512<kProduct>(acc[i], x[i], _mm512_loadu_si512(w + 64 * i));
         }
       }
-      LAGOON_UNROLL for (std::size_t i = 0; i < 4; ++i) {
-        __m512 value =
-            _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i]), _mm512_loadu_ps(d.scale + first + 16 * i));
-        if (d.limits) value = _mm512_min_ps(_mm512_max_ps(value, low), high);
-        acc[i] = _mm512_cvtps_epi32(value);
-      }
-      const __m512i bytes =
-          _mm512_packus_epi16(_mm512_adds_epi16(_mm512_packs_epi32(acc[0], acc[1]), zero),
-                              _mm512_adds_epi16(_mm512_packs_epi32(acc[2], acc[3]), zero));
-      _mm512_mask_storeu_epi8(d.y + pixel * d.channels + first, mask, bytes);
+      StoreGroup512(d, pixel, first, mask, acc);
     }
   }
 }
@@ -224,6 +295,7 @@ const ByteUnit kVnni512Unit = {
     .multiply = &byte_unit::MultiplyAll<byte_unit::Micro512<byte_unit::ByteProduct::kVnni>>,
     .store_bytes = &byte_unit::StoreBytes512,
     .store_floats = &byte_unit::StoreFloats512,
+    .shares_columns = true,
     .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kVnni>,
     .copy = &byte_unit::Copy512};
 const ByteUnit kBytes512Unit = {
@@ -235,6 +307,7 @@ const ByteUnit kBytes512Unit = {
     .multiply = &byte_unit::MultiplyWithoutVnni<byte_unit::Micro512>,
     .store_bytes = &byte_unit::StoreBytes512,
     .store_floats = &byte_unit::StoreFloats512,
+    .shares_columns = true,
     .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kWide>,
     .copy = &byte_unit::Copy512};
 // AMX multiplies; AVX-512 does the rest.
@@ -250,6 +323,7 @@ const ByteUnit kAmxInt8Unit = {.name = "AMX-INT8",
                                .leave = &byte_unit::LeaveInt8Tiles,
                                .store_bytes = &byte_unit::StoreBytes512,
                                .store_floats = &byte_unit::StoreFloats512,
+                               .shares_columns = true,
                                .depthwise = &byte_unit::Depthwise512<byte_unit::ByteProduct::kVnni>,
                                .copy = &byte_unit::Copy512};
 
