@@ -7,6 +7,7 @@
 #include "kernels/checks.h"
 #include "kernels/elementwise/element_rows.h"
 #include "kernels/elementwise/row_functions.h"
+#include "kernels/elementwise/vector_rows.h"
 #include "plan/elementwise_ops.h"
 
 namespace lagoon {
@@ -52,12 +53,14 @@ Result<Kernel> MakeBroadcast(RowsSpec spec, std::initializer_list<Operand> opera
   return MakeRows(spec);
 }
 
-Result<RowsSpec> PerAxis(const char* name, const QuantizeSpec& q) {
+/// `vectors`: whether there is a row function of vectors, which takes one scale.
+Result<RowsSpec> PerAxis(const char* name, const QuantizeSpec& q, bool vectors) {
   LAGOON_RETURN_IF_ERROR(
       CheckElements(name, "x", {{"outer", q.outer}, {"axis", q.axis}, {"inner", q.inner}}));
   RowsSpec spec;
   spec.name = name;
-  spec.ns_per_element = elementwise::kShortNs;
+  constexpr double kVectorNs = 0.25;
+  spec.ns_per_element = vectors && q.axis == 1 ? kVectorNs : elementwise::kShortNs;
   spec.out = {static_cast<std::int64_t>(q.outer), static_cast<std::int64_t>(q.axis),
               static_cast<std::int64_t>(q.inner)};
   return spec;
@@ -129,7 +132,8 @@ Result<Kernel> MakeCast(std::size_t count, DataType from, DataType to) {
 }
 
 Result<Kernel> MakeQuantize(const QuantizeSpec& spec) {
-  LAGOON_ASSIGN_OR_RETURN(RowsSpec rows, PerAxis("quantize", spec));
+  LAGOON_ASSIGN_OR_RETURN(
+      RowsSpec rows, PerAxis("quantize", spec, FindVectorQuantizeRow(spec.quantized) != nullptr));
   rows.row = FindQuantizeRow(spec.quantized);
   if (rows.row == nullptr) return NotOf("quantize", "the op", spec.quantized);
   rows.out_bytes = SizeOf(spec.quantized);
@@ -140,7 +144,9 @@ Result<Kernel> MakeQuantize(const QuantizeSpec& spec) {
 }
 
 Result<Kernel> MakeDequantize(const QuantizeSpec& spec) {
-  LAGOON_ASSIGN_OR_RETURN(RowsSpec rows, PerAxis("dequantize", spec));
+  LAGOON_ASSIGN_OR_RETURN(
+      RowsSpec rows,
+      PerAxis("dequantize", spec, FindVectorDequantizeRow(spec.quantized) != nullptr));
   rows.row = FindDequantizeRow(spec.quantized);
   if (rows.row == nullptr) return NotOf("dequantize", "the op", spec.quantized);
   const Shape per_axis{static_cast<std::int64_t>(spec.axis), 1};

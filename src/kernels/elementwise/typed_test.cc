@@ -230,6 +230,33 @@ TEST(Quantize, VectorsGiveTheBitsOfThePlainLoops) {
   EXPECT_EQ(made.back()[0][20], std::byte{0});
 }
 
+// Vectors multiply by the inverse of the scale where that cannot differ.
+TEST(Quantize, HalvesAreThoseOfADivision) {
+  for (const float scale : {0.0123F, 1 / 255.0F, -0.7F, 117.3F, 1e-36F, 1e-40F, 1e33F, 0.0F}) {
+    SCOPED_TRACE(scale);
+    std::vector<float> x;
+    for (int level = -300; level < 300; ++level) {
+      float at = (static_cast<float>(level) + 0.5F) * scale;
+      for (int i = 0; i < 4; ++i) at = std::nextafter(at, -1e38F);
+      for (int i = 0; i < 8; ++i) x.push_back(at = std::nextafter(at, 1e38F));
+    }
+    const QuantizeSpec spec{1, 1, x.size(), DataType::kUInt8};
+    const testing::Bytes scales = testing::ToBytes(std::vector<float>{scale}), zero{std::byte{128}};
+    testing::Bytes want;
+    for (const float value : x) {
+      const float level = std::nearbyint(value / scale) + 128;
+      // NaN becomes the lowest level.
+      want.push_back(static_cast<std::byte>(level >= 0 ? std::min(level, 255.0F) : 0.0F));
+    }
+    for (const std::int64_t target : testing::Targets()) {
+      const testing::ScopedTarget scoped(target);
+      testing::TypedRun quantize(*MakeQuantize(spec), {testing::ToBytes(x), scales, zero},
+                                 {x.size()});
+      EXPECT_EQ(quantize.Run()[0], want);
+    }
+  }
+}
+
 TEST(Compare, EveryTargetComparesAsC) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

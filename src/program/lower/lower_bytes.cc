@@ -446,9 +446,7 @@ Result<bool> TryLowerByteFake(ProgramBuilder& builder, const Node& node) {
     return true;
   }
   if (!builder.flow()->WantsBytes(y)) return false;
-  // Floats move to another layout faster than bytes.
-  const bool image = builder.flow()->IsReadAsImage(y);
-  const Layout layout = image ? Layout::kChannelsLast : builder.CheapestLayout(node.inputs);
+  const Layout layout = builder.CheapestLayout(node.inputs);
   LAGOON_ASSIGN_OR_RETURN(const Tensor floats, builder.Use(x, layout));
   LAGOON_ASSIGN_OR_RETURN(const ByteTensor bytes, EmitBytes(builder, node.name, floats, grid));
   builder.DefineBytes(y, {bytes});
