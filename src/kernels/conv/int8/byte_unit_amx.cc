@@ -1,5 +1,6 @@
 #include "kernels/conv/bf16/tiles_x86.h"
 #include "kernels/conv/int8/byte_unit_x86.h"
+#include "kernels/simd/unroll.h"
 
 #ifdef LAGOON_HAS_BYTE_UNITS
 namespace lagoon::byte_unit {
@@ -32,6 +33,9 @@ LAGOON_TILES void Multiply(const ByteTile& tile) {
     const std::uint8_t* lower_x = x;
     if constexpr (kLower) lower_x = tile.pixels[1] + tap * tile.tap_pitch + tile.offset;
     for (std::size_t quad = 0; quad < tile.quads; quad += kByteTileQuads) {
+      // Each tile of pixels reads all weights of the panel again, from the second cache.
+      const std::int8_t* const next = w + kByteTileQuads * kByteQuadBytes;
+      LAGOON_UNROLL for (int i = 0; i < 32; ++i) _mm_prefetch(next + 64 * i, _MM_HINT_T0);
       _tile_loadd(4, x, pitch);
       _tile_loadd(6, w, kWeightsPitch);
       _tile_dpbusd(0, 4, 6);
