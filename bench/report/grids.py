@@ -151,6 +151,12 @@ GRIDS = {
         "1 worker, ms": "{latency_ms_p50.$.w1.b1.bf16:.1f}", "speedup": "{bf16_speedup.$.w1.b1:.2f}",
         "2 workers, ms": "{latency_ms_p50.$.w2.b1.bf16:.1f}", "speedup ": "{bf16_speedup.$.w2.b1:.2f}",
         "cosine": "{bf16_cosine.$:.4f}", "weights MiB": "{weights_mib.$.bf16:.0f}"}),
+    "levels": Grid("2026-12-01-xeon-2core-levels", {
+        label: model for name in ("resnet18", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "bert_tiny")
+        for label, model in ((name, name), (f"{name}, int8", f"{name}.qdq"))}, {
+            level: f"{{latency_ms_p50.$.w1.b1.{level}:.1f}}"
+            for level in ("portable", "avx2", "avx512", "avx512bf16", "amx")} | {
+                "ONNX Runtime": "{latency_ms_p50.$.w1.b1.onnxruntime:.1f}"}),
     "overhead": Grid(f"2026-11-29-{EPYC}-overhead", {"HTTP": "http", "gRPC": "grpc", "HTTP, behind ResNet-18": "http.resnet18",
                                           "gRPC, behind ResNet-18": "grpc.resnet18"}, {
         "p50 us": "{overhead_us_p50.$:.0f}", "p99 us": "{overhead_us_p99.$:.0f}", "read": "{stage_us_p50.$.read:.0f}",

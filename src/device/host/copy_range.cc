@@ -1,10 +1,46 @@
 #include "device/host/copy_range.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace lagoon {
 namespace {
+
+// Copies from this size on are longer than what a core's own cache keeps until they are read.
+constexpr std::size_t kStreamedBytes = std::size_t{2} << 20;
+
+// Writes past the caches: memory that is written as a whole is not read before.
+void Stream(std::byte* to, const std::byte* from, std::size_t bytes) {
+#ifdef __SSE2__
+  constexpr std::size_t kLine = 64, kVector = sizeof(__m128i);
+  const std::size_t head =
+      std::min(bytes, (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine);
+  std::memcpy(to, from, head);
+  std::size_t done = head;
+  for (; done + kLine <= bytes; done += kLine) {
+    const auto* const in = reinterpret_cast<const __m128i*>(from + done);
+    auto* const out = reinterpret_cast<__m128i*>(to + done);
+    for (std::size_t i = 0; i < kLine / kVector; ++i) {
+      _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+    }
+  }
+  std::memcpy(to + done, from + done, bytes - done);
+  _mm_sfence();  // such writes are not ordered with those that follow
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+// Copies a piece of `copy`.
+void Move(const Copy& copy, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (copy.bytes >= kStreamedBytes) return Stream(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
 
 // Calls `piece(host, offset, bytes)` for each piece of [begin, begin + bytes) that lies in one
 // part. `offset`: of the piece from `begin`.
@@ -29,14 +65,13 @@ void ForEachPiece(const Copy& copy, std::size_t begin, std::size_t bytes, Piece 
 void ReadHostSide(const Copy& copy, std::size_t begin, std::size_t bytes, std::byte* to) {
   if (bytes == 0) return;
   if (copy.parts.empty()) {
-    std::memcpy(to, static_cast<const std::byte*>(copy.from) + begin, bytes);
-    return;
+    return Move(copy, to, static_cast<const std::byte*>(copy.from) + begin, bytes);
   }
-  ForEachPiece(copy, begin, bytes, [to](const std::byte* host, std::size_t at, std::size_t count) {
+  ForEachPiece(copy, begin, bytes, [&](const std::byte* host, std::size_t at, std::size_t count) {
     if (host == nullptr) {
       std::memset(to + at, 0, count);
     } else {
-      std::memcpy(to + at, host, count);
+      Move(copy, to + at, host, count);
     }
   });
 }
@@ -44,11 +79,10 @@ void ReadHostSide(const Copy& copy, std::size_t begin, std::size_t bytes, std::b
 void WriteHostSide(const Copy& copy, std::size_t begin, std::size_t bytes, const std::byte* from) {
   if (bytes == 0) return;
   if (copy.parts.empty()) {
-    std::memcpy(static_cast<std::byte*>(copy.to) + begin, from, bytes);
-    return;
+    return Move(copy, static_cast<std::byte*>(copy.to) + begin, from, bytes);
   }
-  ForEachPiece(copy, begin, bytes, [from](std::byte* host, std::size_t at, std::size_t count) {
-    if (host != nullptr) std::memcpy(host, from + at, count);
+  ForEachPiece(copy, begin, bytes, [&](std::byte* host, std::size_t at, std::size_t count) {
+    if (host != nullptr) Move(copy, host, from + at, count);
   });
 }
 
