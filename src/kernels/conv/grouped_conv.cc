@@ -149,13 +149,16 @@ void SetTiles(double ns, std::size_t pixels, GroupedConvArgs& args) {
 /// Cuts the filter so that the weights of a piece stay in the cache while all pixels of a block use
 /// them. The sums of an output are made in the same order for all cuts; only where one tap is too
 /// long for the time between two guard checks, the depth is cut as well.
-void SetPieces(GroupedConvArgs& args) {
+void SetPieces(std::size_t pixels, GroupedConvArgs& args) {
   const ImageWindow& w = args.spec.window;
+  const Shape tile = LargestTile(args);
   std::size_t pieces = CeilDivide(WeightBytes(args), kPieceBytes);
   std::size_t times = 1;
-  if (args.panel_tiles == args.panels.count) {  // else the block has several panels
-    times = static_cast<std::size_t>(
-        std::clamp(std::ceil(TileNs(args, LargestTile(args)) / kPieceNs), 1.0, 1e6));
+  // Other blocks are short: of several panels, or cut along rows.
+  const bool one_segment = tile.rows == 1 && tile.columns <= pixels;
+  if (args.panel_tiles == args.panels.count && (one_segment || pieces > 1)) {
+    times =
+        static_cast<std::size_t>(std::clamp(std::ceil(TileNs(args, tile) / kPieceNs), 1.0, 1e6));
   }
   pieces = std::max(pieces, times);
   args.row_pieces = static_cast<std::uint32_t>(std::min<std::size_t>(w.kernel_h, pieces));
@@ -194,7 +197,7 @@ std::vector<KernelVersion> VersionsOf(const GroupedConvArgs& args, std::size_t p
       SetTiles(ns / static_cast<double>(shared), pixels, cut);
       if (cut.panel_tiles < shared) continue;
       cut.panel_tiles = static_cast<std::uint32_t>(CeilDivide(cut.panel_tiles, shared));
-      SetPieces(cut);
+      SetPieces(pixels, cut);
       KernelVersion version = VersionOf(cut);
       const bool known = std::any_of(versions.begin(), versions.end(),
                                      [&](const auto& other) { return other.name == version.name; });
