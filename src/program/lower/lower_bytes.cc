@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+#include "device/block.h"
 #include "kernels/conv/int8/byte_conv.h"
 #include "kernels/conv/int8/byte_depthwise.h"
 #include "kernels/elementwise/byte_add.h"
+#include "kernels/move/transpose.h"
 #include "kernels/window/byte_pool.h"
 #include "program/lower/emit.h"
 
@@ -214,28 +218,35 @@ std::optional<LinearNumbers> NumbersOf(const ProgramBuilder& builder, const Node
   return numbers;
 }
 
+/// The bytes of a matrix [rows, columns] as one of [columns, rows].
+void FlipMatrix(const std::uint8_t* from, std::size_t rows, std::size_t columns, void* to) {
+  const std::array dims{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+  constexpr std::array<std::int64_t, 2> kOrder{1, 0};
+  Result<Kernel> kernel = MakeTranspose(dims, kOrder, 1);
+  LAGOON_CHECK(kernel.has_value());  // there is a matrix
+  std::memcpy(kernel->args.data() + kernel->inputs[0], static_cast<const void*>(&from),
+              sizeof(from));
+  std::memcpy(kernel->args.data() + kernel->outputs[0], static_cast<const void*>(&to), sizeof(to));
+  BlockContext context({}, {});
+  for (std::uint32_t block = 0; block < kernel->blocks; ++block) {
+    LAGOON_CHECK(kernel->body(kernel->args.data(), block, context));
+  }
+}
+
 /// The levels of the weights as signed bytes, [column][depth].
 std::vector<std::int8_t> LevelsOf(const QuantizedConstant& weights, std::size_t columns,
                                   std::size_t depth, bool columns_last) {
-  const int flip = weights.levels.type == DataType::kUInt8 ? 0x80 : 0;
   const auto* const from = reinterpret_cast<const std::uint8_t*>(weights.levels.bytes->data());
-  const auto signed_of = [flip](std::uint8_t level) {
-    return static_cast<std::int8_t>(level ^ flip);
-  };
   std::vector<std::int8_t> levels(columns * depth);
-  if (!columns_last) std::transform(from, from + levels.size(), levels.begin(), signed_of);
-  // The transposition goes square by square, whose lines of both sides fit the first cache.
-  constexpr std::size_t kSide = 64;
-  for (std::size_t square = 0; columns_last && square < columns; square += kSide) {
-    for (std::size_t top = 0; top < depth; top += kSide) {
-      for (std::size_t c = square; c < std::min(square + kSide, columns); ++c) {
-        for (std::size_t i = top; i < std::min(top + kSide, depth); ++i) {
-          levels[c * depth + i] = signed_of(from[i * columns + c]);
-        }
-      }
-    }
+  if (columns_last) {
+    FlipMatrix(from, depth, columns, levels.data());
+  } else {
+    std::memcpy(levels.data(), from, levels.size());
   }
   weights.levels.bytes.Release();
+  if (weights.levels.type == DataType::kUInt8) {
+    for (std::int8_t& level : levels) level = static_cast<std::int8_t>(level ^ 0x80);
+  }
   return levels;
 }
 

@@ -220,18 +220,35 @@ std::size_t PlaceScratch(ByteConvArgs& a) {
   return a.result_offset + Aligned(ResultBytes(a));
 }
 
+/// Pieces of a constant length, which compilers turn into vectors.
+constexpr std::size_t kLoopPiece = 64;
+
 /// True if products of neighbours may need more than 16 bits. `w`: the quads of one column.
-bool NeedsWideSums(const std::int8_t* quads, std::size_t count) {
+bool NeedsWideSums(std::span<const std::int8_t> w) {
+  // Neighbours of different signs are never too large together.
   constexpr int kMostOfPair = 32767 / 255;
-  for (std::size_t i = 0; i + 1 < count; i += 2) {
-    int up = 0, down = 0;
-    for (const std::int8_t w : {quads[i], quads[i + 1]}) {
-      up += std::max<int>(w, 0);
-      down += std::max<int>(-w, 0);
-    }
-    if (std::max(up, down) > kMostOfPair) return true;
+  const auto is_wide = [](const std::int8_t* pair) {
+    return pair[0] + pair[1] > kMostOfPair || pair[0] + pair[1] < -kMostOfPair;
+  };
+  for (; w.size() >= kLoopPiece; w = w.subspan(kLoopPiece)) {
+    int wide = 0;
+    for (std::size_t i = 0; i < kLoopPiece; i += 2) wide += is_wide(w.data() + i) ? 1 : 0;
+    if (wide > 0) return true;
+  }
+  for (std::size_t i = 0; i < w.size(); i += 2) {
+    if (is_wide(w.data() + i)) return true;
   }
   return false;
+}
+
+std::int64_t SumOf(std::span<const std::int8_t> weights) {
+  std::int64_t sum = 0;
+  for (; weights.size() >= kLoopPiece; weights = weights.subspan(kLoopPiece)) {
+    int piece = 0;
+    for (std::size_t i = 0; i < kLoopPiece; ++i) piece += weights[i];
+    sum += piece;
+  }
+  return std::accumulate(weights.begin(), weights.end(), sum);
 }
 
 /// The weights of an output channel in the order of the depth. `group`: of its part.
@@ -311,8 +328,9 @@ void PackByteConv(const ByteConvSpec& spec, const ByteConvWeights& from, std::by
       std::int8_t* const column = panel_columns.data() + i * pitch;
       ReadColumn(spec, args, from.weights.data() + c * group_depth, in_part / group_columns,
                  column);
-      if (NeedsWideSums(column, pitch)) packed[parts.wide + panel] = std::byte{1};
-      const std::int64_t sum = std::accumulate(column, column + pitch, std::int64_t{0});
+      std::byte& wide = packed[parts.wide + panel];
+      if (wide == std::byte{0} && NeedsWideSums({column, pitch})) wide = std::byte{1};
+      const std::int64_t sum = SumOf({column, pitch});
       const std::size_t place = panel * kBytePanel + i;
       bias[place] = static_cast<std::int32_t>(from.bias[c] - spec.x_zero * sum);
       scale[place] = from.scale[c];
