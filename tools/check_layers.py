@@ -77,8 +77,8 @@ FOLDERS = {
     "graph/fuse": "base plan graph graph/ops",
     "program": "base engine device device/cpu device/cuda plan graph kernels kernels/cuda program/lower program/link",
     "program/lower": "base engine plan graph graph/opaque graph/ops/einsum.h kernels kernels/conv "
-                     "kernels/conv/int8 kernels/elementwise/byte_add.h kernels/elementwise/byte_table.h kernels/nbits kernels/sequence "
-                     "kernels/window/byte_pool.h",
+                     "kernels/conv/int8 kernels/elementwise/byte_add.h kernels/elementwise/byte_table.h kernels/move/transpose.h "
+                     "kernels/nbits kernels/sequence kernels/window/byte_pool.h",
     "program/link": "base device plan graph program/lower",
     "program/profile": "base device plan kernels/cpu_level.h kernels/peak.h program program/link program/split",
     "program/split": "base plan",

@@ -246,7 +246,8 @@ struct Copy {
   /// it. The device does not reset it: pass a record of CopyBlocks(bytes) blocks after Reset().
   Progress* progress = nullptr;
   std::span<const Dep> deps = {};
-  bool background = false;  // Launch::background
+  bool background = false;   // Launch::background
+  bool past_caches = false;  // the job copies more than caches keep: write to memory at once
   HelpTerms help = {};
   /// If a guard is raised before the first chunk begins, the copy retires incomplete and copies
   /// nothing. Later a guard has no effect: Guard::only_before_start is implied.

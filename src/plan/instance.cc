@@ -170,6 +170,7 @@ Copy Instance::InputCopy(std::size_t input, const void* host) {
   copy.to = arena(tensor.range);
   copy.from = host;
   copy.bytes = tensor.spec.bytes();
+  copy.past_caches = binding_->past_caches_;
   copy.progress = binding_->progress_[plan().ops.size() + input];
   return copy;
 }
@@ -180,6 +181,7 @@ Copy Instance::OutputCopy(std::size_t output, void* host) {
   copy.to = host;
   copy.from = arena(tensor.range);
   copy.bytes = tensor.spec.bytes();
+  copy.past_caches = binding_->past_caches_;
   copy.progress = binding_->progress_[plan().ops.size() + plan().inputs.size() + output];
   copy.deps = binding_->outputs_[output];
   return copy;

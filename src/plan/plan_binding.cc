@@ -46,6 +46,16 @@ std::size_t DepCount(const Plan& plan) {
   return count;
 }
 
+// Whether the copies of a job together leave nothing of the first ones in caches.
+bool PastCaches(const Plan& plan) {
+  constexpr std::size_t kCaches = std::size_t{32} << 20;
+  std::size_t bytes = 0;
+  for (const auto* tensors : {&plan.inputs, &plan.outputs}) {
+    for (const PlanTensor& tensor : *tensors) bytes += tensor.spec.bytes();
+  }
+  return bytes >= kCaches;
+}
+
 // Sets a pointer in an image.
 void Relocate(std::byte* place, const std::byte* target) {
   std::memcpy(place, &target, sizeof(target));
@@ -68,7 +78,8 @@ ProgressRecords::ProgressRecords(const Plan& plan) {
 PlanBinding::PlanBinding(const Instance& instance, std::shared_ptr<const LoadedPlan> loaded)
     : instance_(&instance),
       loaded_(std::move(loaded)),
-      records_(std::make_shared<ProgressRecords>(plan())) {
+      records_(std::make_shared<ProgressRecords>(plan())),
+      past_caches_(PastCaches(plan())) {
   progress_.reserve(records_->size());
   for (std::size_t i = 0; i < records_->size(); ++i) progress_.push_back(&records_->at(i));
 

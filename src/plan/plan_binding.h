@@ -80,6 +80,7 @@ class PlanBinding {
   std::vector<std::byte> args_;                // images of all ops, of their versions in use
   std::byte* images_ = nullptr;                // the first image in args_
   std::byte* arena_ = nullptr;                 // the arena that the images point to
+  bool past_caches_ = false;                   // Copy::past_caches of all copies
   std::vector<Dep> deps_;                      // of all ops, then of all outputs
   std::vector<std::span<const Dep>> outputs_;  // by output: its part of deps_
   // By op: the deps that refer to it, if it has versions. Empty if no op has.

@@ -11,9 +11,6 @@
 namespace lagoon {
 namespace {
 
-// Copies from this size on are longer than what a core's own cache keeps until they are read.
-constexpr std::size_t kStreamedBytes = std::size_t{2} << 20;
-
 // Writes past the caches: memory that is written as a whole is not read before.
 void Stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 #ifdef __SSE2__
@@ -38,7 +35,7 @@ void Stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 // Copies a piece of `copy`.
 void Move(const Copy& copy, std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (copy.bytes >= kStreamedBytes) return Stream(to, from, bytes);
+  if (copy.past_caches) return Stream(to, from, bytes);
   std::memcpy(to, from, bytes);
 }
 

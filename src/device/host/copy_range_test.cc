@@ -19,8 +19,7 @@ std::vector<std::byte> Bytes(std::size_t count) {
   return bytes;
 }
 
-// Large copies take another way than small ones.
-TEST(CopyRange, CopiesOfAnySizeAndPlaceWriteTheirBytesOnly) {
+void ExpectOnlyItsBytes(bool past_caches) {
   constexpr std::size_t kEdge = 100;
   for (const std::size_t bytes :
        {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{3} << 20}) {
@@ -33,6 +32,7 @@ TEST(CopyRange, CopiesOfAnySizeAndPlaceWriteTheirBytesOnly) {
           copy.from = from.data() + shift % 7;
           copy.to = to.data() + shift;
           copy.bytes = bytes;
+          copy.past_caches = past_caches;
           const std::size_t some = std::min(count, bytes - begin);
           CopyRange(copy, begin, some);
           std::vector<std::byte> want(to.size());
@@ -44,7 +44,12 @@ TEST(CopyRange, CopiesOfAnySizeAndPlaceWriteTheirBytesOnly) {
   }
 }
 
-TEST(CopyRange, LargeCopiesInPartsReadAndWriteEachPart) {
+TEST(CopyRange, CopiesOfAnySizeAndPlaceWriteTheirBytesOnly) {
+  ExpectOnlyItsBytes(/*past_caches=*/false);
+  ExpectOnlyItsBytes(/*past_caches=*/true);
+}
+
+TEST(CopyRange, CopiesPastTheCachesInPartsReadAndWriteEachPart) {
   constexpr std::size_t kBytes = std::size_t{3} << 20, kFirst = 1'000'001;
   std::vector<std::byte> host = Bytes(kBytes), device(kBytes);
   const std::vector<std::byte> before = host;
@@ -52,6 +57,7 @@ TEST(CopyRange, LargeCopiesInPartsReadAndWriteEachPart) {
       {host.data(), kFirst}, {nullptr, 77}, {host.data() + kFirst, kBytes - kFirst - 77}};
   Copy copy;
   copy.bytes = kBytes;
+  copy.past_caches = true;
   copy.parts = parts;
   copy.to = device.data();
   ASSERT_TRUE(PartsFit(copy));

@@ -8,8 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/checks.h"
 #include "kernels/cpu_level.h"
 #include "kernels/move/shape_ops.h"
@@ -267,6 +270,21 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
   const Way way = Choose(LAGOON_DISPATCH(PickTransposeBodies)(), count, args);
   SetBlocks(way, count, args);
   return KernelOf(way.body, args, count);
+}
+
+void TransposeBytes(const std::uint8_t* from, std::size_t rows, std::size_t columns,
+                    std::uint8_t* to) {
+  const std::array dims{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+  constexpr std::array<std::int64_t, 2> kOrder{1, 0};
+  Result<Kernel> kernel = MakeTranspose(dims, kOrder, 1);
+  LAGOON_CHECK(kernel.has_value());
+  const void* const pointers[] = {from, to};
+  std::memcpy(kernel->args.data() + kernel->inputs[0], &pointers[0], sizeof(void*));
+  std::memcpy(kernel->args.data() + kernel->outputs[0], &pointers[1], sizeof(void*));
+  BlockContext context({}, {});
+  for (std::uint32_t block = 0; block < kernel->blocks; ++block) {
+    LAGOON_CHECK(kernel->body(kernel->args.data(), block, context));
+  }
 }
 
 }  // namespace lagoon

@@ -18,4 +18,9 @@ Result<Kernel> MakeTranspose(std::span<const std::int64_t> dims,
                              std::span<const std::int64_t> permutation,
                              std::size_t element_bytes = 4);
 
+/// A matrix of bytes [rows][columns] as [columns][rows], here and now. Neither may be 0, and `to`
+/// must not overlap `from`.
+void TransposeBytes(const std::uint8_t* from, std::size_t rows, std::size_t columns,
+                    std::uint8_t* to);
+
 }  // namespace lagoon

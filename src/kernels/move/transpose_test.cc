@@ -160,5 +160,17 @@ TEST(Transpose, RefusesWhatIsNoPermutation) {
   testing::ExpectInvalid(MakeTranspose(Shape{2, 0}, Shape{0, 1}, 1), {"axis 1", "0"});
 }
 
+TEST(Transpose, BytesHereAndNow) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::size_t, std::size_t>{1, 1}, {1, 9}, {70, 3}, {77, 300}}) {
+    std::vector<std::uint8_t> from(rows * columns), to(from.size()), want(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      from[i] = static_cast<std::uint8_t>(i * 37 + i / 256);
+    for (std::size_t i = 0; i < from.size(); ++i) want[i % columns * rows + i / columns] = from[i];
+    TransposeBytes(from.data(), rows, columns, to.data());
+    EXPECT_EQ(to, want) << rows << " x " << columns;
+  }
+}
+
 }  // namespace
 }  // namespace lagoon

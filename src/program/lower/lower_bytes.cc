@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "device/block.h"
 #include "kernels/conv/int8/byte_conv.h"
 #include "kernels/conv/int8/byte_depthwise.h"
 #include "kernels/elementwise/byte_add.h"
@@ -218,28 +216,13 @@ std::optional<LinearNumbers> NumbersOf(const ProgramBuilder& builder, const Node
   return numbers;
 }
 
-/// The bytes of a matrix [rows, columns] as one of [columns, rows].
-void FlipMatrix(const std::uint8_t* from, std::size_t rows, std::size_t columns, void* to) {
-  const std::array dims{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
-  constexpr std::array<std::int64_t, 2> kOrder{1, 0};
-  Result<Kernel> kernel = MakeTranspose(dims, kOrder, 1);
-  LAGOON_CHECK(kernel.has_value());  // there is a matrix
-  std::memcpy(kernel->args.data() + kernel->inputs[0], static_cast<const void*>(&from),
-              sizeof(from));
-  std::memcpy(kernel->args.data() + kernel->outputs[0], static_cast<const void*>(&to), sizeof(to));
-  BlockContext context({}, {});
-  for (std::uint32_t block = 0; block < kernel->blocks; ++block) {
-    LAGOON_CHECK(kernel->body(kernel->args.data(), block, context));
-  }
-}
-
 /// The levels of the weights as signed bytes, [column][depth].
 std::vector<std::int8_t> LevelsOf(const QuantizedConstant& weights, std::size_t columns,
                                   std::size_t depth, bool columns_last) {
   const auto* const from = reinterpret_cast<const std::uint8_t*>(weights.levels.bytes->data());
   std::vector<std::int8_t> levels(columns * depth);
   if (columns_last) {
-    FlipMatrix(from, depth, columns, levels.data());
+    TransposeBytes(from, depth, columns, reinterpret_cast<std::uint8_t*>(levels.data()));
   } else {
     std::memcpy(levels.data(), from, levels.size());
   }
