@@ -314,7 +314,7 @@ MUTANTS = [
     ("arg-last-for-first", "of equal values the last is taken for the first", "src/kernels/lines/arg_step.cc",
      "kLeast ? hn::Lt(value, best) : hn::Gt(value, best)", "kLeast ? hn::Le(value, best) : hn::Ge(value, best)", ["reductions"]),
     ("bytes-saturate", "sums of two large products are wrong on AVX2", "src/kernels/conv/int8/byte_conv.cc",
-     "if (std::max(up, down) > kMostOfPair) return true;", "", ["bytes"]),
+     "return pair[0] + pair[1] > kMostOfPair ||", "return", ["bytes"]),
     ("zero-points-left-out", "weights of a few bits lose their zero points", "src/kernels/nbits/nbits_pack.cc",
      "static_cast<std::byte>(from.zero());", "std::byte{8};", ["nbits"]),
     ("ragged-block-not-filled", "what a last block lacks is not zero", "src/kernels/nbits/nbits_body.cc",
