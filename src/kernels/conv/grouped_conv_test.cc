@@ -246,7 +246,8 @@ TEST(GroupedConv, EveryVersionOfAWideRowComputesTheSame) {
   ExpectEveryVersionComputesTheSame(s);
 }
 
-/// The filter is cut into pieces, and where it is wider than the image, most of it is padding.
+/// Such a filter is added piece by piece. If it is wider than the image, most of its taps read
+/// padding only.
 TEST(GroupedConv, LongFiltersAreCutIntoPieces) {
   GroupedConvSpec s = Three(3, 36, 2);
   s.window.height = s.window.out_height = 1;

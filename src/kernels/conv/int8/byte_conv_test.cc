@@ -243,6 +243,14 @@ TEST(ByteConv, ResultsInGroupsOfRandomShapesEqualAPlainLoops) {
   }
 }
 
+/// With a result of bytes, as depthwise convolutions have.
+void ExpectDepthwiseAsPlain(ByteConvSpec spec, std::uint32_t seed) {
+  spec.floats = spec.residual = false;
+  spec.grid = 0;
+  ByteProblem problem(spec, seed, /*extremes=*/false, /*is_depthwise=*/true);
+  ExpectAsPlain(problem);
+}
+
 TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
   std::minstd_rand random(4);
   for (std::uint32_t i = 0; i < 200; ++i) {
@@ -250,15 +258,12 @@ TEST(ByteConv, DepthwiseResultsOfRandomShapesEqualAPlainLoops) {
     ByteConvSpec spec = RandomSpec(random);
     // Neighbours of few channels are computed together.
     spec.in_channels = spec.out_channels = 1 + (random() >> 8) % (i % 2 == 0 ? 150 : 32);
-    spec.floats = spec.residual = false;
-    spec.grid = 0;
-    ByteProblem problem(spec, i + 1, false, true);
-    ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
+    ASSERT_NO_FATAL_FAILURE(ExpectDepthwiseAsPlain(spec, i + 1));
   }
 }
 
-// Filters of 3 and 5 columns, whose neighbours share what they read, in rows of any length; some
-// with more padding than the scratch memory has.
+// A unit may read each column of the image once for several output pixels, if the filter has 3 or 5
+// columns. The rows have any length; the padding of some is longer than the scratch memory for it.
 TEST(ByteConv, DepthwiseNeighboursMayShareColumns) {
   std::minstd_rand random(5);
   for (std::uint32_t i = 0; i < 200; ++i) {
@@ -274,10 +279,7 @@ TEST(ByteConv, DepthwiseNeighboursMayShareColumns) {
     w.width = w.out_width * w.stride_w;
     w.height = w.out_height * w.stride_h;
     spec.in_channels = spec.out_channels = 20 + (random() >> 8) % 130;
-    spec.floats = spec.residual = false;
-    spec.grid = 0;
-    ByteProblem problem(spec, i + 1, false, true);
-    ASSERT_NO_FATAL_FAILURE(ExpectAsPlain(problem));
+    ASSERT_NO_FATAL_FAILURE(ExpectDepthwiseAsPlain(spec, i + 1));
   }
 }
 
